@@ -1,0 +1,61 @@
+# Every target creates .venv and installs what it needs; only Python 3.11+ and make have to be there.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= auto
+
+.PHONY: help install demo test lint format types layers bench bench-peers soak protos lock clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+install: $(STAMP)  ## create .venv and install streamer with everything its tests need
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "streamer needs Python 3.11 or later: make PYTHON=python3.12 ...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) (about a minute the first time) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)  ## run digits from topic to topic on a local broker, in under a minute
+	$(BIN)/streamer demo
+
+test: lint  ## lint, types, layers and the whole test suite (at most eight minutes on two cores)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m 'not soak'
+
+lint: $(STAMP)  ## ruff, mypy --strict and the layer contract
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)  ## format and fix what ruff can fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)  ## CPU per message against a hand-written loop and a relay, on one broker
+	$(BIN)/python -m benchmarks.run
+
+bench-peers: $(STAMP)  ## the same work in Bytewax, Quix Streams, FastStream and Faust, each in an environment of its own
+	$(BIN)/python -m benchmarks.run --peers
+
+soak: $(STAMP)  ## the long tests: ten kills, member churn, five million messages; with progress and a report
+	$(BIN)/python -m pytest -m soak -s
+
+# protoc 31 (grpcio-tools 1.78.0) writes modules that every protobuf runtime from 6.31 on accepts.
+protos:  ## regenerate protos/data_pb2.py and its stubs
+	@test -x .venv-protos/bin/python || $(PYTHON) -m venv .venv-protos
+	@.venv-protos/bin/python -m pip install --quiet --disable-pip-version-check 'grpcio-tools==1.78.0'
+	.venv-protos/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/data.proto
+
+lock:  ## refresh constraints.txt with the newest versions that work together
+	$(PYTHON) -m venv --clear .venv-lock
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check '.[dev]'
+	@{ echo '# Versions that are tested together; `make lock` refreshes them.'; \
+	   .venv-lock/bin/python -m pip list --format=freeze --exclude streamer-inference --exclude pip --exclude setuptools; } > constraints.txt
+	rm -rf .venv-lock
+
+clean:  ## remove what the targets created
+	rm -rf .venv .venv-protos .venv-lock .bench-venvs build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,97 @@
+"""Every error this project raises on purpose. A message says what is wrong and what to do next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+DISTRIBUTION = "streamer-inference"
+"""Name of the distribution in the package registry; `pip install` hints are built from it."""
+
+
+class StreamerError(Exception):
+    """Base of all our errors: catch this to catch them all."""
+
+
+class DataError(StreamerError):
+    """A `Data` was asked for something that it cannot hold or give."""
+
+
+class ValueNotFoundError(DataError, KeyError):
+    """The key is not in the `Data`."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class WrongTypeError(DataError, TypeError):
+    """The value has another type than the one asked for."""
+
+
+class ReservedKeyError(DataError, ValueError):
+    """The key is one that the JSON form uses for itself."""
+
+
+class WireError(StreamerError, ValueError):
+    """Bytes or text that are not a `Data`, or a `Data` that the form cannot carry."""
+
+
+class DefinitionError(StreamerError, ValueError):
+    """A pipeline or service file is wrong. The message starts with `file:line: key:` as far as known."""
+
+
+class StepError(StreamerError):
+    """A step failed for a record.
+
+    `step` is the step's name in its pipeline (`None` outside one), `__cause__` what it raised.
+    """
+
+    def __init__(self, message: str, *, step: str | None = None) -> None:
+        super().__init__(message)
+        self.step = step
+
+    @classmethod
+    def of(cls, step: str, cause: BaseException) -> StepError:
+        """`cause` as the failure of `step`; one that is a `StepError` with a step already stays as it is."""
+        if isinstance(cause, StepError):
+            if cause.step is None:
+                cause.step = step
+            return cause
+        error = cls(f"{step}: {type(cause).__name__}: {cause}", step=step)
+        error.__cause__ = cause
+        return error
+
+
+class RowsFailed(StreamerError):
+    """Some rows of a batch cannot be used, and it is known which: `failures` maps position to error.
+
+    A runner or column raises it instead of a plain error to spare the executor the search by halves.
+    """
+
+    def __init__(self, failures: dict[int, Exception]) -> None:
+        first = next(iter(failures.values()))
+        super().__init__(f"{len(failures)} rows failed, the first with {type(first).__name__}: {first}")
+        self.failures = failures
+
+
+class MissingPackageError(StreamerError, ImportError):
+    """An optional package is needed for what was asked."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package {package}: pip install '{DISTRIBUTION}[{extra}]'", name=package
+        )
+
+
+class ConnectorError(StreamerError):
+    """A source or sink cannot go on. `retriable` says whether trying again later can help."""
+
+    def __init__(self, message: str, *, retriable: bool = False) -> None:
+        super().__init__(message)
+        self.retriable = retriable
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean "X"?` for the known name closest to `name`, or an empty string."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f'; did you mean "{close[0]}"?' if close else ""
