@@ -78,9 +78,7 @@ class MissingPackageError(StreamerError, ImportError):
     """An optional package is needed for what was asked."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(
-            f"{purpose} needs the package {package}: pip install '{DISTRIBUTION}[{extra}]'", name=package
-        )
+        super().__init__(f"{purpose} needs the package {package}: pip install '{DISTRIBUTION}[{extra}]'", name=package)
 
 
 class ConnectorError(StreamerError):

@@ -1,0 +1,1 @@
+"""Sources, sinks and payload codecs. Importing this loads no client library."""

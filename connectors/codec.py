@@ -1,0 +1,64 @@
+"""`Codec`: payload bytes to columns, and back. The only place that touches payload bytes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from connectors.records import Records
+from pipelines.batch import Batch
+from pipelines.data import RecordContext
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a codec made of a block of records.
+
+    `batch` holds the rows that could be decoded, `failed` the others by row number. Rows without a payload
+    (tombstones) are in neither: what to do with them is not for a codec to say.
+    """
+
+    batch: Batch
+    failed: Mapping[int, Exception]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What a codec made of a batch: `values[i]` for row i of the batch, `None` where `failed` names position i."""
+
+    values: list[bytes | None]
+    failed: Mapping[int, Exception]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsOrigin:
+    """The records behind row numbers `first`, `first + 1`, ... (a `pipelines.batch.Origin`)."""
+
+    records: Records
+    first: int
+
+    def record(self, row: int) -> RecordContext | None:
+        """The context of this row's record; `None` if the row is not of this block."""
+        index = row - self.first
+        return self.records.context(index) if 0 <= index < len(self.records) else None
+
+
+class Codec(ABC):
+    """Turns payloads into rows and rows into payloads. Stateless as far as users can see; one per connector.
+
+    A payload that cannot be decoded fails its own row (`WireError`) and no other. Payloads are hostile:
+    sizes, depths and counts are limited, and nothing in them is ever executed.
+    """
+
+    @abstractmethod
+    def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
+        """Columns of these records; row numbers are `first` plus the row in the block, `origin` is set.
+
+        `wanted` names the keys that the pipeline will read: they are decoded and checked now, so that what
+        is wrong with them fails here; others may stay undecoded (`WireColumn`). `None`: not known.
+        """
+
+    @abstractmethod
+    def encode(self, batch: Batch) -> Encoded:
+        """One payload for each row of the batch, with all its columns."""

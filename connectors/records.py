@@ -1,0 +1,182 @@
+"""Blocks of records on their way in, and of messages on their way out.
+
+A block is columns, not a list of objects, so that what fills and drains it can be compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.data import RecordContext
+
+Ints = npt.NDArray[np.int64]
+Header = tuple[str, bytes | None]
+
+
+class Lane(NamedTuple):
+    """Where positions are counted: one partition of one source during one assignment.
+
+    `epoch` changes whenever the partition is taken away or begun again, so that what belongs to an earlier
+    assignment can be told apart and never acknowledges anything.
+    """
+
+    source: str
+    partition: str
+    epoch: int
+
+
+class Span(NamedTuple):
+    """A run of rows `[start, stop)` of a block that belong to one lane; their positions rise."""
+
+    lane: Lane
+    start: int
+    stop: int
+
+
+def no_headers() -> None:
+    """The `headers` of a block whose records carry none."""
+    return
+
+
+@dataclass(slots=True)
+class Records:
+    """A block of N records as they came off the wire.
+
+    `values[i]` is the payload (`None` for a tombstone; connectors that do not carry bytes put their own
+    objects here, such as camera frames), `keys[i]` its key or `None`; `keys` is `None` where no record has
+    one. `positions` is `int64 (N,)`: Kafka offset, MQTT arrival number, frame number, line number; it rises
+    within a span. `spans` cover all rows in order. `topics[k]` and `partitions[k]` name the topic and the
+    partition number of span k. `byte_count` is the size of all payloads and keys.
+
+    `headers` and `timestamps` are functions because reading them costs: called at most once a block, and
+    only if somebody asks. `headers()` gives a list of N (each a list of (name, bytes | None) pairs or `None`),
+    or `None` where no record has any; `timestamps()` gives `int64 (N,)` milliseconds since 1970, -1 unknown.
+    """
+
+    source: str
+    values: Sequence[Any]
+    keys: Sequence[bytes | None] | None
+    positions: Ints
+    spans: list[Span]
+    topics: list[str]
+    partitions: list[int]
+    byte_count: int
+    headers: Callable[[], Sequence[Sequence[Header] | None] | None] = no_headers
+    timestamps: Callable[[], Ints] | None = None
+    _cache: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def header_column(self) -> Sequence[Sequence[Header] | None] | None:
+        """All rows' headers, read once."""
+        if "headers" not in self._cache:
+            self._cache["headers"] = self.headers()
+        found: Sequence[Sequence[Header] | None] | None = self._cache["headers"]
+        return found
+
+    def timestamp_column(self) -> Ints:
+        """All rows' timestamps in milliseconds, -1 where unknown, read once."""
+        if "timestamps" not in self._cache:
+            self._cache["timestamps"] = (
+                np.full(len(self), -1, np.int64) if self.timestamps is None else self.timestamps()
+            )
+        found: Ints = self._cache["timestamps"]
+        return found
+
+    def span_of(self, row: int) -> int:
+        """Index of the span that holds this row."""
+        return next(k for k, span in enumerate(self.spans) if span.start <= row < span.stop)
+
+    def context(self, row: int) -> RecordContext:
+        """Where the record of this row came from."""
+        span = self.span_of(row)
+        headers = self.header_column()
+        stamp = int(self.timestamp_column()[row])
+        return RecordContext(
+            source=self.source,
+            topic=self.topics[span],
+            partition=self.partitions[span],
+            offset=int(self.positions[row]),
+            key=None if self.keys is None else self.keys[row],
+            headers=tuple(headers[row] or ()) if headers is not None else (),
+            timestamp=None if stamp < 0 else stamp,
+        )
+
+    @staticmethod
+    def concat(blocks: Sequence[Records]) -> Records:
+        """The rows of all blocks of one source, one after the other."""
+        if len(blocks) == 1:
+            return blocks[0]
+        return _concat(blocks)
+
+    @staticmethod
+    def empty(source: str) -> Records:
+        """A block without rows: what a poll gives when nothing came."""
+        return Records(source, [], None, np.zeros(0, np.int64), [], [], [], 0)
+
+
+@dataclass(slots=True)
+class Messages:
+    """A block of M messages for a sink.
+
+    `rows` is `int64 (M,)`: the number of the record that each message answers, by which the sink names the
+    ones it refused or lost. `values[i]` is the payload or `None` (a tombstone). `keys`, `headers`,
+    `timestamps` (ms since 1970) and `topics` are `None` where no message sets its own; `topics[i]` overrides
+    the sink's topic. A message that answers several records stands for all of them by `splits`, as in
+    `pipelines.Batch`.
+    """
+
+    rows: Ints
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None] | None = None
+    headers: Sequence[Sequence[Header] | None] | None = None
+    timestamps: Ints | None = None
+    topics: Sequence[str] | None = None
+    splits: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def parents(self, index: int) -> Ints:
+        """Row numbers that the message at this index answers."""
+        if self.splits is None:
+            return self.rows[index : index + 1]
+        return self.rows[self.splits[index] : self.splits[index + 1]]
+
+
+def _concat(blocks: Sequence[Records]) -> Records:
+    spans: list[Span] = []
+    base = 0
+    for block in blocks:
+        spans.extend(Span(lane, start + base, stop + base) for lane, start, stop in block.spans)
+        base += len(block)
+    keyed = any(block.keys is not None for block in blocks)
+    return Records(
+        blocks[0].source,
+        [value for block in blocks for value in block.values],
+        [key for block in blocks for key in (block.keys or [None] * len(block))] if keyed else None,
+        np.concatenate([block.positions for block in blocks]),
+        spans,
+        [topic for block in blocks for topic in block.topics],
+        [number for block in blocks for number in block.partitions],
+        sum(block.byte_count for block in blocks),
+        headers=lambda: _joined_headers(blocks),
+        timestamps=lambda: np.concatenate([block.timestamp_column() for block in blocks]),
+    )
+
+
+def _joined_headers(blocks: Sequence[Records]) -> Sequence[Sequence[Header] | None] | None:
+    columns = [block.header_column() for block in blocks]
+    if all(column is None for column in columns):
+        return None
+    return [
+        headers
+        for block, column in zip(blocks, columns, strict=True)
+        for headers in (column if column is not None else [None] * len(block))
+    ]

@@ -1,0 +1,79 @@
+"""`Sink`: where messages go, and what it must guarantee."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from connectors.records import Ints, Lane, Messages
+from connectors.source import Source
+from pipelines.errors import ConnectorError
+
+Refused = Mapping[int, ConnectorError]
+"""Row number to why its message was refused or lost. `error.retriable` says whether to try again."""
+
+
+class Sink(ABC):
+    """A connector that takes messages. `send`, `barrier`, `confirmed` and `close` are called by one thread.
+
+    Confirmation: a message is *confirmed* once it is where the sink puts it for good (Kafka: acknowledged by
+    the brokers as `acks` says; a file: synced to disk; MQTT: PUBACK). Nothing else may be counted on.
+    Messages with the same key (or all, where there are no keys) arrive in the order they were sent.
+    """
+
+    name: str
+
+    @abstractmethod
+    def open(self) -> None:
+        """Connect. Raises `ConnectorError` for what will not get better; an absent peer is not an error."""
+
+    @abstractmethod
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        """Take these messages; returns those refused, by row number, the others are on their way.
+
+        Waits while the sink is full: that is back-pressure. At `deadline` (seconds on `time.monotonic`) it
+        gives up and refuses the rest as retriable.
+        """
+
+    @abstractmethod
+    def barrier(self, deadline: float) -> Refused:
+        """Wait until everything sent before this is confirmed or lost; returns what was lost, by row number.
+
+        Raises `ConnectorError` (retriable) if that is not known at `deadline`: then nothing sent since the
+        last barrier may be acknowledged.
+        """
+
+    @abstractmethod
+    def confirmed(self) -> list[Ints]:
+        """Row numbers known to be confirmed, without waiting, since the last call; `[]` if the sink cannot say.
+
+        A row stands once for each of its messages. After a `barrier` returns this gives all that it confirmed.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave, without waiting for what is not confirmed. Idempotent."""
+
+    def down(self) -> str | None:
+        """Why the sink's peer cannot be reached at present; `None` when all is well. It goes on trying."""
+        return None
+
+
+class TransactionalSink(Sink):
+    """A sink that can make messages and acknowledged positions visible as one."""
+
+    @abstractmethod
+    def accepts(self, source: Source) -> str | None:
+        """Why positions of this source cannot be part of a transaction here; `None` if they can."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Start a transaction: what is sent from now on belongs to it."""
+
+    @abstractmethod
+    def commit(self, positions: Mapping[Lane, int], token: object) -> None:
+        """Make all of it visible and acknowledge `positions`. Raises `ConnectorError`; then `abort`."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Undo everything sent since `begin`."""

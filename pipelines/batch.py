@@ -1,0 +1,255 @@
+"""`Batch`: N rows in columns, and rows may differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import numpy as np
+
+from pipelines.columns import MISSING, Column, Rows
+from pipelines.data import Data, RecordContext
+from pipelines.errors import DataError, ValueNotFoundError, nearest
+
+
+class Origin(Protocol):
+    """Knows the record behind a row number."""
+
+    def record(self, row: int) -> RecordContext | None:
+        """The context of the record with this row number; `None` if it has none."""
+
+
+class Batch:
+    """N rows in columns.
+
+    `rows` says which record each row came from, by its number: `int64 (N,)`. A row made of several records
+    (a window) carries them all: then `splits` is `int64 (N + 1,)` and row i came from
+    `rows[splits[i]:splits[i + 1]]`. Row numbers are those of the batch that entered the executor; inside an
+    agent they grow without end, so that a row can outlive its batch.
+
+    Columns are read-only; `with_columns`, `without`, `select`, `take` and `concat` give new batches that
+    share them.
+    """
+
+    __slots__ = ("_columns", "metadata", "origin", "rows", "size", "splits")
+
+    def __init__(
+        self,
+        columns: Mapping[str, Column],
+        size: int,
+        *,
+        rows: Rows | None = None,
+        splits: Rows | None = None,
+        metadata: Sequence[Data | None] | None = None,
+        origin: Origin | None = None,
+    ) -> None:
+        for key, column in columns.items():
+            if len(column) != size:
+                raise DataError(f'column "{key}" has {len(column)} rows, the batch has {size}')
+        self._columns = dict(columns)
+        self.size = size
+        self.rows = np.arange(size, dtype=np.int64) if rows is None else rows
+        self.splits = splits
+        if len(self.rows if splits is None else splits[1:]) != size:
+            raise DataError(f"the batch has {size} rows, its row numbers do not")
+        self.metadata = metadata
+        self.origin = origin
+
+    @classmethod
+    def of(cls, datas: Iterable[Data]) -> Batch:
+        """A batch of these records, in order, numbered from 0; a key that only some have is missing in the rest."""
+        datas = list(datas)
+        keys = dict.fromkeys(key for data in datas for key in data)
+        columns = {key: Column.of([data.get(key, MISSING) for data in datas]) for key in keys}
+        metadata = [data.metadata for data in datas]
+        records = [data.record for data in datas]
+        return cls(
+            columns,
+            len(datas),
+            metadata=metadata if any(one is not None for one in metadata) else None,
+            origin=_Listed(records) if any(record is not None for record in records) else None,
+        )
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._columns
+
+    def __getitem__(self, key: str) -> Column:
+        """The decoded column of `key`.
+
+        Raises `ValueNotFoundError` if no row has it, `RowsFailed` if some rows cannot be decoded.
+        """
+        return self.column(key).decoded()
+
+    def column(self, key: str) -> Column:
+        """The column of `key` as it stands, decoded or not; raises `ValueNotFoundError`."""
+        try:
+            return self._columns[key]
+        except KeyError:
+            hint = nearest(key, self._columns)
+            raise ValueNotFoundError(f'Value not found for key "{key}"{hint}') from None
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """All columns as they stand, in order; read-only."""
+        return MappingProxyType(self._columns)
+
+    def keys(self) -> list[str]:
+        """The keys that any row has, in order."""
+        return list(self._columns)
+
+    def take(self, rows: Any) -> Batch:
+        """The rows at these positions: an index array, a boolean mask, a slice or a list; columns are taken alike."""
+        index = np.arange(self.size, dtype=np.int64)[rows]
+        numbers, splits = self.numbers(index)
+        listed = None if self.metadata is None else [self.metadata[row] for row in index.tolist()]
+        return Batch(
+            {key: column.take(index) for key, column in self._columns.items()},
+            len(index),
+            rows=numbers,
+            splits=splits,
+            metadata=listed,
+            origin=self.origin,
+        )
+
+    def with_columns(self, columns: Mapping[str, Column]) -> Batch:
+        """This batch with these columns added or replaced; a replaced one keeps its place."""
+        return self._having({**self._columns, **columns})
+
+    def without(self, keys: Iterable[str]) -> Batch:
+        """This batch less these keys; one that is not there is no error."""
+        gone = set(keys)
+        return self._having({key: column for key, column in self._columns.items() if key not in gone})
+
+    def select(self, columns: Mapping[str, Column]) -> Batch:
+        """The same rows with these columns only: what a step returns that keeps nothing of its input."""
+        return self._having(columns)
+
+    def numbered(self, rows: Rows, origin: Origin | None) -> Batch:
+        """The same rows under other row numbers."""
+        return Batch(self._columns, self.size, rows=rows, metadata=self.metadata, origin=origin)
+
+    @staticmethod
+    def concat(batches: Sequence[Batch]) -> Batch:
+        """The rows of all batches, one after the other; a key that only some have is missing in the rest."""
+        if len(batches) == 1:
+            return batches[0]
+        keys = dict.fromkeys(key for batch in batches for key in batch._columns)
+        columns = {
+            key: Column.concat([batch._columns.get(key) or Column.absent(batch.size) for batch in batches])
+            for key in keys
+        }
+        metadata: list[Data | None] | None = None
+        if any(batch.metadata is not None for batch in batches):
+            metadata = [one for batch in batches for one in (batch.metadata or [None] * batch.size)]
+        return Batch(
+            columns,
+            sum(batch.size for batch in batches),
+            rows=np.concatenate([batch.rows for batch in batches]) if batches else None,
+            splits=_joined_splits(batches),
+            metadata=metadata,
+            origin=_joined_origin(batches),
+        )
+
+    def groups(self, keys: Sequence[str]) -> Iterator[tuple[Rows, Batch]]:
+        """The parts whose rows have equal type, dtype and shape in all of `keys`, each with its positions.
+
+        Rows that lack a key form parts of their own. Positions are `int64`, rising; parts come in the order
+        of their first row.
+        """
+        columns = [self[key] if key in self else Column.absent(self.size) for key in keys]
+        found: dict[tuple[Any, ...], list[int]] = {}
+        for row in range(self.size):
+            found.setdefault(tuple(column.inner(row) for column in columns), []).append(row)
+        if len(found) == 1:
+            yield np.arange(self.size, dtype=np.int64), self
+            return
+        for positions in found.values():
+            part = np.array(positions, np.int64)
+            # Rebuilt from values: what agrees within the part becomes dense there.
+            dense = {key: Column.of(column.take(part).values()) for key, column in zip(keys, columns, strict=True)}
+            taken = self.take(part)
+            yield part, taken.with_columns({key: column for key, column in dense.items() if key in self})
+
+    def parents(self, row: int) -> Rows:
+        """The numbers of the records that the row at this position came from, `int64 (k,)`."""
+        if self.splits is None:
+            return self.rows[row : row + 1]
+        return self.rows[self.splits[row] : self.splits[row + 1]]
+
+    def numbers(self, index: Rows) -> tuple[Rows, Rows | None]:
+        """`rows` and `splits` of the rows at these positions."""
+        if self.splits is None:
+            return self.rows[index], None
+        parts = [self.parents(row) for row in index.tolist()]
+        splits = np.zeros(len(parts) + 1, np.int64)
+        np.cumsum([len(part) for part in parts], out=splits[1:])
+        return (np.concatenate(parts) if parts else np.zeros(0, np.int64)), splits
+
+    def row(self, position: int) -> Data:
+        """The row at this position as a `Data` of its own, with its metadata and its record's context."""
+        values = {}
+        for key, column in self._columns.items():
+            value = column[position]
+            if value is not MISSING:
+                values[key] = value
+        metadata = None if self.metadata is None else self.metadata[position]
+        parents = self.parents(position)
+        record = self.origin.record(int(parents[0])) if self.origin is not None and len(parents) else None
+        return Data.of(values, metadata, record)
+
+    def to_list(self) -> list[Data]:
+        """All rows, each as a `Data`. Raises `RowsFailed` if rows cannot be decoded."""
+        for column in self._columns.values():
+            column.decoded()
+        return [self.row(position) for position in range(self.size)]
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{key}: {_described(column)}" for key, column in self._columns.items())
+        return f"Batch({self.size} rows, {{{inside}}})"
+
+    def _having(self, columns: Mapping[str, Column]) -> Batch:
+        return Batch(columns, self.size, rows=self.rows, splits=self.splits, metadata=self.metadata, origin=self.origin)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    records: list[RecordContext | None]
+
+    def record(self, row: int) -> RecordContext | None:
+        return self.records[row] if 0 <= row < len(self.records) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    origins: tuple[Origin, ...]
+
+    def record(self, row: int) -> RecordContext | None:
+        return next((found for origin in self.origins if (found := origin.record(row)) is not None), None)
+
+
+def _joined_origin(batches: Sequence[Batch]) -> Origin | None:
+    origins: dict[int, Origin] = {}
+    for batch in batches:
+        if batch.origin is not None:
+            origins.setdefault(id(batch.origin), batch.origin)
+    if len(origins) <= 1:
+        return next(iter(origins.values()), None)
+    return _Joined(tuple(origins.values()))
+
+
+def _joined_splits(batches: Sequence[Batch]) -> Rows | None:
+    if all(batch.splits is None for batch in batches):
+        return None
+    counts = [np.ones(batch.size, np.int64) if batch.splits is None else np.diff(batch.splits) for batch in batches]
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(counts))])
+
+
+def _described(column: Column) -> str:
+    form = type(column).__name__.removesuffix("Column").lower()
+    array = getattr(column, "array", None)
+    return form if array is None else f"{form} {array.dtype}{list(array.shape[1:])}"

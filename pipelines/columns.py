@@ -1,0 +1,380 @@
+"""Columns: the values of one key for N rows, in one of four forms.
+
+| form | holds | for |
+| --- | --- | --- |
+| `DenseColumn` | one array `(N, ...)` | arrays of one dtype and shape; int, float and bool scalars `(N,)` |
+| `RaggedColumn` | all rows' samples in one array, `N + 1` splits | arrays that agree in all but the first axis |
+| `ObjectColumn` | a list of N values | strings, images, boxes, nested data, lists, arrays that agree in nothing |
+| `WireColumn` | N undecoded spans of the input | what nobody has asked for yet |
+
+Columns are read-only and shared between batches: every change gives a new column.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.errors import DataError
+from pipelines.values import Image, ValueType, type_of
+
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+class Missing:
+    """The one value `MISSING`: this row has no such key."""
+
+    _instance: Missing | None = None
+
+    def __new__(cls) -> Missing:
+        if cls._instance is None:
+            cls._instance = super().__new__(cls)
+        return cls._instance
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+MISSING: Final = Missing()
+
+SCALARS: Final = {
+    ValueType.INT64: np.dtype(np.int64),
+    ValueType.DOUBLE: np.dtype(np.float64),
+    ValueType.BOOLEAN: np.dtype(np.bool_),
+}
+"""Value types whose rows fit one array of plain numbers, with that array's dtype."""
+
+
+class Column(ABC):
+    """The values of one key for `len(column)` rows; `column[i]` is a native value or `MISSING`."""
+
+    __slots__ = ("present", "type")
+
+    type: ValueType | None
+    """The rows' common value type; `None` where they differ or are not known yet."""
+    present: Mask | None
+    """Which rows have the key, `bool (N,)`; `None` when all do."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def __getitem__(self, row: int) -> Any: ...
+
+    @abstractmethod
+    def take(self, rows: Rows) -> Column:
+        """The rows at these positions, in this order; a position may repeat."""
+
+    @abstractmethod
+    def values(self) -> list[Any]:
+        """All rows as native values, `MISSING` where a row lacks the key."""
+
+    def decoded(self) -> Column:
+        """This column in a decoded form. Raises `RowsFailed` naming the rows that cannot be decoded."""
+        return self
+
+    def inner(self, row: int) -> tuple[Any, ...] | None:
+        """What must agree for rows to be stacked: value type, dtype and shape; `None` for a missing row."""
+        value = self[row]
+        if value is MISSING:
+            return None
+        if isinstance(value, np.ndarray):
+            return (ValueType.NDARRAY, value.dtype, value.shape)
+        if isinstance(value, Image):
+            return (ValueType.IMAGE, value.height, value.width, value.channels)
+        return (type_of(value),)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values())
+
+    @staticmethod
+    def of(values: Sequence[Any]) -> Column:
+        """The best form for these values (native values or `MISSING`).
+
+        Raises `WrongTypeError` for a value that a `Data` cannot hold.
+        """
+        return _column_of(values)
+
+    @staticmethod
+    def concat(columns: Sequence[Column]) -> Column:
+        """The rows of all columns, one after the other."""
+        return _concat(columns)
+
+    @staticmethod
+    def absent(count: int) -> Column:
+        """A column of `count` rows that all lack the key."""
+        return ObjectColumn([MISSING] * count)
+
+
+class DenseColumn(Column):
+    """One array whose first axis is the rows.
+
+    `type` NDARRAY: `array` is `(N, ...)` of any dtype and row i is `array[i]`. INT64, DOUBLE or BOOLEAN:
+    `array` is `(N,)` of int64, float64 or bool and row i is that scalar. Where `present` is false the
+    array's content means nothing.
+    """
+
+    __slots__ = ("array",)
+
+    def __init__(
+        self, array: npt.NDArray[Any], type: ValueType = ValueType.NDARRAY, present: Mask | None = None
+    ) -> None:
+        if array.flags.writeable:
+            array = array.view()
+            array.flags.writeable = False
+        self.array = array
+        self.type = type
+        self.present = present
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, row: int) -> Any:
+        if self.present is not None and not self.present[row]:
+            return MISSING
+        if self.type is ValueType.NDARRAY:
+            return self.array[row, ...]
+        return self.array[row].item()
+
+    def inner(self, row: int) -> tuple[Any, ...] | None:
+        if self.present is not None and not self.present[row]:
+            return None
+        if self.type is ValueType.NDARRAY:
+            return (ValueType.NDARRAY, self.array.dtype, self.array.shape[1:])
+        return (self.type,)
+
+    def take(self, rows: Rows) -> DenseColumn:
+        return DenseColumn(self.array[rows], _typed(self), None if self.present is None else self.present[rows])
+
+    def values(self) -> list[Any]:
+        array = self.array
+        # `array[i, ...]` keeps a rank-0 row an array, where iterating would give a scalar.
+        found = array.tolist() if self.type is not ValueType.NDARRAY else [array[i, ...] for i in range(len(array))]
+        return found if self.present is None else _masked(found, self.present)
+
+
+class RaggedColumn(Column):
+    """Arrays of one dtype that agree in all axes but the first.
+
+    `samples` is `(total, ...)`; row i is `samples[splits[i]:splits[i + 1]]`; `splits` is `int64 (N + 1,)`.
+    """
+
+    __slots__ = ("samples", "splits")
+
+    def __init__(self, samples: npt.NDArray[Any], splits: Rows, present: Mask | None = None) -> None:
+        if samples.flags.writeable:
+            samples = samples.view()
+            samples.flags.writeable = False
+        self.samples = samples
+        self.splits = splits
+        self.type = ValueType.NDARRAY
+        self.present = present
+
+    def __len__(self) -> int:
+        return len(self.splits) - 1
+
+    def __getitem__(self, row: int) -> Any:
+        if self.present is not None and not self.present[row]:
+            return MISSING
+        row = range(len(self))[row]
+        return self.samples[self.splits[row] : self.splits[row + 1]]
+
+    def take(self, rows: Rows) -> RaggedColumn:
+        rows = np.arange(len(self))[rows]
+        counts = np.diff(self.splits)[rows]
+        splits = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(counts, out=splits[1:])
+        index = np.repeat(self.splits[rows] - splits[:-1], counts) + np.arange(splits[-1])
+        return RaggedColumn(self.samples[index], splits, None if self.present is None else self.present[rows])
+
+    def values(self) -> list[Any]:
+        edges = self.splits.tolist()
+        found = [self.samples[a:b] for a, b in itertools.pairwise(edges)]
+        return found if self.present is None else _masked(found, self.present)
+
+
+class ObjectColumn(Column):
+    """A list of native values, `MISSING` where a row lacks the key."""
+
+    __slots__ = ("objects",)
+
+    def __init__(self, objects: list[Any], type: ValueType | None = None, present: Mask | None = None) -> None:
+        if present is None and MISSING in _identities(objects):
+            present = np.fromiter((value is not MISSING for value in objects), np.bool_, len(objects))
+        self.objects = objects
+        self.type = type
+        self.present = present
+
+    def __len__(self) -> int:
+        return len(self.objects)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.objects[row]
+
+    def take(self, rows: Rows) -> ObjectColumn:
+        objects = self.objects
+        return ObjectColumn([objects[row] for row in rows.tolist()], self.type)
+
+    def values(self) -> list[Any]:
+        return list(self.objects)
+
+
+class WireColumn(Column):
+    """Undecoded map entries of the input, decoded when first asked for and passed through untouched.
+
+    `entries[i]` is the serialised map entry of row i, tag and length included (so that joined entries are a
+    message), or `None`. `decode` turns the list into a decoded column or raises `RowsFailed`.
+    """
+
+    __slots__ = ("_decode", "_decoded", "entries")
+
+    def __init__(
+        self,
+        entries: list[bytes | None],
+        decode: Callable[[list[bytes | None]], Column],
+        present: Mask | None = None,
+    ) -> None:
+        if present is None and None in entries:
+            present = np.fromiter((entry is not None for entry in entries), np.bool_, len(entries))
+        self.entries = entries
+        self.type = None
+        self.present = present
+        self._decode = decode
+        self._decoded: Column | None = None
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def decoded(self) -> Column:
+        if self._decoded is None:
+            self._decoded = self._decode(self.entries)
+        return self._decoded
+
+    def __getitem__(self, row: int) -> Any:
+        if self._decoded is not None:
+            return self._decoded[row]
+        if self.entries[row] is None:
+            return MISSING
+        return self._decode([self.entries[row]])[0]
+
+    def take(self, rows: Rows) -> WireColumn:
+        entries = self.entries
+        taken = WireColumn([entries[row] for row in rows.tolist()], self._decode)
+        if self._decoded is not None:
+            taken._decoded = self._decoded.take(rows)
+        return taken
+
+    def values(self) -> list[Any]:
+        return self.decoded().values()
+
+    @staticmethod
+    def joined(columns: Sequence[WireColumn]) -> WireColumn:
+        """The rows of all columns, still undecoded; they must come from one codec."""
+        entries: list[bytes | None] = []
+        for column in columns:
+            entries.extend(column.entries)
+        return WireColumn(entries, columns[0]._decode)
+
+    def shares_decoder(self, other: WireColumn) -> bool:
+        """Whether the entries of both can stand in one column."""
+        return self._decode == other._decode
+
+
+def _typed(column: Column) -> ValueType:
+    if column.type is None:
+        raise DataError("a dense column without a value type")
+    return column.type
+
+
+def _masked(values: list[Any], present: Mask) -> list[Any]:
+    return [value if there else MISSING for value, there in zip(values, present.tolist(), strict=True)]
+
+
+def _identities(objects: list[Any]) -> set[Any]:
+    # A set of the distinct classes is cheap and never compares values (arrays refuse to be compared).
+    return {MISSING} if Missing in {value.__class__ for value in objects} else set()
+
+
+def _column_of(values: Sequence[Any]) -> Column:
+    values = list(values)
+    kinds = {value.__class__ for value in values}
+    if Missing in kinds:
+        return _with_gaps(values)
+    if not values:
+        return ObjectColumn([])
+    if kinds == {np.ndarray}:
+        return _column_of_arrays(values)
+    types = {type_of(value) for value in values}
+    if len(types) > 1:
+        return ObjectColumn(values)
+    (only,) = types
+    if only in SCALARS:
+        return DenseColumn(np.array(values, SCALARS[only]), only)
+    return ObjectColumn(values, only)
+
+
+def _with_gaps(values: list[Any]) -> Column:
+    present = np.fromiter((value is not MISSING for value in values), np.bool_, len(values))
+    there = np.flatnonzero(present)
+    if len(there) == 0:
+        return ObjectColumn(values, None, present)
+    compact = _column_of([values[row] for row in there.tolist()])
+    if not isinstance(compact, DenseColumn):
+        return ObjectColumn(values, compact.type, present)
+    array = np.zeros((len(values), *compact.array.shape[1:]), compact.array.dtype)
+    array[there] = compact.array
+    return DenseColumn(array, _typed(compact), present)
+
+
+def _column_of_arrays(arrays: list[npt.NDArray[Any]]) -> Column:
+    first = arrays[0]
+    dtype, shape = first.dtype, first.shape
+    if any(array.dtype != dtype for array in arrays):
+        return ObjectColumn(list(arrays), ValueType.NDARRAY)
+    if all(array.shape == shape for array in arrays):
+        return DenseColumn(np.stack(arrays))
+    inner = shape[1:]
+    if first.ndim == 0 or any(array.ndim == 0 or array.shape[1:] != inner for array in arrays):
+        return ObjectColumn(list(arrays), ValueType.NDARRAY)
+    splits = np.zeros(len(arrays) + 1, np.int64)
+    np.cumsum([len(array) for array in arrays], out=splits[1:])
+    return RaggedColumn(np.concatenate(arrays), splits)
+
+
+def _concat(columns: Sequence[Column]) -> Column:
+    if len(columns) == 1:
+        return columns[0]
+    first = columns[0]
+    if isinstance(first, WireColumn):
+        wires = [column for column in columns if isinstance(column, WireColumn) and first.shares_decoder(column)]
+        if len(wires) == len(columns):
+            return WireColumn.joined(wires)
+    if isinstance(first, DenseColumn):
+        dense = [column for column in columns if isinstance(column, DenseColumn) and _stackable(first, column)]
+        if len(dense) == len(columns):
+            return DenseColumn(np.concatenate([column.array for column in dense]), _typed(first), _presence(dense))
+    if all(isinstance(column, ObjectColumn) for column in columns):
+        types = {column.type for column in columns}
+        objects = [value for column in columns for value in column.values()]
+        return ObjectColumn(objects, types.pop() if len(types) == 1 else None)
+    return _column_of([value for column in columns for value in column.values()])
+
+
+def _stackable(a: DenseColumn, b: DenseColumn) -> bool:
+    return a.type is b.type and a.array.dtype == b.array.dtype and a.array.shape[1:] == b.array.shape[1:]
+
+
+def _presence(columns: Sequence[Column]) -> Mask | None:
+    if all(column.present is None for column in columns):
+        return None
+    masks = [np.ones(len(column), np.bool_) if column.present is None else column.present for column in columns]
+    return np.concatenate(masks)

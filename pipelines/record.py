@@ -1,0 +1,22 @@
+"""Where a `Data` came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RecordContext:
+    """The record of a bus that a `Data` was decoded from. Never serialised."""
+
+    source: str
+    """Name of the source in the service, for example `kafka`."""
+    topic: str
+    """Topic, or what plays its part (an MQTT topic, a camera's name)."""
+    partition: int = 0
+    offset: int = 0
+    """Position in the partition; grows, and may have gaps."""
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp: int | None = None
+    """Milliseconds since 1970-01-01 UTC."""

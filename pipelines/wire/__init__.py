@@ -1,0 +1,1 @@
+"""The two forms in which a `Data` travels: protobuf and JSON."""
