@@ -1,0 +1,88 @@
+"""What every source and sink of a service file has in common, and how a connector adds its own fields.
+
+A connector derives one model for its source and one for its sink, gives them `type: Literal["name"] = "name"`,
+their own fields with a docstring each (they become the JSON schema and the reference page), and `build`, which
+imports the client library. `connectors.registry` finds them by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, field_validator
+
+from connectors.sink import Sink
+from connectors.source import Source
+from pipelines.errors import nearest
+
+RECORD_METADATA = ("key", "timestamp", "topic", "partition", "offset", "source")
+"""What `into` can put into values, besides `headers.NAME`."""
+
+
+class ConnectorConfig(BaseModel, ABC):
+    """The fields that sources and sinks share. Frozen; an unknown field is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    type: str
+    """Which connector this is."""
+    name: str | None = None
+    """Its name in metrics, logs and messages; by default its type."""
+    codec: str | dict[str, Any] = "protodata"
+    """How payloads become values: the name of a codec, or `{type: NAME, OPTION: ...}`."""
+
+    @property
+    def label(self) -> str:
+        """The name it goes by."""
+        return self.name or self.type
+
+
+class SourceConfig(ConnectorConfig):
+    """A source of a service."""
+
+    into: dict[str, str] = {}
+    """Record metadata that become values: `{key: device_id, headers.trace: trace}`. Known are key, timestamp, topic, partition, offset, source and headers.NAME."""  # noqa: E501
+    tombstones: Literal["forward", "skip", "dead_letter"] = "forward"
+    """What happens to records without a payload: sent on to the sinks as they are, acknowledged and forgotten, or put in the dead letter."""  # noqa: E501
+
+    @field_validator("into")
+    @classmethod
+    def _known_metadata(cls, into: dict[str, str]) -> dict[str, str]:
+        for source in into:
+            if (source not in RECORD_METADATA and not source.startswith("headers.")) or source == "headers.":
+                known = ", ".join(RECORD_METADATA)
+                raise ValueError(
+                    f'"{source}" is no metadata of a record{nearest(source, RECORD_METADATA)}; '
+                    f"there are {known} and headers.NAME"
+                )
+        return into
+
+    @abstractmethod
+    def build(self) -> Source:
+        """The source, not yet open. Raises `MissingPackageError` without its client library."""
+
+
+class SinkConfig(ConnectorConfig):
+    """A sink of a service. `when`, `keys` and `drop` are plain data here; the agent acts on them."""
+
+    when: str | dict[str, Any] | None = None
+    """Which results it gets: `{label: [cat, dog]}`, `{prob: {gt: 0.8}}` or `module:function`; by default all."""
+    keys: tuple[str, ...] | None = None
+    """The values that it writes; by default all."""
+    drop: tuple[str, ...] = ()
+    """Values that it does not write."""
+
+    @abstractmethod
+    def build(self) -> Sink:
+        """The sink, not yet open. Raises `MissingPackageError` without its client library."""
+
+
+def _relative_to_its_file(path: Path, info: ValidationInfo) -> Path:
+    base = (info.context or {}).get("base")
+    return path.expanduser() if base is None else Path(base) / path.expanduser()
+
+
+LocalPath = Annotated[Path, AfterValidator(_relative_to_its_file)]
+"""A path field. Validated with `context={"base": folder}`, a relative path is relative to that folder."""
