@@ -1,0 +1,9 @@
+"""The error of everything that starts or looks for a broker."""
+
+from __future__ import annotations
+
+from pipelines.errors import StreamerError
+
+
+class BrokerError(StreamerError):
+    """A broker could not be had, did not come up, or ended by itself. The message carries the tail of its log."""

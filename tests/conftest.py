@@ -1,0 +1,172 @@
+"""One real Kafka per test run, topics with names of their own, and brokers that a test may ill-treat."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from multiprocessing.connection import Client, Connection, Listener
+from typing import Any, Protocol
+
+import pytest
+
+from streamer.broker import Broker, BrokerError, LocalKafka, MockKafka, create_topics, open_broker
+
+_REAL = {"kafka", "private_kafka"}
+
+
+class Topics(Protocol):
+    """`topics(3)` creates a topic with three partitions on the shared broker and returns its name."""
+
+    def __call__(self, partitions: int = 1, prefix: str = "test", **config: str) -> str: ...
+
+
+class TopicName(Protocol):
+    """`topic_name()` is a name that no other test uses; the topic is not created."""
+
+    def __call__(self, prefix: str = "test") -> str: ...
+
+
+class _BrokerOfTheRun:
+    """The broker belongs to the process that runs pytest; xdist's workers ask it over a local socket.
+
+    So it starts when the first test wants it, does not end with the worker that happened to be first (finished or
+    crashed), and is stopped once, when every worker is done.
+    """
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._lock = threading.Lock()
+        self._answer: Broker | str | None = None
+        self._listener: Listener | None = None
+        self._key = secrets.token_bytes(16)
+
+    def get(self) -> Broker | str:
+        """The broker, started now if this is the first call; or the reason why there is none."""
+        with self._lock:
+            if self._answer is None:
+                try:
+                    self._answer = self._stack.enter_context(open_broker("the test suite"))
+                except (BrokerError, ImportError) as error:
+                    self._answer = str(error)
+            return self._answer
+
+    def listen(self) -> dict[str, Any]:
+        """Answer workers from now on; returns what a worker needs for `ask`."""
+        if self._listener is None:
+            self._listener = Listener(("127.0.0.1", 0), authkey=self._key)
+            threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
+        return {"address": list(self._listener.address), "key": self._key.hex()}
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        self._stack.close()
+
+    def _serve(self, listener: Listener) -> None:
+        while True:
+            try:
+                connection = listener.accept()
+            except OSError:
+                return
+            # A thread each: nobody waits behind a worker that went away while the broker was starting.
+            threading.Thread(target=self._reply, args=(connection,), daemon=True).start()
+
+    def _reply(self, connection: Connection[Any, Any]) -> None:
+        with connection:
+            try:
+                connection.send(self.get())
+            except OSError:
+                return
+
+
+def _ask(contact: dict[str, Any]) -> Broker | str:
+    host, port = contact["address"]
+    with Client((host, port), authkey=bytes.fromhex(contact["key"])) as connection:
+        answer: Broker | str = connection.recv()
+        return answer
+
+
+_broker_of_the_run = pytest.StashKey[_BrokerOfTheRun]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_broker_of_the_run] = _BrokerOfTheRun()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[_broker_of_the_run].close()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["kafka"] = node.config.stash[_broker_of_the_run].listen()
+
+
+# First, so that xdist sees the groups.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        used = _REAL & set(getattr(item, "fixturenames", ()))
+        if used:
+            item.add_marker(pytest.mark.kafka)
+        if "private_kafka" in used:
+            # One process after the other: two clusters at once would be too much for a small machine.
+            item.add_marker(pytest.mark.xdist_group("private_kafka"))
+
+
+@pytest.fixture(scope="session")
+def kafka(request: pytest.FixtureRequest) -> Broker:
+    """The real Kafka of this run, shared by all tests and workers: use topics and groups of your own on it.
+
+    Without one the test is skipped, saying why; in CI it fails.
+    """
+    worker = getattr(request.config, "workerinput", None)
+    answer = _ask(worker["kafka"]) if worker else request.config.stash[_broker_of_the_run].get()
+    if isinstance(answer, Broker):
+        return answer
+    if os.environ.get("CI"):
+        pytest.fail(answer)
+    pytest.skip(answer)
+
+
+@pytest.fixture
+def topic_name() -> TopicName:
+    """A factory of unused topic names, for topics that nobody creates beforehand and for consumer groups."""
+    return lambda prefix="test": f"{prefix}-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def topics(kafka: Broker, topic_name: TopicName) -> Topics:
+    """A factory of topics on the shared broker: `topics(partitions=3)` returns a new topic's name."""
+
+    def create(partitions: int = 1, prefix: str = "test", **config: str) -> str:
+        name = topic_name(prefix)
+        create_topics(kafka.bootstrap, {name: partitions}, config=config)
+        return name
+
+    return create
+
+
+@pytest.fixture(scope="session")
+def mock_kafka() -> Iterator[MockKafka]:
+    """librdkafka's mock cluster in this process: instant, no proof of a guarantee. Topics appear on first use."""
+    with MockKafka() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def private_kafka() -> Iterator[LocalKafka]:
+    """A real Kafka of one node for this test alone, to be frozen, killed and restarted."""
+    cluster = LocalKafka()
+    try:
+        cluster.start()
+    except (BrokerError, ImportError) as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    yield cluster
+    cluster.stop()
