@@ -97,7 +97,7 @@ class Data(MutableMapping[str, Any]):
 
     @property
     def metadata(self) -> Data | None:
-        """What is said about the record rather than by it; `None` if nothing is. A mapping put here becomes a `Data`."""
+        """What is said about the record rather than by it; `None` if nothing is. A mapping becomes a `Data`."""
         return self._metadata
 
     @metadata.setter
@@ -212,9 +212,9 @@ class Data(MutableMapping[str, Any]):
         return value
 
     def get_list(self, key: str, elements: ValueType | None = None) -> list[Any]:
-        """The list of `key`; with `elements`, one of that element type (an empty list of none is of any)."""
+        """The list of `key`; with `elements`, one of that element type (an empty list is of any)."""
         values: list[Any] = self._typed(key, ValueType.LIST)
-        if elements is not None and element_type(values) not in (elements, ValueType.NONE):
+        if elements is not None and values and element_type(values) is not elements:
             raise WrongTypeError(
                 f'Value has wrong type for key "{key}": requested list of {elements.name}, '
                 f"actual list of {element_type(values).name}"
@@ -250,9 +250,8 @@ class Data(MutableMapping[str, Any]):
     @classmethod
     def from_bytes(cls, payload: bytes, limits: Limits | None = None) -> Data:
         """The `Data` of a ProtoData message. `WireError` if it is none or exceeds `limits`."""
-        from pipelines.wire.protobuf import decode
-
         from pipelines.wire.limits import DEFAULT_LIMITS
+        from pipelines.wire.protobuf import decode
 
         return decode(payload, limits or DEFAULT_LIMITS)
 
@@ -266,7 +265,6 @@ class Data(MutableMapping[str, Any]):
     def from_json(cls, text: str | bytes, byte_order: ByteOrder = "big", limits: Limits | None = None) -> Data:
         """The `Data` of a JSON text whose arrays are in `byte_order`. `WireError` if it is none or exceeds `limits`."""
         from pipelines.wire.json import loads
-
         from pipelines.wire.limits import DEFAULT_LIMITS
 
         return loads(text, byte_order, limits or DEFAULT_LIMITS)
@@ -333,8 +331,9 @@ def _same(a: Any, b: Any) -> bool:
 def _same_array(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
     if array_type(a.dtype) is not array_type(b.dtype) or a.shape != b.shape:
         return False
-    # By bytes, as in Konduit Serving: a NaN equals the same NaN. Without them where == does.
-    return bool(np.array_equal(a, b)) or a.tobytes() == b.astype(a.dtype, copy=False).tobytes()
+    # By bytes, as in Konduit Serving: a NaN equals the same NaN, and -0.0 is not 0.0.
+    same: bool = a.tobytes() == b.astype(a.dtype, copy=False).tobytes()
+    return same
 
 
 def _summary(value: Any) -> str:
@@ -352,4 +351,4 @@ def _html(value: Any) -> str:
     return html.escape(_summary(value))
 
 
-native_class(Data, ValueType.DATA, Data, base=Mapping)
+native_class(Data, ValueType.DATA, lambda value: value if isinstance(value, Data) else Data(value), base=Mapping)

@@ -1,0 +1,141 @@
+"""Arrays as bytes: the element types of Konduit Serving's NDArray and their numpy dtypes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.errors import WireError, WrongTypeError
+
+ByteOrder: TypeAlias = Literal["big", "little"]
+"""Order of the bytes of one element in an array's buffer."""
+
+Array: TypeAlias = npt.NDArray[Any]
+
+MAX_RANK = 32
+"""Dimensions that every supported numpy can hold."""
+
+
+class NDArrayType(IntEnum):
+    """Element type of an array. The name is that of the JSON form, the number that of protos/data.proto."""
+
+    DOUBLE = 0
+    FLOAT = 1
+    FLOAT16 = 2
+    BFLOAT16 = 3
+    INT64 = 4
+    INT32 = 5
+    INT16 = 6
+    INT8 = 7
+    UINT64 = 8
+    UINT32 = 9
+    UINT16 = 10
+    UINT8 = 11
+    BOOL = 12
+    UTF8 = 13
+
+
+def array_type(dtype: np.dtype[Any]) -> NDArrayType:
+    """The element type of arrays of `dtype`, whatever its byte order. `WrongTypeError` if there is none."""
+    found = _TYPES.get(dtype)
+    if found is not None:
+        return found
+    # ml_dtypes.bfloat16 is known by name, so that nobody has to import that package to be told apart from it.
+    if dtype.name == "bfloat16":
+        return NDArrayType.BFLOAT16
+    swapped = _TYPES.get(dtype.newbyteorder("="))
+    if swapped is not None:
+        return swapped
+    hint = "a list of strings" if dtype.kind in "USOT" else "float32 or another numeric dtype (astype)"
+    raise WrongTypeError(f"a Data cannot hold an array of {dtype}; use {hint}")
+
+
+def width(element: NDArrayType) -> int:
+    """Bytes of one element. `WireError` for UTF8, whose elements have no fixed width."""
+    if element is NDArrayType.UTF8:
+        raise WireError("an array of UTF8 strings cannot be exchanged; send a list of strings instead")
+    return _WIDTHS[element]
+
+
+def to_buffer(array: Array, byte_order: ByteOrder = "little") -> bytes:
+    """The elements of `array` in C order, without padding: exactly `product(shape) * width` bytes."""
+    if array_type(array.dtype) is NDArrayType.BFLOAT16:
+        array = np.ascontiguousarray(array).view(np.uint16)
+    order: Literal["<", ">"] = "<" if byte_order == "little" else ">"
+    return array.astype(array.dtype.newbyteorder(order), copy=False).tobytes()
+
+
+def from_buffer(buffer: bytes, shape: Sequence[int], element: NDArrayType, byte_order: ByteOrder = "little") -> Array:
+    """The array of `shape` at the start of `buffer`. It is read-only: copy it to change it.
+
+    Bytes beyond the last element are ignored (Konduit Serving writes up to eight times too many for integers).
+    BFLOAT16 gives `ml_dtypes.bfloat16` if that package is there, else float32. Raises `WireError` for a buffer
+    that is too short, a shape that no array can have, and UTF8.
+    """
+    count = checked_size(len(buffer), shape, element)
+    flat = _decode(buffer, count, element, "<" if byte_order == "little" else ">")
+    try:
+        array = flat.reshape(tuple(shape))
+    except ValueError as error:
+        raise WireError(f"no array can have the shape {list(shape)}: {error}") from None
+    array.flags.writeable = False
+    return array
+
+
+def checked_size(buffer_bytes: int, shape: Sequence[int], element: NDArrayType) -> int:
+    """The number of elements of `shape`, after checking that `buffer_bytes` hold them. Raises `WireError`."""
+    if len(shape) > MAX_RANK:
+        raise WireError(f"an array of {len(shape)} dimensions; at most {MAX_RANK} can be read")
+    if any(length < 0 for length in shape):
+        raise WireError(f"an array of the shape {list(shape)}: a length cannot be negative")
+    count = math.prod(shape)
+    needed = count * width(element)
+    if buffer_bytes < needed:
+        raise WireError(
+            f"an array of {element.name} {list(shape)} needs {needed} bytes, but its buffer has {buffer_bytes}"
+        )
+    return count
+
+
+def _decode(buffer: bytes, count: int, element: NDArrayType, order: Literal["<", ">"]) -> Array:
+    if element is NDArrayType.BOOL:
+        # Any byte but 0 is true; numpy's own bool must be 0 or 1.
+        return np.frombuffer(buffer, np.uint8, count).astype(np.bool_)
+    if element is NDArrayType.BFLOAT16:
+        return _bfloat16(np.frombuffer(buffer, np.dtype(np.uint16).newbyteorder(order), count))
+    dtype = _DTYPES[element]
+    read: Array = np.frombuffer(buffer, dtype.newbyteorder(order), count)
+    return read.astype(dtype, copy=False)
+
+
+def _bfloat16(halves: Array) -> Array:
+    native = halves.astype(np.uint16)
+    try:
+        import ml_dtypes
+    except ImportError:
+        # A bfloat16 is the upper half of a float32.
+        return (native.astype(np.uint32) << 16).view(np.float32)
+    return native.view(ml_dtypes.bfloat16)
+
+
+_DTYPES: dict[NDArrayType, np.dtype[Any]] = {
+    NDArrayType.DOUBLE: np.dtype(np.float64),
+    NDArrayType.FLOAT: np.dtype(np.float32),
+    NDArrayType.FLOAT16: np.dtype(np.float16),
+    NDArrayType.INT64: np.dtype(np.int64),
+    NDArrayType.INT32: np.dtype(np.int32),
+    NDArrayType.INT16: np.dtype(np.int16),
+    NDArrayType.INT8: np.dtype(np.int8),
+    NDArrayType.UINT64: np.dtype(np.uint64),
+    NDArrayType.UINT32: np.dtype(np.uint32),
+    NDArrayType.UINT16: np.dtype(np.uint16),
+    NDArrayType.UINT8: np.dtype(np.uint8),
+    NDArrayType.BOOL: np.dtype(np.bool_),
+}
+_TYPES = {dtype: element for element, dtype in _DTYPES.items()}
+_WIDTHS = {element: dtype.itemsize for element, dtype in _DTYPES.items()} | {NDArrayType.BFLOAT16: 2}

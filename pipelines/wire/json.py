@@ -1,0 +1,345 @@
+"""The JSON form of a `Data`, which is Konduit Serving's, and the same as plain mappings for YAML and definitions.
+
+Arrays are base64 of their elements in C order, big-endian unless `byte_order` says otherwise; a message does not say
+which it is. NaN and infinities are written as the strings "NaN", "Infinity" and "-Infinity". A DOUBLE written so
+comes back as a STRING, as it does in Konduit Serving; in coordinates, probabilities and lists with at least one
+number it comes back as it was.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from pipelines.data import Data, check_key
+from pipelines.errors import DataError, MissingPackageError, WireError
+from pipelines.values.buffer import ByteBuffer
+from pipelines.values.geometry import BoundingBox, Point
+from pipelines.values.image import Image
+from pipelines.values.native import native
+from pipelines.values.ndarray import Array, ByteOrder, NDArrayType, array_type, from_buffer, to_buffer
+from pipelines.values.valuetype import ValueType, type_of
+from pipelines.wire.limits import DEFAULT_LIMITS, Limits
+
+
+def dumps(data: Data, byte_order: ByteOrder = "big", *, pretty: bool = False) -> str:
+    """The JSON text of `data`: on one line, or indented by two if `pretty`. Raises `WireError`."""
+    plain = to_plain(data, byte_order)
+    text = json.dumps(
+        plain,
+        ensure_ascii=False,
+        allow_nan=False,
+        indent=2 if pretty else None,
+        separators=None if pretty else (",", ":"),
+    )
+    _check_text(text)
+    return text
+
+
+def loads(text: str | bytes, byte_order: ByteOrder = "big", limits: Limits = DEFAULT_LIMITS) -> Data:
+    """The `Data` of a JSON text, its arrays in `byte_order` (those read are read-only).
+
+    Of keys that occur twice the last one counts. Raises `WireError` for text that is no JSON object, null, integers
+    beyond 64 bits, lists of several types (integers and floats together are floats), reserved keys, broken values,
+    and a message that exceeds `limits`.
+    """
+    limits.check_bytes(len(text))
+    try:
+        plain = json.loads(text if isinstance(text, str) else bytes(text).decode(), parse_constant=_no_constant)
+    except WireError:
+        raise
+    except RecursionError:
+        limits.check_depth(limits.max_depth + 1)
+        raise
+    except ValueError as error:
+        raise WireError(f"Error deserializing Data from JSON: {error}") from None
+    return from_plain(plain, byte_order, limits)
+
+
+def to_plain(data: Data, byte_order: ByteOrder = "big") -> dict[str, Any]:
+    """`data` as dictionaries, lists, strings and finite numbers, as in its JSON form. Raises `WireError`."""
+    return _plain_data(data, byte_order, 0)
+
+
+def from_plain(plain: object, byte_order: ByteOrder = "big", limits: Limits = DEFAULT_LIMITS) -> Data:
+    """The `Data` of a mapping as `to_plain` makes it, or a JSON or YAML parser. Raises `WireError` as `loads` does."""
+    if not isinstance(plain, Mapping):
+        raise WireError(f"a Data is a JSON object, not {_json_name(plain)}")
+    return _Reader(byte_order, limits).data(plain, 0)
+
+
+def value_to_plain(value: Any, byte_order: ByteOrder = "big") -> Any:
+    """One value of a `Data` as in its JSON form. Raises `WireError`."""
+    return _plain(native(value), byte_order, 0)
+
+
+def value_from_plain(plain: object, byte_order: ByteOrder = "big", limits: Limits = DEFAULT_LIMITS) -> Any:
+    """The value that `plain` stands for in the JSON form of a `Data`. Raises `WireError`.
+
+    A point may be spelled `{"@Coords": [...]}`, as in a `Data`, or `{"coords": [...]}`, as in a step's configuration.
+    """
+    return _Reader(byte_order, limits).value(plain, 0)
+
+
+def _plain_data(data: Data, byte_order: ByteOrder, depth: int) -> dict[str, Any]:
+    DEFAULT_LIMITS.check_depth(depth)
+    plain = {key: _plain_entry(key, value, byte_order, depth) for key, value in data.items()}
+    if data.metadata is not None:
+        plain["@Metadata"] = _plain_data(data.metadata, byte_order, depth + 1)
+    elif depth and _is_configured_point(plain):
+        # Without this it would be read as a point: both spellings are accepted.
+        plain["@Metadata"] = {}
+    return plain
+
+
+def _plain_entry(key: str, value: Any, byte_order: ByteOrder, depth: int) -> Any:
+    try:
+        return _plain(value, byte_order, depth)
+    except MissingPackageError:
+        raise
+    except (DataError, WireError) as error:
+        raise WireError(f'key "{key}" cannot be written: {error}') from error
+
+
+def _plain(value: Any, byte_order: ByteOrder, depth: int) -> Any:
+    kind = type_of(value)
+    if kind is ValueType.DOUBLE:
+        return _plain_float(value)
+    if kind is ValueType.NDARRAY:
+        return _plain_array(value, byte_order)
+    if kind is ValueType.LIST:
+        DEFAULT_LIMITS.check_depth(depth + 1)
+        return [_plain(element, byte_order, depth + 1) for element in value]
+    if kind is ValueType.DATA:
+        return _plain_data(value, byte_order, depth + 1)
+    if kind is ValueType.IMAGE:
+        return {"@ImageFormat": "PNG", "@ImageData": _base64(value.to_wire())}
+    if kind is ValueType.BOUNDING_BOX:
+        return _plain_box(value)
+    if kind is ValueType.POINT:
+        coords = [_plain_float(coordinate) for coordinate in value.coords]
+        return {"@Coords": coords} | _plain_label(value)
+    if kind is ValueType.BYTES:
+        return {"@BytesBase64": _base64(value)}
+    if kind is ValueType.BYTEBUFFER:
+        return {"@ByteBufferBase64": _base64(value)}
+    return value
+
+
+def _plain_float(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def _plain_array(array: Array, byte_order: ByteOrder) -> dict[str, Any]:
+    return {
+        "@NDArrayType": array_type(array.dtype).name,
+        "@NDArrayShape": list(array.shape),
+        "@NDArrayDataBase64": _base64(to_buffer(array, byte_order)),
+    }
+
+
+def _plain_box(box: BoundingBox) -> dict[str, Any]:
+    names = ("@x1", "@x2", "@y1", "@y2") if box.form == "XY" else ("@cx", "@cy", "@h", "@w")
+    return dict(zip(names, map(_plain_float, box.numbers), strict=True)) | _plain_label(box)
+
+
+def _plain_label(value: BoundingBox | Point) -> dict[str, Any]:
+    plain: dict[str, Any] = {} if value.label is None else {"label": value.label}
+    if value.probability is not None:
+        plain["probability"] = _plain_float(value.probability)
+    return plain
+
+
+def _base64(content: bytes) -> str:
+    return binascii.b2a_base64(content, newline=False).decode("ascii")
+
+
+class _Reader:
+    """Reads one message, counting its elements."""
+
+    def __init__(self, byte_order: ByteOrder, limits: Limits) -> None:
+        self._byte_order = byte_order
+        self._limits = limits
+        self._elements = 0
+
+    def data(self, plain: Mapping[Any, Any], depth: int) -> Data:
+        self._limits.check_depth(depth)
+        self._count(len(plain))
+        values: dict[str, Any] = {}
+        metadata = None
+        for key, value in plain.items():
+            try:
+                if isinstance(key, str) and key.lower() == "@metadata":
+                    metadata = self._metadata(value, depth + 1)
+                    continue
+                check_key(key)
+                _check_text(key)
+                values[key] = self.value(value, depth)
+            except (DataError, WireError) as error:
+                raise WireError(f'key "{key}" cannot be read: {error}') from None
+        return Data.trusted(values, metadata)
+
+    def value(self, plain: object, depth: int) -> Any:
+        if isinstance(plain, str):
+            _check_text(plain)
+            return plain
+        if isinstance(plain, list):
+            return self._list(plain, depth + 1)
+        if isinstance(plain, Mapping):
+            return self._object(plain, depth)
+        if isinstance(plain, (bool, int, float)):
+            return native(plain)
+        raise WireError(f"{_json_name(plain)} is no value of a Data" + ("; leave the key out" if plain is None else ""))
+
+    def _metadata(self, plain: object, depth: int) -> Data:
+        if not isinstance(plain, Mapping):
+            raise WireError(f"metadata is a JSON object, not {_json_name(plain)}")
+        return self.data(plain, depth)
+
+    def _list(self, plain: list[Any], depth: int) -> list[Any]:
+        self._limits.check_depth(depth)
+        self._count(len(plain))
+        values = [self.value(element, depth) for element in plain]
+        if {str, float} <= set(map(type, values)) or {str, int} <= set(map(type, values)):
+            # A list of floats of which some are NaN or infinite.
+            values = [_NOT_FINITE.get(value, value) if isinstance(value, str) else value for value in values]
+        checked: list[Any] = native(values)
+        return checked
+
+    def _object(self, plain: Mapping[str, Any], depth: int) -> Any:
+        if "@BytesBase64" in plain:
+            return _bytes(plain["@BytesBase64"], "@BytesBase64")
+        if "@BytesArray" in plain:
+            return _signed_bytes(plain["@BytesArray"])
+        if "@ByteBufferBase64" in plain:
+            return ByteBuffer(_bytes(plain["@ByteBufferBase64"], "@ByteBufferBase64"))
+        if "@NDArrayType" in plain:
+            return self._array(plain)
+        if "@ImageData" in plain:
+            return _image(plain)
+        if "@cx" in plain:
+            return BoundingBox.center(*_numbers(plain, "@cx", "@cy", "@h", "@w"), *_label(plain))
+        if "@x1" in plain or "@cy" in plain:
+            return BoundingBox.corners(*_numbers(plain, "@x1", "@x2", "@y1", "@y2"), *_label(plain))
+        if "@Coords" in plain:
+            return self._point(plain, plain["@Coords"])
+        if _is_configured_point(plain):
+            return self._point(plain, plain["coords"])
+        return self.data(plain, depth + 1)
+
+    def _array(self, plain: Mapping[str, Any]) -> Array:
+        name = plain["@NDArrayType"]
+        if not isinstance(name, str) or name not in NDArrayType.__members__:
+            raise WireError(f"{name!r} is no element type of an array; there are {', '.join(NDArrayType.__members__)}")
+        shape = plain.get("@NDArrayShape")
+        if not isinstance(shape, list) or not all(type(length) is int for length in shape):
+            raise WireError("@NDArrayShape must be a list of integers")
+        buffer = _bytes(plain.get("@NDArrayDataBase64"), "@NDArrayDataBase64")
+        return from_buffer(buffer, shape, NDArrayType[name], self._byte_order)
+
+    def _point(self, plain: Mapping[str, Any], coords: object) -> Point:
+        if not isinstance(coords, list):
+            raise WireError("the coordinates of a point must be a list of numbers")
+        self._count(len(coords))
+        return Point([_number(coordinate, "a coordinate") for coordinate in coords], *_label(plain))
+
+    def _count(self, elements: int) -> None:
+        self._elements += elements
+        self._limits.check_elements(self._elements)
+
+
+def _is_configured_point(plain: Mapping[Any, Any]) -> bool:
+    coords = plain.get("coords")
+    return (
+        isinstance(coords, list)
+        and bool(coords)
+        and plain.keys() <= {"coords", "label", "probability"}
+        and all(type(coordinate) in (int, float) for coordinate in coords)
+    )
+
+
+def _image(plain: Mapping[str, Any]) -> Image:
+    label = plain.get("@ImageFormat", "PNG")
+    if not isinstance(label, str) or label.upper() not in {"PNG", "JPEG", "JPG", "BMP", "GIF"}:
+        raise WireError(f"@ImageFormat is {label!r}; it can be PNG, JPEG, BMP or GIF")
+    # The content decides, not the label: peers send other formats labelled PNG.
+    return Image(_bytes(plain["@ImageData"], "@ImageData"))
+
+
+def _bytes(text: object, name: str) -> bytes:
+    if not isinstance(text, str):
+        raise WireError(f"{name} must be a string of base64")
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except ValueError as error:
+        raise WireError(f"{name} is no base64: {error}") from None
+
+
+def _signed_bytes(numbers: object) -> bytes:
+    if not isinstance(numbers, list) or not all(type(n) is int and -128 <= n <= 127 for n in numbers):
+        raise WireError("@BytesArray must be a list of integers from -128 to 127")
+    return bytes(number & 0xFF for number in numbers)
+
+
+def _numbers(plain: Mapping[str, Any], a: str, b: str, c: str, d: str) -> tuple[float, float, float, float]:
+    for name in (a, b, c, d):
+        if name not in plain:
+            raise WireError(f"a bounding box without {name}; it needs {a}, {b}, {c} and {d}")
+    return _number(plain[a], a), _number(plain[b], b), _number(plain[c], c), _number(plain[d], d)
+
+
+def _number(value: object, name: str) -> float:
+    if isinstance(value, str) and value in _NOT_FINITE:
+        return _NOT_FINITE[value]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise WireError(f"{name} must be a number, not {_json_name(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise WireError(f"{name} is too large") from None
+
+
+def _label(plain: Mapping[str, Any]) -> tuple[str | None, float | None]:
+    label = plain.get("label", plain.get("@label"))
+    if label is not None and not isinstance(label, str):
+        raise WireError(f"a label must be a string, not {_json_name(label)}")
+    _check_text(label or "")
+    probability = plain.get("probability", plain.get("@probability"))
+    return label, None if probability is None else _number(probability, "a probability")
+
+
+def _check_text(text: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise WireError(f"half of a surrogate pair at character {error.start} is no text") from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise WireError(f'Error deserializing Data from JSON: {name} is no JSON; write "{name}" in quotes')
+
+
+def _json_name(value: object) -> str:
+    if value is None:
+        return "null"
+    names = {
+        dict: "an object",
+        list: "an array",
+        str: "a string",
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+    }
+    return names.get(type(value), f"a {type(value).__name__}")
+
+
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
