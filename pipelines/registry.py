@@ -1,0 +1,283 @@
+"""`Registry`: which step types there are, and which runners can run them, built in and from plug-ins.
+
+A plug-in is an installed package with entry points: in the group `streamer.steps` subclasses of `Step`, in
+`streamer.runners` objects like `RunnerFactory`. They are read when the registry is first asked something.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from pipelines.errors import MissingPackageError, StreamerError
+from pipelines.runner import OpenContext, Runner
+from pipelines.steps import STEPS, Step
+
+STEP_GROUP = "streamer.steps"
+RUNNER_GROUP = "streamer.runners"
+
+OURS = "streamer"
+"""Where the built-in steps and runners come from, in listings and messages."""
+
+
+class RegistryError(StreamerError):
+    """A step type or runner that is missing, cannot run here, or exists twice."""
+
+
+class Factory(Protocol):
+    """Makes runners for one step type. `RunnerFactory` is one; a plug-in may bring an object of its own."""
+
+    @property
+    def step_type(self) -> str:
+        """The `@type` it runs."""
+
+    @property
+    def name(self) -> str:
+        """Its name, unique for its step type."""
+
+    @property
+    def priority(self) -> int:
+        """The highest that is available runs the step; among equals the first by name. Built-in ones have 0."""
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Import names of the packages that must be installed."""
+
+    def create(self, step: Step, context: OpenContext) -> Runner:
+        """A runner, ready to run: models are loaded here. Raises what goes wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerFactory:
+    """A runner class, imported when the first runner is made and constructed as `RunnerClass(step, context)`."""
+
+    step_type: str
+    name: str
+    target: str
+    """`module:Class`."""
+    requires: tuple[str, ...] = ()
+    extra: str | None = None
+    """The optional extra of our own distribution that installs what is required."""
+    priority: int = 0
+
+    def create(self, step: Step, context: OpenContext) -> Runner:
+        """Import the class and construct a runner."""
+        module, _, name = self.target.partition(":")
+        runner: Runner = getattr(importlib.import_module(module), name)(step, context)
+        return runner
+
+
+RUNNERS: tuple[RunnerFactory, ...] = (
+    RunnerFactory("ONNX", "onnxruntime", "pipelines.runners.onnx:OnnxRunner", ("onnxruntime",), "onnx"),
+    RunnerFactory("CLASSIFIER_OUTPUT", "numpy", "pipelines.runners.classifier:ClassifierOutputRunner"),
+    RunnerFactory("REGRESSION_OUTPUT", "numpy", "pipelines.runners.regression:RegressionOutputRunner"),
+    RunnerFactory("LOGGING", "logging", "pipelines.runners.logging:LoggingRunner"),
+    RunnerFactory("FUNCTION", "python", "pipelines.runners.function:FunctionRunner"),
+)
+"""The built-in runners."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One line of `streamer steps`."""
+
+    step_type: str
+    runner: str | None
+    """The runner's name; `None` for a step that nothing runs."""
+    priority: int
+    available: bool
+    reason: str
+    """Why it is not available; else empty."""
+    origin: str
+    """Where the runner, or the step that nothing runs, comes from: `streamer` or the plug-in's distribution."""
+
+
+class Registry:
+    """Step types and runner factories. `default_registry()` is the one that is used unless another is given."""
+
+    def __init__(self, *, plugins: bool = True, builtins: bool = True) -> None:
+        self.problems: list[str] = []
+        """What could not be used, one line each: plug-ins that fail to import, names that exist twice."""
+        self._steps: dict[str, list[tuple[str, type[Step]]]] = {}
+        self._factories: dict[str, list[tuple[str, Factory]]] = {}
+        self._pending = plugins
+        if builtins:
+            for step in STEPS:
+                self.add_step(step)
+            for factory in RUNNERS:
+                self.add_runner(factory)
+
+    def add_step(self, step: type[Step], origin: str = OURS) -> type[Step]:
+        """Make a step type known; usable as a decorator.
+
+        A second class for the same type is noted in `problems` and makes every use of the type a `RegistryError`.
+        """
+        known = self._steps.setdefault(step.type_name, [])
+        if any(other is step for _, other in known):
+            return step
+        known.append((origin, step))
+        if len(known) > 1:
+            self.problems.append(_step_clash(step.type_name, known))
+        return step
+
+    def add_runner(self, factory: Factory, origin: str = OURS) -> None:
+        """Make a runner known. A second one of the same step type and name is treated as `add_step` does."""
+        known = self._factories.setdefault(factory.step_type, [])
+        if any(other is factory for _, other in known):
+            return
+        known.append((origin, factory))
+        if clash := _runner_clash(factory.step_type, known):
+            self.problems.append(clash)
+
+    @property
+    def steps(self) -> Mapping[str, type[Step]]:
+        """All step types by `@type`; of one that exists twice the first."""
+        self._load_plugins()
+        return MappingProxyType({name: known[0][1] for name, known in self._steps.items()})
+
+    def step_class(self, type_name: str) -> type[Step] | None:
+        """The class for a `@type`, `None` if nobody has it; `RegistryError` if two have it."""
+        self._load_plugins()
+        known = self._steps.get(type_name)
+        if known is None:
+            return None
+        if len(known) > 1:
+            raise RegistryError(_step_clash(type_name, known))
+        return known[0][1]
+
+    def runner_for(self, step: Step) -> Factory:
+        """The factory that runs the step: of those available the highest priority, among equals the first by name.
+
+        Raises `MissingPackageError` if only a package of ours is missing, else `RegistryError` listing all that were
+        considered.
+        """
+        self._load_plugins()
+        known = self._factories.get(step.type_name, [])
+        if clash := _runner_clash(step.type_name, known):
+            raise RegistryError(clash)
+        reasons: dict[str, str] = {}
+        for _, factory in _by_preference(known):
+            missing = _missing(factory.requires)
+            if not missing:
+                return factory
+            reasons[factory.name] = _why(factory, missing)
+            extra = getattr(factory, "extra", None)
+            if len(known) == 1 and extra is not None:
+                raise MissingPackageError(missing[0], extra, f"the step {step.type_name}")
+        raise RegistryError(_no_runner(step, reasons))
+
+    def create(self, step: Step, context: OpenContext) -> Runner:
+        """A runner for the step: `runner_for` and its `create`."""
+        return self.runner_for(step).create(step, context)
+
+    def listing(self) -> list[Listed]:
+        """Every step type with its runners in the order of preference. Imports no runner and no heavy library."""
+        self._load_plugins()
+        lines: list[Listed] = []
+        for type_name in sorted({*self._steps, *self._factories}):
+            factories = list(_by_preference(self._factories.get(type_name, [])))
+            for origin, factory in factories:
+                missing = _missing(factory.requires)
+                reason = _why(factory, missing) if missing else ""
+                if type_name not in self._steps:
+                    reason = f"no step has the type {type_name}"
+                lines.append(Listed(type_name, factory.name, factory.priority, not reason, reason, origin))
+            if not factories:
+                lines.append(Listed(type_name, None, 0, False, "no runner is installed", self._steps[type_name][0][0]))
+        return lines
+
+    def _load_plugins(self) -> None:
+        if not self._pending:
+            return
+        self._pending = False
+        for group, add in ((STEP_GROUP, self._add_plugin_step), (RUNNER_GROUP, self._add_plugin_runner)):
+            for point in _entry_points(group):
+                self._add_plugin(point, add)
+
+    def _add_plugin(self, point: EntryPoint, add: Callable[[Any, str], None]) -> None:
+        origin = point.dist.name if point.dist is not None else point.value
+        try:
+            add(point.load(), origin)
+        except Exception as error:  # noqa: BLE001 - a plug-in's own code may raise anything, and must not take the rest down
+            problem = f"plug-in {point.name} of {origin} ({point.value}): {type(error).__name__}: {error}"
+            self.problems.append(problem)
+            warnings.warn(f"{problem}; it is skipped", RuntimeWarning, stacklevel=2)
+
+    def _add_plugin_step(self, found: Any, origin: str) -> None:
+        if not (
+            isinstance(found, type) and issubclass(found, Step) and isinstance(getattr(found, "type_name", None), str)
+        ):
+            raise TypeError("the entry point must name a subclass of pipelines.steps.Step with a type_name")
+        self.add_step(found, origin)
+
+    def _add_plugin_runner(self, found: Any, origin: str) -> None:
+        wanted = ("step_type", "name", "priority", "requires", "create")
+        if lacking := [name for name in wanted if not hasattr(found, name)]:
+            raise TypeError(f"the entry point must name an object like RunnerFactory; it lacks {', '.join(lacking)}")
+        self.add_runner(found, origin)
+
+
+@cache
+def default_registry() -> Registry:
+    """The registry of this process: built-in steps and runners, and those of installed plug-ins."""
+    return Registry()
+
+
+def _entry_points(group: str) -> list[EntryPoint]:
+    # Sorted, so that which of two comes first does not depend on the order of sys.path; the same one may be found
+    # twice where a folder is on it twice.
+    found = {
+        (point.dist.name if point.dist else "", point.name, point.value): point for point in entry_points(group=group)
+    }
+    return [found[key] for key in sorted(found)]
+
+
+def _by_preference(known: Iterable[tuple[str, Factory]]) -> list[tuple[str, Factory]]:
+    return sorted(known, key=lambda one: (-one[1].priority, one[1].name))
+
+
+def _missing(packages: Iterable[str]) -> list[str]:
+    return [package for package in packages if not _installed(package)]
+
+
+def _installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _why(factory: Factory, missing: list[str]) -> str:
+    extra = getattr(factory, "extra", None)
+    if extra is not None:
+        return str(MissingPackageError(missing[0], extra, "it"))
+    return f"not installed: {', '.join(missing)}"
+
+
+def _no_runner(step: Step, reasons: Mapping[str, str]) -> str:
+    if not reasons:
+        return f"no runner for the step {step.type_name} is installed; a plug-in may bring one (group {RUNNER_GROUP})"
+    considered = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    return f"no runner can run the step {step.type_name} here ({considered})"
+
+
+def _step_clash(type_name: str, known: list[tuple[str, type[Step]]]) -> str:
+    both = " and ".join(f"{step.__module__}.{step.__qualname__} ({origin})" for origin, step in known)
+    return f"the step type {type_name} exists twice: {both}; uninstall one"
+
+
+def _runner_clash(step_type: str, known: list[tuple[str, Factory]]) -> str | None:
+    origins: dict[str, list[str]] = {}
+    for origin, factory in known:
+        origins.setdefault(factory.name, []).append(f"{getattr(factory, 'target', type(factory).__name__)} ({origin})")
+    for name, both in origins.items():
+        if len(both) > 1:
+            return f"the runner {name} for {step_type} exists twice: {' and '.join(both)}; uninstall one"
+    return None

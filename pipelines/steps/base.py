@@ -1,0 +1,42 @@
+"""`Step`: the configuration of one step. What runs it is a runner (`pipelines.runner`), found by the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import model_validator
+
+from pipelines.steps.config import EXTENSION, Config, Form
+
+TYPE_KEY = "@type"
+
+
+class Step(Config):
+    """Base of all steps: data and validation, no work.
+
+    A subclass sets `type_name`, the value of `@type` in definitions, and declares its fields in the order in which
+    Konduit writes them. `pipelines.registry` knows the built-in steps and those of plug-ins.
+    """
+
+    type_name: ClassVar[str]
+
+    name: Annotated[str | None, EXTENSION] = None
+    """What errors and metrics call the step; without one they say its place and type, `0:ONNX`."""
+
+    def to_dict(self, form: Form = "json") -> dict[str, Any]:
+        """Plain data with `@type` first, as `form` spells it."""
+        written = {TYPE_KEY: self.type_name, **super().to_dict(form)}
+        if self.name is not None:
+            # Declared in the base, hence first; but what Konduit has comes first in its own order.
+            written["name"] = written.pop("name")
+        return written
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_type(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping) or TYPE_KEY not in given:
+            return given
+        if given[TYPE_KEY] != cls.type_name:
+            raise ValueError(f'"{TYPE_KEY}" is {given[TYPE_KEY]!r}, but {cls.__name__} is "{cls.type_name}"')
+        return {key: value for key, value in given.items() if key != TYPE_KEY}

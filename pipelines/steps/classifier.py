@@ -1,0 +1,41 @@
+"""CLASSIFIER_OUTPUT: label, index and probability from a classifier's output."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from pipelines.steps.base import Step
+from pipelines.steps.config import Int
+
+
+class ClassifierOutput(Step):
+    """Index, label and probability of the most probable class are added to the data.
+
+    The input is an array of probabilities, `[C]` or `[1, C]` for one sample (single values are added) or `[N, C]`
+    for N (lists are added).
+    """
+
+    type_name: ClassVar[str] = "CLASSIFIER_OUTPUT"
+
+    input_name: str | None = None
+    """Key of the probabilities; none: the only array."""
+    return_label: bool = True
+    """Whether to add the label."""
+    return_index: bool = True
+    """Whether to add the class index, counted from 0."""
+    return_prob: bool = True
+    """Whether to add the probability."""
+    label_name: str = "label"
+    """Key of the label, STRING."""
+    index_name: str = "index"
+    """Key of the class index, INT64."""
+    prob_name: str = "prob"
+    """Key of the probability, DOUBLE."""
+    labels: tuple[str, ...] | None = None
+    """One label a class; none or empty: "0", "1", ..."""
+    top_n: Annotated[Int, Field(ge=0)] | None = None
+    """Above 1: single results come as lists of one element, as in Konduit."""
+    all_probabilities: bool = False
+    """Whether to add all probabilities, DOUBLE `[C]`, under the key `allProbabilities`."""

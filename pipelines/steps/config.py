@@ -1,0 +1,164 @@
+"""`Config`: a configuration object of a definition, and how Konduit Serving spells its keys.
+
+Konduit writes camel case in JSON. In YAML it writes snake case for some types and camel case for others, an
+accident that each class and field here states. Reading accepts every spelling in both forms.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
+
+from pydantic import AliasGenerator, BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic.fields import FieldInfo
+
+Form = Literal["json", "yaml"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """Annotates a field whose keys differ from its class's habit: `Annotated[str, Spelling(yaml="loader_class")]`."""
+
+    yaml: str | None = None
+    """Key in YAML."""
+    also: tuple[str, ...] = ()
+    """Further keys that are read, never written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """Annotates a field that Konduit Serving does not have: written only where it differs from its default."""
+
+
+EXTENSION = Extension()
+
+
+def camel(name: str) -> str:
+    """`model_uri` as `modelUri`."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def _truncated(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a number is needed, not true or false")
+    if isinstance(value, float) and value == value and abs(value) != float("inf"):
+        return int(value)
+    return value
+
+
+Int = Annotated[int, BeforeValidator(_truncated)]
+"""An integer; a fraction is cut off and a number in a string is read, as Konduit does."""
+
+
+class Config(BaseModel):
+    """Base of everything a definition configures; immutable.
+
+    In Python fields are keyword arguments by their snake-case names; in files every known spelling is read. An
+    explicit null means none where a field may have none, false for a boolean, 0 for a number (as Konduit reads it)
+    and the documented default for the rest. Raises `pydantic.ValidationError`; loading turns it into `DefinitionError`.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=AliasGenerator(alias=camel),
+        populate_by_name=True,
+        coerce_numbers_to_str=True,
+        protected_namespaces=(),
+    )
+
+    yaml_case: ClassVar[Literal["snake", "camel"]] = "snake"
+    """How Konduit spells this type's keys in YAML; a field may say otherwise with `Spelling`."""
+
+    @classmethod
+    def key(cls, field: str, form: Form = "json") -> str:
+        """The key that `form` writes for a field."""
+        info = cls.model_fields[field]
+        written = info.serialization_alias or camel(field)
+        if form == "json":
+            return written
+        spelling = _spelling(info)
+        if spelling.yaml is not None:
+            return spelling.yaml
+        return field if cls.yaml_case == "snake" else written
+
+    @classmethod
+    def keys(cls) -> dict[str, str]:
+        """Every key that is read, with the field it belongs to."""
+        found: dict[str, str] = {}
+        for field, info in cls.model_fields.items():
+            for key in (field, cls.key(field), cls.key(field, "yaml"), *_spelling(info).also):
+                found[key] = field
+        return found
+
+    @classmethod
+    def is_extension(cls, field: str) -> bool:
+        """Whether the field is ours, unknown to Konduit Serving."""
+        return any(isinstance(mark, Extension) for mark in cls.model_fields[field].metadata)
+
+    def to_dict(self, form: Form = "json") -> dict[str, Any]:
+        """Plain data as `form` spells it: fields in order, those that are none left out."""
+        written: dict[str, Any] = {}
+        for field, info in type(self).model_fields.items():
+            value = getattr(self, field)
+            if value is None or (self.is_extension(field) and value == info.get_default(call_default_factory=True)):
+                continue
+            written[self.key(field, form)] = plain(value, form)
+        return written
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_spellings(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        known = cls.keys()
+        fields: dict[str, Any] = {}
+        spelled: dict[str, str] = {}
+        for key, value in given.items():
+            field = known.get(key)
+            if field is None:
+                fields[key] = value
+                continue
+            if field in spelled:
+                raise ValueError(f"the same field is given twice, as {spelled[field]} and as {key}")
+            spelled[field] = key
+            info = cls.model_fields[field]
+            if value is not None:
+                fields[cls.key(field)] = value
+            elif (found := _null_for(info.annotation)) is not _DEFAULT:
+                fields[cls.key(field)] = found
+        return fields
+
+
+def plain(value: Any, form: Form) -> Any:
+    """A field's value as plain data: models, enums, tuples and mappings resolved."""
+    if isinstance(value, Config):
+        return value.to_dict(form)
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, Mapping):
+        return {str(key): plain(one, form) for key, one in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        return [plain(one, form) for one in value]
+    return value
+
+
+_DEFAULT = object()
+
+
+def _null_for(annotation: Any) -> Any:
+    options = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+    if type(None) in options:
+        return None
+    for zero in (False, 0, 0.0):
+        if type(zero) in options:
+            return zero
+    return _DEFAULT
+
+
+def _spelling(info: FieldInfo) -> Spelling:
+    return next((mark for mark in info.metadata if isinstance(mark, Spelling)), Spelling())

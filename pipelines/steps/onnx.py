@@ -1,0 +1,67 @@
+"""ONNX: run an ONNX model."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from pipelines.steps.base import Step
+from pipelines.steps.config import EXTENSION, Config, Int, Spelling
+
+
+class SessionOptions(Config):
+    """How onnxruntime runs a model."""
+
+    yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
+
+    intra_op_threads: Annotated[Int, Field(ge=0)] = 1
+    """Threads inside one operator; 0: as many as cores. One is best where several processes share a machine."""
+    inter_op_threads: Annotated[Int, Field(ge=0)] = 1
+    """Threads between operators; more than 1 also lets independent ones run at the same time. 0: as many as cores."""
+    graph_optimization: Literal["disable", "basic", "extended", "all"] = "all"
+    """How far the graph is rewritten when the model is loaded."""
+    spinning: bool = False
+    """Whether idle threads keep a core busy to start sooner."""
+    config: dict[str, str] = Field(default_factory=dict)
+    """Further session configuration entries by onnxruntime's own names, `{"session.set_denormal_as_zero": "1"}`."""
+
+
+class Onnx(Step):
+    """Run an ONNX model: `Onnx("model.onnx", output_names=["probabilities"])`.
+
+    Inputs are taken by the model's names and pass with their own types; the output holds the model's outputs only.
+    """
+
+    type_name: ClassVar[str] = "ONNX"
+    yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
+
+    model_uri: Annotated[str | None, BeforeValidator(lambda value: _path_text(value))] = None
+    """Path of the model, a `file:` URI allowed, relative to the definition's folder."""
+    input_names: tuple[str, ...] | dict[str, str] | None = None
+    """A list is Konduit's and has no effect: inputs go by the model's names. A mapping, ours, renames:
+    `{model's input: key of the data}`."""
+    output_names: tuple[str, ...] | dict[str, str] | None = None
+    """The outputs to fetch, all if none; a mapping, ours, renames: `{model's output: key of the data}`."""
+    loader_class: Annotated[str | None, Spelling(yaml="loader_class")] = None
+    """Konduit's; kept when a definition is written, otherwise unused."""
+    providers: Annotated[tuple[str | dict[str, dict[str, Any]], ...] | None, EXTENSION] = None
+    """Execution providers, the preferred first, each a name or `{name: options}`; none: onnxruntime's CPU provider."""
+    session_options: Annotated[SessionOptions, EXTENSION] = SessionOptions()
+    """Threads and graph optimisation."""
+    warm_up: Annotated[bool | Annotated[Int, Field(ge=0)], EXTENSION] = False
+    """Run the model on zeros while it opens: true for one row, a number for that many rows."""
+    max_batch: Annotated[Annotated[Int, Field(ge=1)] | None, EXTENSION] = None
+    """At most this many rows in one call of the model; none: the whole batch."""
+    cast_inputs: Annotated[bool, EXTENSION] = False
+    """Convert inputs to the types the model asks for, where they differ."""
+
+    def __init__(self, model_uri: str | os.PathLike[str] | None = None, /, **fields: Any) -> None:
+        # Only a path that is given may stand beside the keywords, else it would hide their spelling of it.
+        positional: dict[str, Any] = {} if model_uri is None else {"model_uri": model_uri}
+        super().__init__(**positional, **fields)
+
+
+def _path_text(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value

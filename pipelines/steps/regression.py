@@ -1,0 +1,24 @@
+"""REGRESSION_OUTPUT: name the columns of an array."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from pipelines.steps.base import Step
+from pipelines.steps.config import Int
+
+
+class RegressionOutput(Step):
+    """Columns of an array are added to the data by name.
+
+    `[C]` or `[1, C]` gives one DOUBLE a name, `[N, C]` a list of N.
+    """
+
+    type_name: ClassVar[str] = "REGRESSION_OUTPUT"
+
+    input_name: str | None = None
+    """Key of the array; none: the only array."""
+    names: dict[str, Annotated[Int, Field(ge=0)]] | None = None
+    """Key to add, and the column it takes its value from, counted from 0."""
