@@ -1,0 +1,95 @@
+"""What travels around the pipeline: record metadata that becomes values, and input values put back into results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from connectors.records import Ints
+from pipelines.batch import Batch
+from pipelines.columns import MISSING, Column
+from streamer.provenance import record_column
+
+Keep = Literal["all"] | Sequence[str]
+"""Which input values are put back into the results: their keys, or all."""
+
+
+def put_metadata(batch: Batch, into: Mapping[str, str]) -> Batch:
+    """`batch` with what its records say as values: `into` maps key, timestamp, topic, partition, offset, source or
+    `headers.NAME` to the value's key.
+
+    Keys and headers become text if they are UTF-8, else bytes. It replaces a value of the payload that has the same
+    key; a row whose record has no such thing lacks the value.
+    """
+    if not into:
+        return batch
+    return batch.with_columns({key: record_column(batch, name) for name, key in into.items()})
+
+
+def kept(result: Batch, given: Batch, keep: Keep | None) -> Batch:
+    """`result` with the values of `keep` that its rows lack, taken from the rows of `given` that they came from.
+
+    A value that the pipeline made, or left in place, stays; undecoded columns stay undecoded. A row made of several
+    records takes the values of the last; what `given` lacks is lacking. Where the rows of `result` are those of
+    `given`, unchanged, the columns are shared: no work per row.
+    """
+    keys = given.keys() if keep == "all" else list(keep or ())
+    wanted = [key for key in keys if key in given and _lacks(result, key)]
+    if not wanted:
+        return result
+    index = _places(result, given)
+    columns = {key: _filled(result, key, _taken(given.column(key), index)) for key in wanted}
+    return result.with_columns(columns)
+
+
+def _lacks(result: Batch, key: str) -> bool:
+    if key not in result:
+        return True
+    present = result.column(key).present
+    return present is not None and not present.all()
+
+
+def _places(result: Batch, given: Batch) -> Ints | None:
+    """For each row of `result` where its record is in `given`, -1 if it is not; `None`: all, in order."""
+    if result.splits is None and given.splits is None and _same(result.rows, given.rows):
+        return None
+    parents = _last(result)
+    numbers = _last(given)
+    if len(numbers) == 0:
+        return np.full(len(parents), -1, np.int64)
+    order = np.argsort(numbers, kind="stable")
+    places = order[np.minimum(np.searchsorted(numbers, parents, sorter=order), len(order) - 1)]
+    return np.where(numbers[places] == parents, places, -1)
+
+
+def _same(a: Ints, b: Ints) -> bool:
+    return a is b or (len(a) == len(b) and bool((a == b).all()))
+
+
+def _last(batch: Batch) -> Ints:
+    if batch.splits is None:
+        return batch.rows
+    empty = np.diff(batch.splits) == 0
+    return np.where(empty, -1, batch.rows[np.maximum(batch.splits[1:] - 1, 0)])
+
+
+def _taken(column: Column, index: Ints | None) -> Column:
+    if index is None:
+        return column
+    if (index >= 0).all():
+        return column.take(index)
+    with_gap = Column.concat([column, Column.absent(1)])
+    return with_gap.take(np.where(index < 0, len(column), index))
+
+
+def _filled(result: Batch, key: str, taken: Column) -> Column:
+    if key not in result:
+        return taken
+    own = result.column(key)
+    present = own.present
+    if present is None or not present.any():
+        return taken
+    pairs = zip(own.values(), taken.values(), strict=True)
+    return Column.of([other if value is MISSING else value for value, other in pairs])

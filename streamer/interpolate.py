@@ -1,0 +1,109 @@
+"""`${VAR}`, `${VAR:-default}` and `${file:/run/secrets/x}` in the scalars of a parsed document.
+
+Replacing happens after parsing, so that what comes in can never become structure: the result is always text, whatever
+it looks like. Fields that want a number or a boolean read it from the text; a password `0123` stays one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pipelines.documents import KeyPath
+from pipelines.errors import DefinitionError, nearest
+
+MAX_FILE_BYTES = 1 << 20
+"""A file that is put into a scalar may not be larger: it is a secret, not a document."""
+
+_REFERENCE = re.compile(r"\$\$|\$\{([^}]*)(\}?)")
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+
+
+class InterpolationError(DefinitionError):
+    """A reference cannot be replaced. `path` is where it stands; the message does not say it."""
+
+    def __init__(self, message: str, path: KeyPath) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+def interpolate(
+    tree: Any,
+    *,
+    base: Path,
+    environment: Mapping[str, str] | None = None,
+    untouched: Callable[[KeyPath], bool] = lambda path: False,
+) -> Any:
+    """A copy of `tree` (mappings, lists, scalars) in which the references in its text scalars are replaced.
+
+    `${VAR}` is an environment variable, an error if it is not defined; `${VAR:-default}` is the default where the
+    variable is not defined or empty; `${file:PATH}` is a file's text without its last line end, `PATH` relative to
+    `base`; `$$` is a dollar. Any other dollar stands for itself. Keys are not touched, nor what is below a path for
+    which `untouched` says so; what was put in is not looked at again.
+
+    Raises `InterpolationError`.
+    """
+    known = os.environ if environment is None else environment
+    return _replaced(tree, (), base, known, untouched)
+
+
+def _replaced(
+    node: Any, path: KeyPath, base: Path, environment: Mapping[str, str], untouched: Callable[[KeyPath], bool]
+) -> Any:
+    if isinstance(node, str):
+        return _text(node, path, base, environment)
+    if not isinstance(node, (dict, list)) or untouched(path):
+        return node
+    if isinstance(node, list):
+        return [_replaced(one, (*path, index), base, environment, untouched) for index, one in enumerate(node)]
+    return {key: _replaced(one, (*path, key), base, environment, untouched) for key, one in node.items()}
+
+
+def _text(text: str, path: KeyPath, base: Path, environment: Mapping[str, str]) -> str:
+    if "$" not in text:
+        return text
+
+    def value(found: re.Match[str]) -> str:
+        if found[0] == "$$":
+            return "$"
+        if not found[2]:
+            raise InterpolationError(f'"{found[0]}" has no closing brace; write $$ for a dollar', path)
+        return _value(found[1], path, base, environment)
+
+    return _REFERENCE.sub(value, text)
+
+
+def _value(reference: str, path: KeyPath, base: Path, environment: Mapping[str, str]) -> str:
+    if reference.startswith("file:"):
+        return _file(base / Path(reference.removeprefix("file:")).expanduser(), path)
+    found = _VARIABLE.fullmatch(reference)
+    if found is None or "${" in reference:
+        raise InterpolationError(
+            f'"${{{reference}}}" is no reference; write ${{VAR}}, ${{VAR:-default}} or ${{file:PATH}}, '
+            "and $$ for a dollar",
+            path,
+        )
+    name, default = found[1], found[2]
+    if default is not None:
+        return environment.get(name) or default
+    if name not in environment:
+        hint = nearest(name, environment) or f"; set it, or write ${{{name}:-default}}"
+        raise InterpolationError(f"the environment variable {name} is not defined{hint}", path)
+    return environment[name]
+
+
+def _file(file: Path, path: KeyPath) -> str:
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise InterpolationError(f"{file} is larger than {MAX_FILE_BYTES} bytes", path)
+        text = content.decode()
+    except OSError as error:
+        raise InterpolationError(f"{file} cannot be read: {error.strerror or error}", path) from error
+    except UnicodeDecodeError as error:
+        raise InterpolationError(f"{file} is not UTF-8 text", path) from error
+    return text.removesuffix("\n").removesuffix("\r")
