@@ -40,7 +40,7 @@ class LaneEnded:
 
 @dataclass(frozen=True, slots=True)
 class SourceEnded:
-    """The source has nothing more to give, ever (a file read to its end)."""
+    """The source has nothing more to give (a file read to its end), unless it is rewound; then it ends again."""
 
     source: str
 
@@ -103,11 +103,17 @@ class Source(ABC):
 
     @abstractmethod
     def rewind(self, lanes: Iterable[Lane]) -> None:
-        """Deliver these lanes again from the last acknowledged position, in new lanes (the epoch goes up)."""
+        """Deliver these lanes again from the last acknowledged position, in new lanes (the epoch goes up).
+
+        `events` tells it: each ends (`LaneEnded`) and begins anew (`LaneBegan`). Lanes that have ended are ignored.
+        """
 
     @abstractmethod
     def events(self) -> list[Event]:
-        """What happened since the last call, in order. Cheap when nothing did."""
+        """What happened since the last call, in order. Cheap when nothing did.
+
+        After a poll it tells of every lane that the poll's records belong to, and of none of these that it ended.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -1,0 +1,43 @@
+"""The connector contract as tests: what any source and sink must do, for ours and for those of plug-ins.
+
+A connector's test module derives a class and says how its bus is fed and read:
+
+    class TestMyBusSource(SourceContract):
+        cannot = {"headers": "the bus has none"}
+
+        @pytest.fixture
+        def bus(self) -> SourceBus:
+            return MyBus(...)
+
+Needs pytest. Tests that need a capability named in `cannot` do not exist in the class; the reason is there to read.
+"""
+
+import pytest
+
+# Before the modules are imported, so that their assertions show what they compared.
+for _module in ("reader", "source", "delivery", "sink", "faults", "roundtrip", "transaction"):
+    pytest.register_assert_rewrite(f"connectors.contract.{_module}")
+
+from connectors.contract.bus import LoopBus, SinkBus, SourceBus  # noqa: E402
+from connectors.contract.capabilities import CAPABILITIES, Contract, needs  # noqa: E402
+from connectors.contract.reader import Reader, Received  # noqa: E402
+from connectors.contract.roundtrip import RoundTripContract  # noqa: E402
+from connectors.contract.sink import SinkContract  # noqa: E402
+from connectors.contract.source import SourceContract  # noqa: E402
+from connectors.contract.transaction import TransactionBus, TransactionContract  # noqa: E402
+
+__all__ = [
+    "CAPABILITIES",
+    "Contract",
+    "LoopBus",
+    "Reader",
+    "Received",
+    "RoundTripContract",
+    "SinkBus",
+    "SinkContract",
+    "SourceBus",
+    "SourceContract",
+    "TransactionBus",
+    "TransactionContract",
+    "needs",
+]

@@ -1,0 +1,110 @@
+"""How the contract feeds and reads a connector's bus: what a connector's tests fill in."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from connectors.message import Message
+from connectors.sink import Sink
+from connectors.source import Source
+
+
+class Bus(ABC):  # noqa: B024 - the two below are what is derived from
+    """One fresh place on the bus (a topic, a folder) for one test."""
+
+    patience: float = 30.0
+    """Seconds after which what should happen has failed to."""
+    quiet: float = 0.3
+    """Seconds without anything after which nothing more will come."""
+
+    def payload(self, number: int, size: int = 0) -> bytes:
+        """A payload that tells its number, padded to about `size` bytes; connectors with a format give one of it."""
+        return (b"record-%08d" % number).ljust(size, b".")
+
+    def key(self, number: int) -> bytes | None:
+        """A plain key; `None` where the bus has none."""
+        return b"key-%d" % number
+
+
+class SourceBus(Bus):
+    """Feeds a source."""
+
+    partitions: int = 1
+    """How many lanes the source has."""
+    held_at_most: int = 64 * 2**20
+    """Bytes that the source may hold fetched and undelivered; set it low on the source, so that it can be tested."""
+
+    @abstractmethod
+    def feed(self, messages: Sequence[Message]) -> None:
+        """Put these on the bus, each in its `partition`; return when a source can get them."""
+
+    @abstractmethod
+    def source(self) -> Source:
+        """A source of this place, not open. A later one is the same consumer, started again in another process."""
+
+    def end(self) -> None:
+        """Nothing more will be fed: the source may end. Capability `end`."""
+        raise NotImplementedError
+
+    def take_away(self, source: Source) -> None:
+        """Begin to take at least one lane away from the open source; it is polled until it says so. `revoke`."""
+        raise NotImplementedError
+
+    def give_back(self, source: Source) -> None:
+        """Begin to give it back; the source is polled until it says so. `revoke`."""
+        raise NotImplementedError
+
+    def held_bytes(self, source: Source) -> int:
+        """Bytes that the source or its client fetched and has not delivered. Capability `held`."""
+        raise NotImplementedError
+
+
+class SinkBus(Bus):
+    """Reads what a sink wrote, and troubles it. The sink's place has one partition, so that there is one order."""
+
+    in_flight_at_most: int = 64 * 2**20
+    """Bytes that the sink may hold unconfirmed; set it low on the sink, so that it can be tested."""
+
+    @abstractmethod
+    def sink(self) -> Sink:
+        """A sink to this place, not open."""
+
+    @abstractmethod
+    def read_back(self, count: int, topic: str | None = None) -> list[Message]:
+        """Everything that arrived, in order, as soon as there are `count`; fewer if they do not come in `patience`.
+
+        `topic`: there instead of the sink's own place.
+        """
+
+    def too_large(self) -> Message:
+        """A message that the sink must refuse whatever happens. Capability `limit`."""
+        raise NotImplementedError
+
+    def other_topic(self) -> str:
+        """Another topic that the sink may write to. Capability `topics`."""
+        raise NotImplementedError
+
+    def cut(self) -> None:
+        """Make the peer unreachable. Capability `cut`."""
+        raise NotImplementedError
+
+    def mend(self) -> None:
+        """Make it reachable again. Capability `cut`."""
+        raise NotImplementedError
+
+    def lose(self, sink: Sink, number: int) -> None:
+        """See to it that the message with `payload(number)` is taken and then lost. Capability `lose`."""
+        raise NotImplementedError
+
+
+class LoopBus(SourceBus, SinkBus):
+    """A bus on which a source reads what a sink writes."""
+
+    def feed(self, messages: Sequence[Message]) -> None:
+        """Not used: the sink feeds the source."""
+        raise NotImplementedError
+
+    def read_back(self, count: int, topic: str | None = None) -> list[Message]:
+        """Not used: the source reads back."""
+        raise NotImplementedError

@@ -1,0 +1,61 @@
+"""What a bus may be unable to do, and how a contract leaves out the tests for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+CAPABILITIES: Mapping[str, str] = {
+    "keys": "messages have keys",
+    "binary_keys": "a key may be any bytes",
+    "same_key": "messages with the same key follow one another, rather than the last one being all there is",
+    "headers": "messages have headers: binary, repeated, without a value",
+    "timestamps": "messages have timestamps that the sender sets",
+    "tombstones": "a message may have no payload",
+    "empty": "a payload may be empty, which is not the same as none",
+    "huge": "a payload may have 5 MB",
+    "partitions": "the source has several lanes (bus.partitions > 1)",
+    "live": "what is fed while the source is open arrives",
+    "restart": "what was not acknowledged comes back in another process",
+    "rewind": "what was not acknowledged comes back after `rewind`",
+    "revoke": "lanes can be taken away and given back (bus.take_away, bus.give_back)",
+    "end": "the source can come to an end (bus.end)",
+    "held": "it can be seen how much the source holds (bus.held_bytes)",
+    "confirmed": "the sink says which rows are confirmed, at the latest after a barrier",
+    "limit": "the sink refuses some payloads (bus.too_large)",
+    "topics": "a message can name its own topic",
+    "override": "a second message with the same key takes the place of the first",
+    "reopen": "what a sink wrote is still there when another one opens",
+    "cut": "the peer can be cut off and mended (bus.cut, bus.mend)",
+    "lose": "messages that the sink took can be lost (bus.lose)",
+}
+"""Every capability that a test of the contract may need, and what it means."""
+
+Test = TypeVar("Test", bound=Callable[..., Any])
+
+
+def needs(*capabilities: str) -> Callable[[Test], Test]:
+    """Mark a test as one for connectors with these capabilities. `KeyError` for an unknown one."""
+
+    def mark(test: Test) -> Test:
+        test.needs = tuple(name for name in capabilities if CAPABILITIES[name])  # type: ignore[attr-defined]
+        return test
+
+    return mark
+
+
+class Contract:
+    """Base of the contracts. `cannot` names what the connector's bus cannot do, and why."""
+
+    cannot: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        for capability, reason in cls.cannot.items():
+            if capability not in CAPABILITIES or not reason:
+                raise TypeError(f'{cls.__name__}.cannot: "{capability}" is unknown or has no reason')
+        for name in dir(cls):
+            test = getattr(cls, name)
+            if name.startswith("test_") and any(capability in cls.cannot for capability in getattr(test, "needs", ())):
+                # pytest collects what is callable: an opted-out test is none, rather than one that always skips.
+                setattr(cls, name, None)

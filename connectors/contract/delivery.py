@@ -1,0 +1,274 @@
+"""The contract of a source, second half: what is delivered again, and what never."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+
+from connectors.contract.bus import SourceBus
+from connectors.contract.capabilities import Contract, needs
+from connectors.contract.reader import Reader, Received
+from connectors.message import Message
+from connectors.records import Lane
+from connectors.source import LaneEnded
+
+
+class DeliveryContract(Contract):
+    """Acknowledging, restarting, rewinding, losing lanes. Part of `SourceContract`."""
+
+    @needs("restart")
+    def test_what_was_not_acknowledged_comes_back_after_a_restart(self, bus: SourceBus) -> None:
+        """Checkpoint capture: A and B acknowledged, C, D and E not; the next process gets exactly C, D, E in order."""
+        sent = [Message(bus.payload(number), bus.key(number), partition=0) for number in range(5)]
+        bus.feed(sent)
+        with Reader(bus.source(), bus.patience) as reader:
+            received = reader.take(5)
+            reader.acknowledge(received[:2])
+        with Reader(bus.source(), bus.patience) as reader:
+            again = reader.take(3) + reader.listen(bus.quiet)
+        assert _values(again) == [m.value for m in sent[2:]]
+        assert [one.position for one in again] == [one.position for one in received[2:]]
+
+    @needs("restart")
+    def test_closing_acknowledges_nothing(self, bus: SourceBus) -> None:
+        """At least once: what was only delivered, and not acknowledged, is delivered to the next process."""
+        bus.feed(numbered(bus, 20))
+        with Reader(bus.source(), bus.patience) as reader:
+            first = reader.take(20)
+        with Reader(bus.source(), bus.patience) as reader:
+            assert sorted(_values(reader.take(20))) == sorted(_values(first))
+
+    @needs("restart")
+    def test_what_was_acknowledged_never_comes_back(self, bus: SourceBus) -> None:
+        """After everything was acknowledged a restart delivers only what is new."""
+        sent = numbered(bus, 21)
+        bus.feed(sent[:20])
+        with Reader(bus.source(), bus.patience) as reader:
+            reader.acknowledge(reader.take(20))
+        bus.feed(sent[20:])
+        with Reader(bus.source(), bus.patience) as reader:
+            assert _values(reader.take(1) + reader.listen(bus.quiet)) == [sent[20].value]
+
+    @needs("restart")
+    def test_an_acknowledgement_without_waiting_arrives_with_a_later_one(self, bus: SourceBus) -> None:
+        """Acknowledgements may be late, but they are never lost to one that comes after them."""
+        bus.feed(numbered(bus, 20))
+        with Reader(bus.source(), bus.patience) as reader:
+            received = reader.take(20)
+            reader.acknowledge(received[:5], wait=False)
+            reader.acknowledge(received[:10], wait=False)
+            reader.acknowledge(received, wait=True)
+        with Reader(bus.source(), bus.patience) as reader:
+            assert reader.listen(bus.quiet) == []
+
+    @needs("rewind")
+    def test_a_rewind_delivers_again_from_the_last_acknowledged_position(self, bus: SourceBus) -> None:
+        """The rest comes again, in order, in a lane of a higher epoch; what was acknowledged does not."""
+        sent = [Message(bus.payload(number), bus.key(number), partition=0) for number in range(6)]
+        bus.feed(sent)
+        with Reader(bus.source(), bus.patience) as reader:
+            received = reader.take(6)
+            reader.acknowledge(received[:2])
+            old = received[0].lane
+            reader.source.rewind([old])
+            again = reader.take(4) + reader.listen(bus.quiet)
+            assert _values(again) == [m.value for m in sent[2:]]
+            assert [one.position for one in again] == [one.position for one in received[2:]]
+            assert {one.lane.partition for one in again} == {old.partition}
+            assert min(one.lane.epoch for one in again) > old.epoch
+            assert old in [event.lane for event in reader.events(LaneEnded)]
+
+    @needs("rewind", "restart")
+    def test_acknowledging_an_ended_lane_is_ignored(self, bus: SourceBus) -> None:
+        """What belongs to an earlier epoch acknowledges nothing: a late batch must not skip records."""
+        bus.feed([Message(bus.payload(number), bus.key(number), partition=0) for number in range(4)])
+        with Reader(bus.source(), bus.patience) as reader:
+            received = reader.take(4)
+            reader.source.rewind([received[0].lane])
+            reader.take(4)
+            reader.acknowledge(received)
+        with Reader(bus.source(), bus.patience) as reader:
+            assert _values(reader.take(4)) == _values(received)
+
+    @needs("rewind", "partitions")
+    def test_a_rewind_leaves_other_lanes_alone(self, bus: SourceBus) -> None:
+        """Only the lanes named are delivered again."""
+        bus.feed(numbered(bus, 10 * bus.partitions))
+        with Reader(bus.source(), bus.patience) as reader:
+            received = reader.take(10 * bus.partitions)
+            lane = received[0].lane
+            reader.source.rewind([lane])
+            again = reader.take(10) + reader.listen(bus.quiet)
+            assert {one.lane.partition for one in again} == {lane.partition}
+            assert sorted(_values(again)) == sorted(_values(one for one in received if one.lane == lane))
+            assert {one.lane for one in received} - {lane} <= reader.lanes
+
+    def test_unacknowledged_records_do_not_stop_the_flow(self, bus: SourceBus) -> None:
+        """Saturated: with half of the backlog taken and nothing acknowledged for a while, the rest flows afterwards."""
+        bus.feed(numbered(bus, 400))
+        with Reader(bus.source(), bus.patience) as reader:
+            first = reader.take(100)
+            reader.source.standing_still(True)
+            time.sleep(bus.quiet)
+            reader.source.standing_still(False)
+            reader.acknowledge(first)
+            rest = reader.take(300)
+            reader.acknowledge(rest)
+        assert len({one.message.value for one in first + rest}) == 400
+
+    @needs("held")
+    def test_it_holds_a_bounded_amount_while_nobody_polls(self, bus: SourceBus) -> None:
+        """Memory: a backlog of three times the bound is not fetched into memory, and still arrives complete."""
+        size = 20_000
+        count = 3 * bus.held_at_most // size + 10
+        for start in range(0, count, 50):
+            bus.feed(
+                [
+                    Message(bus.payload(number, size), bus.key(number), partition=number % bus.partitions)
+                    for number in range(start, min(count, start + 50))
+                ]
+            )
+        with Reader(bus.source(), bus.patience) as reader:
+            received = reader.take(1)
+            most = 0
+            for _ in range(10):
+                time.sleep(bus.quiet / 10)
+                most = max(most, bus.held_bytes(reader.source))
+            received += reader.take(count - 1)
+        assert most <= bus.held_at_most
+        assert len({one.message.value for one in received}) == count
+
+    @needs("rewind")
+    def test_every_record_arrives_when_some_are_delivered_again(self, bus: SourceBus) -> None:
+        """Lossy: every tenth record fails once and its lane is rewound; all arrive, and none is skipped."""
+        sent = numbered(bus, 100)
+        bus.feed(sent)
+        failing = {m.value for m in sent[::10]}
+        with Reader(bus.source(), bus.patience) as reader:
+            done: set[bytes] = set()
+            deadline = time.monotonic() + bus.patience
+            while len(done) < 100 and time.monotonic() < deadline:
+                good, bad = _split(reader.poll(max_records=25), failing)
+                done.update(_values(good))
+                reader.acknowledge(good)
+                if bad:
+                    reader.source.rewind(bad)
+        assert done == {m.value for m in sent}
+
+    @needs("restart")
+    def test_every_record_arrives_through_restarts(self, bus: SourceBus) -> None:
+        """Lossy through reconnect: where a record fails the process ends; those after it get everything."""
+        sent = numbered(bus, 40)
+        bus.feed(sent)
+        failing = {m.value for m in sent[::10]}
+        done: set[bytes] = set()
+        deadline = time.monotonic() + 2 * bus.patience
+        while len(done) < 40 and time.monotonic() < deadline:
+            with Reader(bus.source(), bus.patience) as reader:
+                bad: set[Lane] = set()
+                while not bad and len(done) < 40 and time.monotonic() < deadline:
+                    good, bad = _split(reader.poll(max_records=25), failing)
+                    done.update(_values(good))
+                    reader.acknowledge(good)
+        assert done == {m.value for m in sent}
+
+    @needs("revoke")
+    def test_lanes_are_settled_before_they_are_taken_away(self, bus: SourceBus) -> None:
+        """Rebalance: the polling thread asks `settle`, and what that returns is acknowledged for the next owner."""
+        bus.feed(numbered(bus, 10 * bus.partitions))
+        asked: list[tuple[set[Lane], int, int]] = []
+        received: list[Received] = []
+
+        def settle(lanes: Iterable[Lane], deadline: float) -> Mapping[Lane, int]:
+            assert deadline > time.monotonic()
+            asked.append((set(lanes), threading.get_ident(), len(reader.events(LaneEnded))))
+            return {lane: _of(received, lane)[6].position for lane in lanes if _of(received, lane)}
+
+        reader = Reader(bus.source(), bus.patience, settle)
+        with reader:
+            received += reader.take(10 * bus.partitions)
+            bus.take_away(reader.source)
+            again = reader.until(lambda r: bool(r.events(LaneEnded)))
+            gone = {event.lane for event in reader.events(LaneEnded)}
+            assert set.union(*(lanes for lanes, _, _ in asked)) == gone
+            assert {thread for _, thread, _ in asked} == {threading.get_ident()}
+            bus.give_back(reader.source)
+            again += _back(reader, gone)
+            expected = {one.message.value for lane in gone for one in _of(received, lane)[6:]}
+            again += _until_complete(reader, expected, again) + reader.listen(bus.quiet)
+        # A lane that only changed its owner for a moment may begin, and so deliver, more than once.
+        assert set(_values(again)) == expected
+
+    @needs("revoke")
+    def test_a_lane_that_was_taken_away_acknowledges_nothing(self, bus: SourceBus) -> None:
+        """Rebalance: a batch that is late for its lane must not move the position of the next owner."""
+        bus.feed(numbered(bus, 10 * bus.partitions))
+        with Reader(bus.source(), bus.patience) as reader:
+            received = reader.take(10 * bus.partitions)
+            bus.take_away(reader.source)
+            again = reader.until(lambda r: bool(r.events(LaneEnded)))
+            gone = {event.lane for event in reader.events(LaneEnded)}
+            late = [one for one in received if one.lane in gone]
+            reader.acknowledge(late)
+            bus.give_back(reader.source)
+            again += _back(reader, gone)
+            reader.acknowledge(late)
+            again += _until_complete(reader, set(_values(late)), again) + reader.listen(bus.quiet)
+        assert set(_values(again)) == set(_values(late))
+        assert not {one.lane for one in again} & gone
+
+    @needs("revoke", "partitions")
+    def test_lanes_that_stay_go_on_while_others_are_taken_away(self, bus: SourceBus) -> None:
+        """Rebalance: the lanes that are left deliver what is new, once; those that are gone deliver nothing here."""
+        bus.feed(numbered(bus, 2 * bus.partitions))
+        with Reader(bus.source(), bus.patience) as reader:
+            reader.acknowledge(reader.take(2 * bus.partitions))
+            bus.take_away(reader.source)
+            reader.until(lambda r: bool(r.events(LaneEnded)) and bool(r.lanes))
+            kept = {lane.partition for lane in reader.lanes}
+            bus.feed([Message(bus.payload(900 + n), bus.key(900 + n), partition=n) for n in range(bus.partitions)])
+            received = reader.take(len(kept)) + reader.listen(bus.quiet)
+        assert sorted(one.lane.partition for one in received) == sorted(kept)
+        assert len(kept) < bus.partitions
+
+
+def numbered(bus: SourceBus, count: int) -> list[Message]:
+    """Messages whose payloads tell their numbers, dealt to the bus's partitions in turn."""
+    return [Message(bus.payload(number), bus.key(number), partition=number % bus.partitions) for number in range(count)]
+
+
+def _of(received: Iterable[Received], lane: Lane) -> list[Received]:
+    return [one for one in received if one.lane == lane]
+
+
+def _back(reader: Reader, gone: set[Lane]) -> list[Received]:
+    places = {lane.partition for lane in gone}
+    return reader.until(lambda r: {lane.partition for lane in r.lanes} >= places)
+
+
+def _until_complete(reader: Reader, expected: set[bytes], so_far: list[Received]) -> list[Received]:
+    received: list[Received] = []
+    deadline = time.monotonic() + reader.patience
+    while not expected <= set(_values(so_far + received)) and time.monotonic() < deadline:
+        received += reader.poll()
+    return received
+
+
+def _values(received: Iterable[Received]) -> list[bytes]:
+    return [one.message.value for one in received]
+
+
+def _split(received: list[Received], failing: set[bytes]) -> tuple[list[Received], set[Lane]]:
+    """Those of each lane before its first failing record, and the lanes that have one. A record fails once."""
+    good: list[Received] = []
+    bad: set[Lane] = set()
+    for one in received:
+        if one.lane in bad:
+            continue
+        if one.message.value in failing:
+            failing.discard(one.message.value)
+            bad.add(one.lane)
+        else:
+            good.append(one)
+    return good, bad

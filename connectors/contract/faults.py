@@ -1,0 +1,138 @@
+"""The contract of a sink, second half: a peer that is away, slow, or loses and refuses messages."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from connectors.contract.bus import SinkBus
+from connectors.contract.capabilities import Contract, needs
+from connectors.message import Message, block_of
+from pipelines.errors import ConnectorError
+
+
+class FaultContract(Contract):
+    """Refusals, losses, back-pressure, deadlines. Part of `SinkContract`."""
+
+    @needs("limit")
+    def test_a_message_that_cannot_be_taken_is_refused_alone(self, bus: SinkBus) -> None:
+        """A poison message is named by its row, as one that trying again does not help; its neighbours arrive."""
+        sink = bus.sink()
+        sink.open()
+        good = [Message(bus.payload(n), bus.key(n)) for n in range(2)]
+        refused = dict(sink.send(block_of([good[0], bus.too_large(), good[1]], 40), time.monotonic() + bus.patience))
+        refused |= sink.barrier(time.monotonic() + bus.patience)
+        sink.close()
+        assert list(refused) == [41]
+        assert isinstance(refused[41], ConnectorError)
+        assert not refused[41].retriable
+        assert [m.value for m in bus.read_back(2)] == [m.value for m in good]
+
+    @needs("limit", "confirmed")
+    def test_a_refused_row_is_not_confirmed(self, bus: SinkBus) -> None:
+        """What was refused must not count as done."""
+        sink = bus.sink()
+        sink.open()
+        refused = dict(sink.send(block_of([bus.too_large()], 3), time.monotonic() + bus.patience))
+        refused |= sink.barrier(time.monotonic() + bus.patience)
+        assert list(refused) == [3]
+        assert [rows.tolist() for rows in sink.confirmed() if len(rows)] == []
+        sink.close()
+
+    @needs("lose")
+    def test_what_was_lost_is_named_by_the_barrier(self, bus: SinkBus) -> None:
+        """Lossy: of what the sink took and then lost, the next barrier says the rows; the others arrive."""
+        sink = bus.sink()
+        sink.open()
+        for number in (3, 7):
+            bus.lose(sink, number)
+        block = block_of([Message(bus.payload(n), bus.key(n)) for n in range(10)], 20)
+        assert sink.send(block, time.monotonic() + bus.patience) == {}
+        assert set(sink.barrier(time.monotonic() + bus.patience)) == {23, 27}
+        assert not {23, 27} & {row for rows in sink.confirmed() for row in rows.tolist()}
+        assert sink.barrier(time.monotonic() + bus.patience) == {}, "a loss is told once"
+        sink.close()
+        assert [m.value for m in bus.read_back(8)] == [bus.payload(n) for n in range(10) if n not in (3, 7)]
+
+    @needs("cut")
+    def test_an_absent_peer_is_no_error_when_opening(self, bus: SinkBus) -> None:
+        """A service starts before its broker, and says that the broker is away."""
+        bus.cut()
+        sink = bus.sink()
+        sink.open()
+        block = block_of([Message(bus.payload(0), bus.key(0))])
+        assert sink.send(block, time.monotonic() + bus.patience) == {}
+        bus.mend()
+        assert sink.barrier(time.monotonic() + bus.patience) == {}
+        sink.close()
+        assert [m.value for m in bus.read_back(1)] == [bus.payload(0)]
+
+    @needs("cut")
+    def test_a_barrier_that_cannot_be_passed_raises_at_its_deadline(self, bus: SinkBus) -> None:
+        """Nothing is acknowledged on a guess: not known is an error that can be retried."""
+        sink = bus.sink()
+        sink.open()
+        bus.cut()
+        sink.send(block_of([Message(bus.payload(0), bus.key(0))]), time.monotonic() + 0.3)
+        began = time.monotonic()
+        with pytest.raises(ConnectorError) as raised:
+            sink.barrier(time.monotonic() + 0.3)
+        assert raised.value.retriable
+        assert time.monotonic() - began < bus.patience / 2
+        bus.mend()
+        sink.close()
+
+    @needs("cut")
+    def test_a_full_sink_holds_back_and_then_refuses_to_be_tried_again(self, bus: SinkBus) -> None:
+        """Slow output: memory is bounded, the wait is bounded, and what was refused goes through later, in order."""
+        size = 20_000
+        count = 2 * bus.in_flight_at_most // size + 10
+        sink = bus.sink()
+        sink.open()
+        bus.cut()
+        waiting = [Message(bus.payload(n, size), bus.key(n)) for n in range(count)]
+        began = time.monotonic()
+        refused = sink.send(block_of(waiting), time.monotonic() + 1)
+        assert time.monotonic() - began < bus.patience / 2
+        taken = count - len(refused)
+        assert taken * size <= bus.in_flight_at_most + size
+        assert sorted(refused) == list(range(taken, count)), "what was refused is the end of the block"
+        assert all(error.retriable for error in refused.values())
+        bus.mend()
+        again = block_of(waiting[taken:], taken)
+        assert sink.send(again, time.monotonic() + bus.patience) == {}
+        assert sink.barrier(time.monotonic() + bus.patience) == {}
+        sink.close()
+        assert [m.value for m in bus.read_back(count)] == [m.value for m in waiting]
+
+    @needs("cut")
+    def test_closing_does_not_wait_for_what_is_not_confirmed(self, bus: SinkBus) -> None:
+        """A service can stop while its peer is away."""
+        sink = bus.sink()
+        sink.open()
+        bus.cut()
+        sink.send(block_of([Message(bus.payload(0), bus.key(0))]), time.monotonic() + 0.3)
+        began = time.monotonic()
+        sink.close()
+        assert time.monotonic() - began < bus.patience / 2
+        bus.mend()
+
+    @needs("cut")
+    def test_it_says_why_its_peer_is_away_until_it_is_back(self, bus: SinkBus) -> None:
+        """`down` tells the reason for people and metrics, and `None` when all is well."""
+        sink = bus.sink()
+        sink.open()
+        assert sink.down() is None
+        bus.cut()
+        sink.send(block_of([Message(bus.payload(0), bus.key(0))]), time.monotonic() + 0.3)
+        deadline = time.monotonic() + bus.patience
+        while sink.down() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert sink.down()
+        bus.mend()
+        assert sink.barrier(time.monotonic() + bus.patience) == {}
+        while sink.down() is not None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert sink.down() is None
+        sink.close()

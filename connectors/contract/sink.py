@@ -1,0 +1,222 @@
+"""The contract of a sink: what it takes, in which order it arrives, and what is confirmed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from connectors.contract.bus import SinkBus
+from connectors.contract.capabilities import needs
+from connectors.contract.faults import FaultContract
+from connectors.message import Message, block_of
+from connectors.records import Messages
+from connectors.sink import Sink
+
+
+class SinkContract(FaultContract):
+    """What every sink must do. The connector gives the fixture `bus`, and `cannot`."""
+
+    @pytest.fixture
+    def bus(self) -> SinkBus:
+        """The connector's own `SinkBus`, fresh for each test."""
+        raise NotImplementedError(f"{type(self).__name__} has no fixture `bus`")
+
+    def test_opens_and_closes(self, bus: SinkBus) -> None:
+        """A sink opens and closes without a message, closes twice, and starts again afterwards."""
+        for _ in range(2):
+            sink = bus.sink()
+            sink.open()
+            sink.close()
+            sink.close()
+
+    def test_what_a_barrier_confirmed_has_arrived(self, bus: SinkBus) -> None:
+        """Output only, sequential: messages sent one by one are there after the barrier, complete and in order."""
+        sent = _numbered(bus, 20)
+        sink = _open(bus)
+        for number, message in enumerate(sent):
+            assert sink.send(block_of([message], number), _soon(bus)) == {}
+        assert sink.barrier(_soon(bus)) == {}
+        sink.close()
+        assert [m.value for m in bus.read_back(20)] == [m.value for m in sent]
+
+    def test_a_batch_arrives_complete(self, bus: SinkBus) -> None:
+        """Output only, batch: a block of a thousand messages is there after the barrier, none of them twice."""
+        sent = _numbered(bus, 1000)
+        _deliver(bus, sent)
+        assert sorted(m.value for m in bus.read_back(1000)) == sorted(m.value for m in sent)
+
+    def test_a_barrier_with_nothing_sent_is_passed(self, bus: SinkBus) -> None:
+        """A commit without output costs nothing."""
+        sink = _open(bus)
+        began = time.monotonic()
+        assert sink.barrier(_soon(bus)) == {}
+        assert time.monotonic() - began < bus.patience / 2
+        sink.close()
+
+    def test_an_empty_block_is_taken(self, bus: SinkBus) -> None:
+        """A batch all of whose rows were dropped gives no messages, and that is no error."""
+        sink = _open(bus)
+        assert sink.send(block_of([]), _soon(bus)) == {}
+        assert sink.barrier(_soon(bus)) == {}
+        sink.close()
+
+    def test_messages_arrive_in_order(self, bus: SinkBus) -> None:
+        """Order: over many blocks, what goes to one partition keeps the order in which it was sent."""
+        sink = _open(bus)
+        keys = [bus.key(number) for number in range(100)]
+        for start in range(0, 100, 7):
+            block = [Message(bus.payload(n), keys[n]) for n in range(start, min(start + 7, 100))]
+            assert sink.send(block_of(block, start), _soon(bus)) == {}
+        assert sink.barrier(_soon(bus)) == {}
+        sink.close()
+        arrived = [m.value for m in bus.read_back(100)]
+        assert arrived == [bus.payload(number) for number in range(100)]
+
+    @needs("keys")
+    def test_keys_arrive(self, bus: SinkBus) -> None:
+        """A message's key is what was sent, and that of its payload."""
+        sent = _numbered(bus, 5)
+        _deliver(bus, sent)
+        assert {m.value: m.key for m in bus.read_back(5)} == {m.value: m.key for m in sent}
+
+    @needs("keys", "binary_keys")
+    def test_keys_may_be_any_bytes_or_none(self, bus: SinkBus) -> None:
+        """Keys are bytes, not text; no key and an empty key are different things."""
+        sent = [Message(bus.payload(n), key) for n, key in enumerate([b"\x00\xff\n", None, b""])]
+        _deliver(bus, sent)
+        assert {m.value: m.key for m in bus.read_back(3)} == {m.value: m.key for m in sent}
+
+    @needs("headers")
+    def test_headers_arrive(self, bus: SinkBus) -> None:
+        """Metadata: names in their order, repeated names, binary values, values of nothing, or none at all."""
+        headers = (("trace", b"\x00\xff"), ("trace", b"again"), ("nothing", None), ("empty", b""))
+        _deliver(bus, [Message(bus.payload(0), headers=headers), Message(bus.payload(1))])
+        assert {m.value: m.headers for m in bus.read_back(2)} == {bus.payload(0): headers, bus.payload(1): ()}
+
+    @needs("timestamps")
+    def test_timestamps_arrive(self, bus: SinkBus) -> None:
+        """A message has the time that it was given, in milliseconds."""
+        stamp = int(time.time() * 1000) - 5000
+        _deliver(bus, [Message(bus.payload(0), timestamp=stamp)])
+        assert [m.timestamp for m in bus.read_back(1)] == [stamp]
+
+    @needs("tombstones")
+    def test_a_tombstone_is_none(self, bus: SinkBus) -> None:
+        """A message without payload arrives as one."""
+        _deliver(bus, [Message(None, bus.key(0))])
+        assert [m.value for m in bus.read_back(1)] == [None]
+
+    @needs("empty")
+    def test_an_empty_payload_is_not_none(self, bus: SinkBus) -> None:
+        """A payload of no bytes arrives as such."""
+        _deliver(bus, [Message(b"", bus.key(0))])
+        assert [m.value for m in bus.read_back(1)] == [b""]
+
+    @needs("huge")
+    def test_a_huge_payload_arrives_whole(self, bus: SinkBus) -> None:
+        """5 MB arrive byte for byte, and the messages around them too."""
+        sent = [Message(bus.payload(n, size), bus.key(n)) for n, size in enumerate((0, 5_000_000, 0))]
+        _deliver(bus, sent)
+        assert sorted(m.value for m in bus.read_back(3)) == sorted(m.value for m in sent)
+
+    @needs("topics")
+    def test_a_message_goes_to_the_topic_that_it_names(self, bus: SinkBus) -> None:
+        """Routing: messages of one block go to several topics, each only to its own."""
+        other = bus.other_topic()
+        sink = _open(bus)
+        mine = bus.read_back(0)
+        assert mine == []
+        block = block_of([Message(bus.payload(n), topic=other) for n in range(3)])
+        assert sink.send(block, _soon(bus)) == {}
+        assert sink.send(block_of([Message(bus.payload(9))], 3), _soon(bus)) == {}
+        assert sink.barrier(_soon(bus)) == {}
+        sink.close()
+        assert sorted(m.value for m in bus.read_back(3, other)) == [bus.payload(n) for n in range(3)]
+        assert [m.value for m in bus.read_back(1)] == [bus.payload(9)]
+
+    @needs("override")
+    def test_a_later_message_with_the_same_key_takes_the_place_of_the_first(self, bus: SinkBus) -> None:
+        """Override: the second write wins, within a barrier and across two, so that redelivery does no harm."""
+        key = bus.key(0)
+        for numbers in ((0, 1), (2,)):
+            _deliver(bus, [Message(bus.payload(n), key) for n in numbers])
+            assert [m.value for m in bus.read_back(1)] == [bus.payload(numbers[-1])]
+
+    @needs("reopen")
+    def test_a_second_sink_adds_to_what_is_there(self, bus: SinkBus) -> None:
+        """Restart: what was confirmed stays, what comes later follows it."""
+        sent = _numbered(bus, 10)
+        _deliver(bus, sent[:5])
+        _deliver(bus, sent[5:])
+        assert [m.value for m in bus.read_back(10)] == [m.value for m in sent]
+
+    @needs("confirmed")
+    def test_every_row_is_confirmed_once(self, bus: SinkBus) -> None:
+        """Accounting: after a barrier each row was told once for each of its messages, and none that was not sent."""
+        sink = _open(bus)
+        told: list[int] = []
+        for start in range(100, 200, 10):
+            assert sink.send(block_of(_numbered(bus, 10), start), _soon(bus)) == {}
+            told += _told(sink)
+        assert sink.barrier(_soon(bus)) == {}
+        told += _told(sink)
+        assert sorted(told) == list(range(100, 200))
+        assert _told(sink) == []
+        sink.close()
+
+    @needs("confirmed")
+    def test_a_message_confirms_all_rows_that_it_answers(self, bus: SinkBus) -> None:
+        """Windows: a message made of several rows stands for each; a row with several messages is told as often."""
+        sink = _open(bus)
+        values = [bus.payload(n) for n in range(3)]
+        block = Messages(
+            np.array([7, 8, 9, 9, 5], np.int64),
+            values,
+            [bus.key(n) for n in range(3)],
+            splits=np.array([0, 3, 4, 5], np.int64),
+        )
+        assert sink.send(block, _soon(bus)) == {}
+        assert sink.barrier(_soon(bus)) == {}
+        assert sorted(_told(sink)) == [5, 7, 8, 9, 9]
+        sink.close()
+
+    @needs("confirmed")
+    def test_what_is_confirmed_has_arrived(self, bus: SinkBus) -> None:
+        """Confirmed before the barrier means arrived, or an acknowledgement would lose records."""
+        sink = _open(bus)
+        assert sink.send(block_of(_numbered(bus, 20)), _soon(bus)) == {}
+        told = _told(sink)
+        if told:
+            arrived = {m.value for m in bus.read_back(len(told))}
+            assert {bus.payload(row) for row in told} <= arrived
+        assert sink.barrier(_soon(bus)) == {}
+        assert sorted(told + _told(sink)) == list(range(20))
+        sink.close()
+
+
+def _numbered(bus: SinkBus, count: int) -> list[Message]:
+    return [Message(bus.payload(number), bus.key(number)) for number in range(count)]
+
+
+def _open(bus: SinkBus) -> Sink:
+    sink = bus.sink()
+    sink.open()
+    return sink
+
+
+def _deliver(bus: SinkBus, messages: Sequence[Message]) -> None:
+    sink = _open(bus)
+    assert sink.send(block_of(messages), _soon(bus)) == {}
+    assert sink.barrier(_soon(bus)) == {}
+    sink.close()
+
+
+def _told(sink: Sink) -> list[int]:
+    return [row for rows in sink.confirmed() for row in rows.tolist()]
+
+
+def _soon(bus: SinkBus) -> float:
+    return time.monotonic() + bus.patience

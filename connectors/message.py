@@ -1,0 +1,73 @@
+"""One message by itself: what memory topics hold, and what tests and notebooks look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from connectors.records import Header, Messages, Records
+
+
+class Message(NamedTuple):
+    """A payload and what travels with it. On the hot path `Records` and `Messages` carry many as columns."""
+
+    value: Any
+    """The payload, `None` for a tombstone."""
+    key: bytes | None = None
+    headers: tuple[Header, ...] = ()
+    timestamp: int | None = None
+    """Milliseconds since 1970."""
+    partition: int | None = None
+    """Where it is put, or lies; `None`: the topic chooses."""
+    topic: str | None = None
+    """Instead of the sink's own topic."""
+
+
+def messages_of_records(records: Records) -> list[Message]:
+    """The rows of a block that came in."""
+    headers = records.header_column()
+    stamps = records.timestamp_column()
+    return [
+        Message(
+            records.values[row],
+            None if records.keys is None else records.keys[row],
+            tuple((headers[row] if headers is not None else None) or ()),
+            None if stamps[row] < 0 else int(stamps[row]),
+            records.partitions[number],
+            records.topics[number],
+        )
+        for number, span in enumerate(records.spans)
+        for row in range(span.start, span.stop)
+    ]
+
+
+def messages_of_block(block: Messages) -> list[Message]:
+    """The messages of a block on its way out."""
+    stamps = block.timestamps
+    return [
+        Message(
+            value,
+            None if block.keys is None else block.keys[index],
+            tuple((block.headers[index] if block.headers is not None else None) or ()),
+            None if stamps is None or stamps[index] < 0 else int(stamps[index]),
+            None,
+            None if block.topics is None else block.topics[index],
+        )
+        for index, value in enumerate(block.values)
+    ]
+
+
+def block_of(messages: Sequence[Message], first: int = 0) -> Messages:
+    """A block for `Sink.send` with row numbers from `first` on; a column that no message uses is left out."""
+    keyed = any(message.key is not None for message in messages)
+    stamped = any(message.timestamp is not None for message in messages)
+    return Messages(
+        np.arange(first, first + len(messages), dtype=np.int64),
+        [message.value for message in messages],
+        [message.key for message in messages] if keyed else None,
+        [list(message.headers) or None for message in messages] if any(m.headers for m in messages) else None,
+        np.array([-1 if m.timestamp is None else m.timestamp for m in messages], np.int64) if stamped else None,
+        [message.topic or "" for message in messages] if any(m.topic for m in messages) else None,
+    )
