@@ -69,6 +69,7 @@ class Config(BaseModel):
         populate_by_name=True,
         coerce_numbers_to_str=True,
         protected_namespaces=(),
+        use_attribute_docstrings=True,
     )
 
     yaml_case: ClassVar[Literal["snake", "camel"]] = "snake"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, field_validator
+from pydantic import BeforeValidator, WithJsonSchema, field_validator
 
 from pipelines.errors import DefinitionError
 from pipelines.functions import reference, well_formed
@@ -27,7 +27,7 @@ class Function(Step):
 
     type_name: ClassVar[str] = "FUNCTION"
 
-    function: Annotated[str | Callable[..., Any], BeforeValidator(_kept)]
+    function: Annotated[str | Callable[..., Any], BeforeValidator(_kept), WithJsonSchema({"type": "string"})]
     """`module:name`, with dots in either part, or a callable."""
 
     def __init__(self, function: str | Callable[..., Any] | None = None, /, **fields: Any) -> None:
