@@ -49,11 +49,12 @@ def validated(
 
 
 def definition_error(
-    error: ValidationError, document: Document, model: type[BaseModel] | None = None
+    error: ValidationError, document: Document, model: type[BaseModel] | None = None, *, ignorable: bool = True
 ) -> DefinitionError:
     """pydantic's error about `document.data` as ours, a line for each of the first few things that are wrong.
 
-    With the `model` that was validated, unknown keys are answered with the nearest known one.
+    With the `model` that was validated, unknown keys are answered with the nearest known one. `ignorable` says whether
+    the caller can have them ignored with `unknown="warn"`.
     """
     found: dict[KeyPath, list[str]] = {}
     shown: dict[KeyPath, str] = {}
@@ -63,7 +64,7 @@ def definition_error(
             path = (*path, str(one["loc"][-1]))
         elif one["type"].startswith("union_tag"):
             path = (*path, one["ctx"]["discriminator"].strip("'"))
-        message = _message(one, path, model)
+        message = _message(one, path, model, ignorable)
         # Each member of a union has its own complaint about the same value.
         if message not in found.setdefault(path, []):
             found[path].append(message)
@@ -104,11 +105,11 @@ _UNSHOWN = ("value_error", "assertion_error", "missing", "extra_forbidden", "uni
 _SECRET = ("password", "secret", "token", "pem", "key", "credential", "auth")
 
 
-def _message(error: ErrorDetails, path: KeyPath, model: type[BaseModel] | None) -> str:
+def _message(error: ErrorDetails, path: KeyPath, model: type[BaseModel] | None, ignorable: bool) -> str:
     kind = error["type"]
     if kind == "extra_forbidden":
         hint = _hint(error, path, model)
-        return f'no such field{hint} (unknown="warn" loads it all the same)'
+        return f"no such field{hint}" + (' (unknown="warn" loads it all the same)' if ignorable else "")
     if kind == "missing":
         return "is required"
     if kind == "union_tag_not_found":
