@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from connectors.sink import Sink
 from connectors.source import Source
-from pipelines.errors import nearest
+from pipelines.errors import DefinitionError, nearest
 
 RECORD_METADATA = ("key", "timestamp", "topic", "partition", "offset", "source")
 """What `into` can put into values, besides `headers.NAME`."""
@@ -58,6 +58,13 @@ class SourceConfig(ConnectorConfig):
                     f"there are {known} and headers.NAME"
                 )
         return into
+
+    def starting(self, position: str) -> Self:
+        """The same source put back to `position` first: earliest, latest or a time, as `streamer run --from` says.
+
+        Raises `DefinitionError` for a source that cannot be put back.
+        """
+        raise DefinitionError(f'source "{self.label}" ({self.type}) cannot be told to start at {position}')
 
     @abstractmethod
     def build(self) -> Source:

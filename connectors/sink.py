@@ -10,7 +10,9 @@ from connectors.source import Source
 from pipelines.errors import ConnectorError
 
 Refused = Mapping[int, ConnectorError]
-"""Row number to why its message was refused or lost. `error.retriable` says whether to try again."""
+"""Index of a message in its block to why it was refused. `error.retriable` says whether to try again."""
+Lost = Mapping[int, ConnectorError]
+"""Row number to why a message of it was lost after the sink had taken it."""
 
 
 class Sink(ABC):
@@ -29,14 +31,14 @@ class Sink(ABC):
 
     @abstractmethod
     def send(self, messages: Messages, deadline: float) -> Refused:
-        """Take these messages; returns those refused, by row number, the others are on their way.
+        """Take these messages; returns those refused, by index, the others are on their way.
 
         Waits while the sink is full: that is back-pressure. At `deadline` (seconds on `time.monotonic`) it
         gives up and refuses the rest as retriable.
         """
 
     @abstractmethod
-    def barrier(self, deadline: float) -> Refused:
+    def barrier(self, deadline: float) -> Lost:
         """Wait until everything sent before this is confirmed or lost; returns what was lost, by row number.
 
         Raises `ConnectorError` (retriable) if that is not known at `deadline`: then nothing sent since the

@@ -1,0 +1,98 @@
+"""Dead letters: records that failed, as they came, with headers that say what happened and where they belong.
+
+Original payload, key and headers are kept byte for byte. Ours are added in front, their names begin with
+`streamer-`; `original` takes them off again, for `streamer replay`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from connectors.records import Header, Messages, Records
+from pipelines.errors import StepError
+
+PREFIX = "streamer-"
+MAX_TEXT = 2000
+"""Characters of an error's text that a header carries."""
+
+
+class Original(NamedTuple):
+    """Where a dead letter came from, and its own headers. Times are milliseconds since 1970, -1: unknown."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    step: str
+    error: str
+    text: str
+    headers: list[Header]
+
+
+def dead_letters(records: Records, first: int, failed: Mapping[int, Exception], service: str) -> Messages:
+    """One message for each failed row of `records` (row numbers start at `first`), in row order."""
+    rows = sorted(failed)
+    headers = records.header_column()
+    stamps = records.timestamp_column()
+    now = str(int(time.time() * 1000)).encode()
+    found: list[list[Header]] = []
+    for number in rows:
+        row = number - first
+        span = records.span_of(row)
+        step, error, text = described(failed[number])
+        own: list[Header] = [
+            ("streamer-service", service.encode()),
+            ("streamer-topic", records.topics[span].encode()),
+            ("streamer-partition", str(records.partitions[span]).encode()),
+            ("streamer-offset", str(int(records.positions[row])).encode()),
+            ("streamer-timestamp", str(int(stamps[row])).encode()),
+            ("streamer-step", step.encode()),
+            ("streamer-error", error.encode()),
+            ("streamer-text", text[:MAX_TEXT].encode("utf-8", "replace")),
+            ("streamer-time", now),
+        ]
+        found.append(own + list((headers[row] or ()) if headers is not None else ()))
+    return Messages(
+        rows=np.array(rows, np.int64),
+        values=[records.values[number - first] for number in rows],
+        keys=None if records.keys is None else [records.keys[number - first] for number in rows],
+        headers=found,
+    )
+
+
+def described(error: Exception) -> tuple[str, str, str]:
+    """Step, class and text of a failure; the class is that of the cause where a step wrapped it."""
+    step = error.step if isinstance(error, StepError) else None
+    cause = error.__cause__ if isinstance(error, StepError) and error.__cause__ is not None else error
+    return step or "", type(cause).__name__, str(cause)
+
+
+def original(headers: Sequence[Header] | None) -> Original | None:
+    """What the headers of a dead letter say; `None` if they are not those of one."""
+    ours = {name: value or b"" for name, value in headers or () if name.startswith(PREFIX)}
+    if "streamer-topic" not in ours or "streamer-step" not in ours:
+        return None
+
+    def text(name: str) -> str:
+        return ours.get(name, b"").decode("utf-8", "replace")
+
+    def number(name: str) -> int:
+        try:
+            return int(text(name))
+        except ValueError:
+            return -1
+
+    return Original(
+        topic=text("streamer-topic"),
+        partition=number("streamer-partition"),
+        offset=number("streamer-offset"),
+        timestamp=number("streamer-timestamp"),
+        step=text("streamer-step"),
+        error=text("streamer-error"),
+        text=text("streamer-text"),
+        headers=[(name, value) for name, value in headers or () if not name.startswith(PREFIX)],
+    )

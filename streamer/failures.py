@@ -1,0 +1,60 @@
+"""`FailureWatch`: is this a bad record, or does everything fail?"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+
+from pipelines.errors import StepError
+
+
+class FailureWatch:
+    """Counts failures by step over the last `over` rows.
+
+    `broken` names a step in which more than `stop_ratio` of them failed: then the service must stop, instead
+    of emptying the topic into the dead letter. `suspect` says the same of fewer rows than `over`, at the
+    start: dead letters are held back until it is known what it is.
+    """
+
+    def __init__(self, stop_ratio: float, over: int) -> None:
+        self.stop_ratio = stop_ratio
+        self.over = over
+        self._batches: deque[tuple[int, Counter[str]]] = deque()
+        self._rows = 0
+        self._failed: Counter[str] = Counter()
+
+    def add(self, rows: int, failed: Mapping[int, Exception]) -> None:
+        """`rows` rows went through, these of them failed."""
+        by_step = Counter(step_of(error) for error in failed.values()) if failed else Counter()
+        self._batches.append((rows, by_step))
+        self._rows += rows
+        self._failed.update(by_step)
+        # Whole batches leave, so that at least the last `over` rows stay.
+        while self._batches and self._rows - self._batches[0][0] >= self.over:
+            gone, steps = self._batches.popleft()
+            self._rows -= gone
+            if steps:
+                self._failed.subtract(steps)
+
+    @property
+    def suspect(self) -> str | None:
+        """The step in which more than `stop_ratio` of the rows seen failed, `None` if there is none."""
+        if not self._failed:
+            return None
+        step, count = self._failed.most_common(1)[0]
+        return step if count > self.stop_ratio * self._rows else None
+
+    @property
+    def broken(self) -> str | None:
+        """The same, once there are enough rows to be sure."""
+        return self.suspect if self._rows >= self.over else None
+
+    def text(self) -> str:
+        """What was seen, for the message that stops the service."""
+        step, count = self._failed.most_common(1)[0]
+        return f"{count} of the last {self._rows} records failed in {step or 'the pipeline'}"
+
+
+def step_of(error: Exception) -> str:
+    """The step that an error belongs to."""
+    return (error.step or "") if isinstance(error, StepError) else ""

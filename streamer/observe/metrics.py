@@ -1,0 +1,179 @@
+"""Metrics of a service: counted per batch with numpy, exported by a collector of our own.
+
+`prometheus_client`'s `observe()` costs 0.7 us a call; a batch binned here costs 0.01 us a record. Each meter
+is written by one thread only; reading while it is written may be a batch behind, never wrong by more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper bounds of the buckets of durations, in seconds."""
+SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0)
+"""Upper bounds of the buckets of batch sizes, in records."""
+
+
+class Histogram:
+    """Counts by bucket and a sum. Values above the last bound go to a bucket of their own."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = np.array(bounds)
+        self.counts = np.zeros(len(bounds) + 1, np.int64)
+        self.total = 0.0
+
+    def add(self, values: npt.NDArray[np.float64]) -> None:
+        """Count these values, `float64 (N,)`."""
+        self.counts += np.bincount(np.searchsorted(self.bounds, values), minlength=len(self.counts))
+        self.total += float(values.sum())
+
+    def add_one(self, value: float) -> None:
+        """Count one value."""
+        self.counts[np.searchsorted(self.bounds, value)] += 1
+        self.total += value
+
+    def merge(self, other: Histogram) -> Histogram:
+        """The sum of both, as a new histogram."""
+        merged = Histogram(tuple(self.bounds.tolist()))
+        merged.counts = self.counts + other.counts
+        merged.total = self.total + other.total
+        return merged
+
+    @property
+    def count(self) -> int:
+        """How many values were counted."""
+        return int(self.counts.sum())
+
+    def quantile(self, q: float) -> float:
+        """The value below which a share `q` of all values lies, as exact as the buckets; NaN without values."""
+        counts = self.counts
+        total = int(counts.sum())
+        if not total:
+            return float("nan")
+        rank = q * total
+        at = int(np.searchsorted(np.cumsum(counts), rank))
+        if at >= len(self.bounds):
+            return float(self.bounds[-1])
+        low = float(self.bounds[at - 1]) if at else 0.0
+        before = float(counts[:at].sum())
+        return float(low + (float(self.bounds[at]) - low) * (rank - before) / max(float(counts[at]), 1.0))
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulated counts as Prometheus wants them."""
+        edges = [*(f"{bound:g}" for bound in self.bounds), "+Inf"]
+        return list(zip(edges, np.cumsum(self.counts).astype(float).tolist(), strict=True))
+
+
+class SourceMeters:
+    """What one intake thread counts."""
+
+    def __init__(self) -> None:
+        self.batch_records = Histogram(SIZES)
+        self.closed: Counter[str] = Counter()
+        self.poll = Histogram(SECONDS)
+        self.decode = Histogram(SECONDS)
+        self.polled_rows = 0
+
+
+class RunMeters:
+    """What the run thread counts. Also the executor's observer: it is told of every step and batch."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+        self.stages = {stage: Histogram(SECONDS) for stage in ("run", "encode", "send")}
+        self.latency = Histogram(SECONDS)
+        self.steps: dict[str, Histogram] = {}
+        self.errors: Counter[tuple[str, str]] = Counter()
+
+    def step(self, name: str, seconds: float, rows: int, errors: Mapping[str, int]) -> None:
+        """One step ran one batch; `errors` counts failures by error class."""
+        histogram = self.steps.get(name)
+        if histogram is None:
+            histogram = self.steps[name] = Histogram(SECONDS)
+        histogram.add_one(seconds)
+        for error, count in errors.items():
+            self.errors[name, error] += count
+
+
+class ServiceMeters(Collector):
+    """All metrics of one service, as a Prometheus collector. Names and labels are fixed (docs/metrics.md)."""
+
+    def __init__(self, service: str, sources: list[str]) -> None:
+        self.service = service
+        self.sources = {name: SourceMeters() for name in sources}
+        self.run = RunMeters()
+        self.in_flight: Callable[[], int] = lambda: 0
+        self.oldest: Callable[[], float | None] = lambda: None
+        self.lag: Callable[[], Mapping[tuple[str, int], int]] = dict
+        self.started = time.time()
+
+    def outcome(self, source: str, outcome: str) -> int:
+        """Records of this source that ended so: ok, dead or dropped."""
+        return self.run.outcomes[source, outcome]
+
+    def total(self, outcome: str) -> int:
+        """Records of all sources that ended so."""
+        return sum(count for (_, kind), count in list(self.run.outcomes.items()) if kind == outcome)
+
+    def collect(self) -> Iterator[Metric]:
+        """What Prometheus asks for."""
+        yield self._counter(
+            "streamer_records", "Records finished, by outcome.", ("source", "outcome"), self.run.outcomes
+        )
+        sizes, closed = Histogram(SIZES), Counter[str]()
+        poll, decode = Histogram(SECONDS), Histogram(SECONDS)
+        for meters in self.sources.values():
+            sizes, poll, decode = (
+                sizes.merge(meters.batch_records), poll.merge(meters.poll), decode.merge(meters.decode),
+            )  # fmt: skip
+            closed.update(meters.closed)
+        yield self._histogram("streamer_batch_records", "Records in a batch.", (), {(): sizes})
+        yield self._counter("streamer_batch_closed", "Why batches were closed.", ("reason",), closed)
+        stages = {("poll",): poll, ("decode",): decode}
+        stages.update({(name,): histogram for name, histogram in self.run.stages.items()})
+        yield self._histogram("streamer_stage_seconds", "Seconds a batch spent in a stage.", ("stage",), stages)
+        yield self._histogram(
+            "streamer_latency_seconds", "Record timestamp to confirmed result.", (), {(): self.run.latency}
+        )
+        steps = {(name,): histogram for name, histogram in list(self.run.steps.items())}
+        yield self._histogram("streamer_step_seconds", "Seconds a batch spent in a step.", ("step",), steps)
+        yield self._counter(
+            "streamer_step_errors", "Records that failed in a step.", ("step", "error"), self.run.errors
+        )
+        yield self._gauge("streamer_in_flight_bytes", "Bytes taken and not yet done with.", float(self.in_flight()))
+        oldest = self.oldest()
+        age = 0.0 if oldest is None else time.monotonic() - oldest
+        yield self._gauge("streamer_oldest_unacknowledged_seconds", "Age of the oldest record in flight.", age)
+        lag = GaugeMetricFamily(
+            "streamer_lag_records", "Records behind the end.", labels=("service", "topic", "partition")
+        )
+        for (topic, partition), behind in self.lag().items():
+            lag.add_metric((self.service, topic, str(partition)), float(behind))
+        yield lag
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...], counts: Mapping[Any, int]) -> Metric:
+        family = CounterMetricFamily(name, text, labels=("service", *labels))
+        for key, count in list(counts.items()):
+            family.add_metric((self.service, *(key if isinstance(key, tuple) else (key,))), float(count))
+        return family
+
+    def _gauge(self, name: str, text: str, value: float) -> Metric:
+        family = GaugeMetricFamily(name, text, labels=("service",))
+        family.add_metric((self.service,), value)
+        return family
+
+    def _histogram(
+        self, name: str, text: str, labels: tuple[str, ...], found: Mapping[Any, Histogram]
+    ) -> Metric:
+        family = HistogramMetricFamily(name, text, labels=("service", *labels))
+        for key, histogram in found.items():
+            family.add_metric((self.service, *key), histogram.buckets(), histogram.total)
+        return family

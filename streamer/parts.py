@@ -1,0 +1,102 @@
+"""`Parts`: a service's connectors, codecs and executor, built from its definition, opened and closed together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from connectors.codec import Codec
+from connectors.codecs.registry import codec_of
+from connectors.config import SourceConfig
+from connectors.sink import Sink
+from connectors.source import Source
+from pipelines.errors import StreamerError
+from pipelines.executors.sequence import SequenceExecutor
+from streamer.outlet import Outlet
+from streamer.service import Service
+
+
+@dataclass(slots=True)
+class Parts:
+    """What an agent works with. Sources are opened by their intake threads, everything else by `open`."""
+
+    service: Service
+    sources: list[tuple[str, SourceConfig, Source]]
+    codecs: dict[str, Codec]
+    """The sources' codecs, by the source's name."""
+    outlets: list[Outlet]
+    dead: Outlet | None
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _executor: SequenceExecutor | None = None
+
+    @property
+    def executor(self) -> SequenceExecutor:
+        """The open pipeline."""
+        if self._executor is None:
+            raise StreamerError("the pipeline is not open")
+        return self._executor
+
+    def open(self, progress: Callable[[str], None] | None = None) -> None:
+        """Load the models, then connect the sinks. What was opened is closed again if something fails."""
+        try:
+            self._executor = self._stack.enter_context(self.service.pipeline.open(progress=progress))
+            for outlet in [*self.outlets, *([self.dead] if self.dead else [])]:
+                outlet.sink.open()
+                self._stack.callback(outlet.sink.close)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close everything that was opened; idempotent."""
+        self._stack.close()
+
+    def wanted(self) -> frozenset[str] | None:
+        """Keys to decode on arrival: those that the first steps read. `None`: not known."""
+        return self.executor.reads
+
+
+def build(
+    service: Service,
+    *,
+    start_from: str | None = None,
+    sources: Mapping[str, Source] | None = None,
+    sinks: Mapping[str, Sink] | None = None,
+    dead: Sink | None = None,
+) -> Parts:
+    """The parts of a service, nothing connected yet.
+
+    `sources`, `sinks` (by name) and `dead` replace the service's own connectors, for tests and notebooks; codecs
+    and everything else stay. `start_from` resets where sources begin (earliest, latest or a time). Raises
+    `DefinitionError` and `MissingPackageError`.
+    """
+    built: list[tuple[str, SourceConfig, Source]] = []
+    for config in service.sources:
+        name = config.label
+        if sources is not None:
+            built.append((name, config, sources[name]))
+            continue
+        built.append((name, config, (config if start_from is None else config.starting(start_from)).build()))
+    outlets = [
+        Outlet.of(
+            config, config.build() if sinks is None else sinks[config.label], codec_of(config.codec), config.label
+        )
+        for config in service.sinks
+    ]
+    return Parts(
+        service,
+        built,
+        {config.label: codec_of(config.codec) for config in service.sources},
+        outlets,
+        _dead_letter(service, dead),
+    )
+
+
+def _dead_letter(service: Service, instead: Sink | None) -> Outlet | None:
+    config = service.dead_letter
+    if config is None:
+        return None
+    sink: Any = config.build() if instead is None else instead
+    return Outlet.of(config, sink, codec_of(config.codec), "dead_letter")

@@ -1,0 +1,28 @@
+"""`Summary`: how a service's run ended."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a service did from start to end. Counts are of records; one delivered again counts again."""
+
+    service: str
+    ok: int
+    """Records whose results were sent."""
+    dead: int
+    """Records that went to the dead letter."""
+    dropped: int
+    """Records that a step dropped on purpose, or that failed where `on_error: drop` is written down."""
+    seconds: float
+    reason: Literal["stopped", "ended", "failed"]
+    """`ended`: the sources had nothing more to give."""
+    error: str | None = None
+    """Why it failed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return asdict(self)
