@@ -8,14 +8,17 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
-from streamer.broker import Broker, BrokerError, LocalKafka, MockKafka, create_topics, open_broker
+from pipelines.errors import MissingPackageError
+from streamer.broker import Broker, BrokerError, KafkaJars, LocalKafka, MockKafka, create_topics, open_broker
 
-_REAL = {"kafka", "private_kafka"}
+_REAL = {"kafka", "start_kafka"}
 
 
 class Topics(Protocol):
@@ -28,6 +31,12 @@ class TopicName(Protocol):
     """`topic_name()` is a name that no other test uses; the topic is not created."""
 
     def __call__(self, prefix: str = "test") -> str: ...
+
+
+class StartKafka(Protocol):
+    """`start_kafka(nodes=3, message_max_bytes="2000")` starts a cluster; underscores stand for dots."""
+
+    def __call__(self, nodes: int = 1, data: Path | None = None, **settings: str) -> LocalKafka: ...
 
 
 class _BrokerOfTheRun:
@@ -50,14 +59,14 @@ class _BrokerOfTheRun:
             if self._answer is None:
                 try:
                     self._answer = self._stack.enter_context(open_broker("the test suite"))
-                except (BrokerError, ImportError) as error:
+                except (BrokerError, MissingPackageError) as error:
                     self._answer = str(error)
             return self._answer
 
     def listen(self) -> dict[str, Any]:
         """Answer workers from now on; returns what a worker needs for `ask`."""
         if self._listener is None:
-            self._listener = Listener(("127.0.0.1", 0), authkey=self._key)
+            self._listener = Listener(("127.0.0.1", 0), backlog=64, authkey=self._key)
             threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
         return {"address": list(self._listener.address), "key": self._key.hex()}
 
@@ -70,6 +79,8 @@ class _BrokerOfTheRun:
         while True:
             try:
                 connection = listener.accept()
+            except (AuthenticationError, EOFError):
+                continue
             except OSError:
                 return
             # A thread each: nobody waits behind a worker that went away while the broker was starting.
@@ -113,7 +124,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         used = _REAL & set(getattr(item, "fixturenames", ()))
         if used:
             item.add_marker(pytest.mark.kafka)
-        if "private_kafka" in used:
+        if "start_kafka" in used:
             # One process after the other: two clusters at once would be too much for a small machine.
             item.add_marker(pytest.mark.xdist_group("private_kafka"))
 
@@ -133,6 +144,10 @@ def kafka(request: pytest.FixtureRequest) -> Broker:
     pytest.skip(answer)
 
 
+def _dotted(settings: dict[str, str]) -> dict[str, str]:
+    return {key.replace("_", "."): value for key, value in settings.items()}
+
+
 @pytest.fixture
 def topic_name() -> TopicName:
     """A factory of unused topic names, for topics that nobody creates beforehand and for consumer groups."""
@@ -145,7 +160,7 @@ def topics(kafka: Broker, topic_name: TopicName) -> Topics:
 
     def create(partitions: int = 1, prefix: str = "test", **config: str) -> str:
         name = topic_name(prefix)
-        create_topics(kafka.bootstrap, {name: partitions}, config=config)
+        create_topics(kafka.bootstrap, {name: partitions}, config=_dotted(config))
         return name
 
     return create
@@ -159,14 +174,26 @@ def mock_kafka() -> Iterator[MockKafka]:
 
 
 @pytest.fixture
-def private_kafka() -> Iterator[LocalKafka]:
-    """A real Kafka of one node for this test alone, to be frozen, killed and restarted."""
-    cluster = LocalKafka()
+def start_kafka() -> Iterator[StartKafka]:
+    """A factory of real Kafkas for this test alone: `start_kafka(nodes=3)`. All are stopped at the test's end."""
     try:
-        cluster.start()
-    except (BrokerError, ImportError) as error:
+        KafkaJars.resolve()
+    except (BrokerError, MissingPackageError) as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
-    yield cluster
-    cluster.stop()
+    with ExitStack() as stack:
+
+        def start(nodes: int = 1, data: Path | None = None, **settings: str) -> LocalKafka:
+            cluster = LocalKafka(nodes, data, settings=_dotted(settings))
+            # Registered first, so that a start that is cut short by a time limit is cleaned up as well.
+            stack.callback(cluster.stop)
+            return cluster.start()
+
+        yield start
+
+
+@pytest.fixture
+def private_kafka(start_kafka: StartKafka) -> LocalKafka:
+    """A real Kafka of one node for this test alone, to be frozen, killed and restarted."""
+    return start_kafka()

@@ -10,7 +10,7 @@ from streamer.broker.errors import BrokerError
 from streamer.broker.jars import KAFKA_VERSION, Progress
 from streamer.broker.ports import ReservedPorts
 from streamer.broker.ready import wait_until_listed
-from streamer.broker.settings import SINGLE_NODE, as_environment, new_cluster_id
+from streamer.broker.settings import SINGLE_NODE, as_environment, new_uuid
 
 IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 """The image that is started; docker-compose.yml uses the same one."""
@@ -65,7 +65,7 @@ def container_environment(bootstrap: str) -> dict[str, str]:
     The image has defaults of its own only while no `KAFKA_` variable is set, so all that it needs is here.
     """
     return {
-        "CLUSTER_ID": new_cluster_id(),
+        "CLUSTER_ID": new_uuid(),
         **as_environment(
             {
                 "process.roles": "broker,controller",

@@ -27,13 +27,12 @@ SINGLE_NODE = {
 }
 """Settings of a development broker with one node. docker-compose.yml carries the same ones."""
 
-SEVERAL_NODES = {
-    "min.insync.replicas": "2",
-    # A killed broker is noticed after 9 s by default.
+QUICK_LOSS = {
+    # A dead node is noticed after 9 s by default, and a restarted one is not let in before.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
-"""What several nodes have beside their replication factors."""
+"""Settings of nodes that are there to be killed."""
 
 
 def server_properties(
@@ -57,9 +56,9 @@ def server_properties(
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": str(data),
         **SINGLE_NODE,
+        **QUICK_LOSS,
     }
     if nodes > 1:
-        properties |= SEVERAL_NODES
         replicas, majority = str(min(nodes, 3)), str(min(nodes, 3) // 2 + 1)
         for key in SINGLE_NODE:
             if key.endswith("replication.factor"):
@@ -81,7 +80,15 @@ def as_environment(properties: Mapping[str, str]) -> dict[str, str]:
     return {f"KAFKA_{key.upper().replace('.', '_')}": value for key, value in properties.items()}
 
 
-def new_cluster_id() -> str:
+def renumber(path: Path, node: int) -> None:
+    """Make a copied `meta.properties`, which names its node and its folder's id, that of node `node`."""
+    changed = {"node.id": str(node), "directory.id": new_uuid()}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    pairs = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    write_properties(path, pairs | changed)
+
+
+def new_uuid() -> str:
     """A random UUID in the form that Kafka wants: 22 characters of URL-safe base64."""
     text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     # As an argument a leading dash would read as an option.

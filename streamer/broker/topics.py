@@ -12,8 +12,8 @@ from streamer.broker.errors import BrokerError
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-_NO_CONTROLLER = -1
-"""What librdkafka's mock cluster, which cannot create topics, says its controller is."""
+_MOCK = "mockCluster"
+"""How the cluster id of librdkafka's mock cluster begins, which has no controller to create topics."""
 
 
 def create_topics(
@@ -41,7 +41,7 @@ def create_topics(
         raise MissingPackageError("confluent-kafka", "kafka", "Creating topics") from error
     deadline = time.monotonic() + timeout
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **(client or {})})
-    if _controller(admin, bootstrap, timeout) != _NO_CONTROLLER:
+    if not _cluster_id(admin, bootstrap, timeout).startswith(_MOCK):
         _create(admin, topics, replication, config or {}, timeout)
     for name in topics:
         while not _has_leaders(admin, name):
@@ -50,11 +50,11 @@ def create_topics(
             time.sleep(0.02)
 
 
-def _controller(admin: AdminClient, bootstrap: str, timeout: float) -> int:
+def _cluster_id(admin: AdminClient, bootstrap: str, timeout: float) -> str:
     from confluent_kafka import KafkaException
 
     try:
-        return int(admin.list_topics(timeout=timeout).controller_id)
+        return str(admin.list_topics(timeout=timeout).cluster_id)
     except KafkaException as error:
         raise BrokerError(f"no Kafka answers on {bootstrap} ({error.args[0]}): is the broker running?") from error
 
