@@ -324,7 +324,7 @@ def _same(a: Any, b: Any) -> bool:
     if kind is ValueType.LIST:
         return len(a) == len(b) and all(map(_same, a, b))
     if kind is ValueType.DOUBLE:
-        return a == b or (a != a and b != b)
+        return bool(a == b or (a != a and b != b))
     return bool(a == b)
 
 

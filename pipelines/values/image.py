@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.errors import DataError, MissingPackageError, WrongTypeError
-from pipelines.values.imageheader import Header, read_header, sniff
+from pipelines.values.imageheader import Header, check_png_chunks, read_header, sniff
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -187,6 +187,8 @@ def _decode(encoded: bytes, header: Header, max_pixels: int) -> Pixels:
             f"the image has {header.width} x {header.height} pixels, more than Image.max_pixels = {max_pixels}; "
             "raise that if such images are expected"
         )
+    if sniff(encoded) == "PNG":
+        check_png_chunks(encoded)
     cv2 = _opencv()
     # Gray stays gray, and the file's own orientation mark is not applied, as in Konduit Serving.
     flag = cv2.IMREAD_GRAYSCALE if header.channels == 1 else cv2.IMREAD_COLOR

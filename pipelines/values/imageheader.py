@@ -45,6 +45,21 @@ def read_header(encoded: bytes) -> Header:
     return header
 
 
+def check_png_chunks(encoded: bytes) -> None:
+    """Raise `DataError` if a chunk of a PNG file claims more bytes than the file has.
+
+    OpenCV reserves what a chunk claims, up to four gigabytes, before it looks for the bytes.
+    """
+    position = 8
+    while position + 8 <= len(encoded):
+        length, name = struct.unpack_from(">I4s", encoded, position)
+        position += 12 + length
+        if position > len(encoded):
+            raise DataError(f"the PNG image ends within its chunk {name!r}; it was cut short or is damaged")
+        if name == b"IEND":
+            return
+
+
 def _png(encoded: bytes) -> Header:
     if encoded[12:16] != b"IHDR":
         raise DataError("the PNG image does not begin with its header (IHDR)")

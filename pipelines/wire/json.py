@@ -12,7 +12,7 @@ import binascii
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from pipelines.data import Data, check_key
 from pipelines.errors import DataError, MissingPackageError, WireError
@@ -23,6 +23,9 @@ from pipelines.values.native import native
 from pipelines.values.ndarray import Array, ByteOrder, NDArrayType, array_type, from_buffer, to_buffer
 from pipelines.values.valuetype import ValueType, type_of
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
+
+Nulls: TypeAlias = Literal["error", "drop"]
+"""What to make of a key whose value is null: refuse the message, or leave the key out."""
 
 
 def dumps(data: Data, byte_order: ByteOrder = "big", *, pretty: bool = False) -> str:
@@ -39,10 +42,13 @@ def dumps(data: Data, byte_order: ByteOrder = "big", *, pretty: bool = False) ->
     return text
 
 
-def loads(text: str | bytes, byte_order: ByteOrder = "big", limits: Limits = DEFAULT_LIMITS) -> Data:
+def loads(
+    text: str | bytes, byte_order: ByteOrder = "big", limits: Limits = DEFAULT_LIMITS, *, nulls: Nulls = "error"
+) -> Data:
     """The `Data` of a JSON text, its arrays in `byte_order` (those read are read-only).
 
-    Of keys that occur twice the last one counts. Raises `WireError` for text that is no JSON object, null, integers
+    Of keys that occur twice the last one counts. Raises `WireError` for text that is no JSON object, null (keys that
+    are null are left out if `nulls` is `"drop"`; null in a list or a value is an error all the same), integers
     beyond 64 bits, lists of several types (integers and floats together are floats), reserved keys, broken values,
     and a message that exceeds `limits`.
     """
@@ -56,7 +62,7 @@ def loads(text: str | bytes, byte_order: ByteOrder = "big", limits: Limits = DEF
         raise
     except ValueError as error:
         raise WireError(f"Error deserializing Data from JSON: {error}") from None
-    return from_plain(plain, byte_order, limits)
+    return from_plain(plain, byte_order, limits, nulls=nulls)
 
 
 def to_plain(data: Data, byte_order: ByteOrder = "big") -> dict[str, Any]:
@@ -64,11 +70,13 @@ def to_plain(data: Data, byte_order: ByteOrder = "big") -> dict[str, Any]:
     return _plain_data(data, byte_order, 0)
 
 
-def from_plain(plain: object, byte_order: ByteOrder = "big", limits: Limits = DEFAULT_LIMITS) -> Data:
+def from_plain(
+    plain: object, byte_order: ByteOrder = "big", limits: Limits = DEFAULT_LIMITS, *, nulls: Nulls = "error"
+) -> Data:
     """The `Data` of a mapping as `to_plain` makes it, or a JSON or YAML parser. Raises `WireError` as `loads` does."""
     if not isinstance(plain, Mapping):
         raise WireError(f"a Data is a JSON object, not {_json_name(plain)}")
-    return _Reader(byte_order, limits).data(plain, 0)
+    return _Reader(byte_order, limits, nulls).data(plain, 0)
 
 
 def value_to_plain(value: Any, byte_order: ByteOrder = "big") -> Any:
@@ -81,7 +89,7 @@ def value_from_plain(plain: object, byte_order: ByteOrder = "big", limits: Limit
 
     A point may be spelled `{"@Coords": [...]}`, as in a `Data`, or `{"coords": [...]}`, as in a step's configuration.
     """
-    return _Reader(byte_order, limits).value(plain, 0)
+    return _Reader(byte_order, limits, "error").value(plain, 0)
 
 
 def _plain_data(data: Data, byte_order: ByteOrder, depth: int) -> dict[str, Any]:
@@ -89,9 +97,6 @@ def _plain_data(data: Data, byte_order: ByteOrder, depth: int) -> dict[str, Any]
     plain = {key: _plain_entry(key, value, byte_order, depth) for key, value in data.items()}
     if data.metadata is not None:
         plain["@Metadata"] = _plain_data(data.metadata, byte_order, depth + 1)
-    elif depth and _is_configured_point(plain):
-        # Without this it would be read as a point: both spellings are accepted.
-        plain["@Metadata"] = {}
     return plain
 
 
@@ -114,7 +119,9 @@ def _plain(value: Any, byte_order: ByteOrder, depth: int) -> Any:
         DEFAULT_LIMITS.check_depth(depth + 1)
         return [_plain(element, byte_order, depth + 1) for element in value]
     if kind is ValueType.DATA:
-        return _plain_data(value, byte_order, depth + 1)
+        plain = _plain_data(value, byte_order, depth + 1)
+        # Without its empty metadata this one would be read as a point: both spellings are accepted.
+        return plain | {"@Metadata": {}} if _is_configured_point(plain) else plain
     if kind is ValueType.IMAGE:
         return {"@ImageFormat": "PNG", "@ImageData": _base64(value.to_wire())}
     if kind is ValueType.BOUNDING_BOX:
@@ -164,9 +171,10 @@ def _base64(content: bytes) -> str:
 class _Reader:
     """Reads one message, counting its elements."""
 
-    def __init__(self, byte_order: ByteOrder, limits: Limits) -> None:
+    def __init__(self, byte_order: ByteOrder, limits: Limits, nulls: Nulls) -> None:
         self._byte_order = byte_order
         self._limits = limits
+        self._drop_nulls = nulls == "drop"
         self._elements = 0
 
     def data(self, plain: Mapping[Any, Any], depth: int) -> Data:
@@ -175,6 +183,8 @@ class _Reader:
         values: dict[str, Any] = {}
         metadata = None
         for key, value in plain.items():
+            if value is None and self._drop_nulls:
+                continue
             try:
                 if isinstance(key, str) and key.lower() == "@metadata":
                     metadata = self._metadata(value, depth + 1)

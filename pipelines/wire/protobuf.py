@@ -94,7 +94,7 @@ def _fill_map(message: pb.DataMap, data: Data, depth: int) -> None:
         _fill_entry(_entry(message.mapItems, key), key, value, depth)
     if data.metadata is None:
         return
-    if data.metadata.metadata is not None:
+    if data.metadata.metadata:
         raise WireError("protobuf has no place for the metadata of metadata; put it in as a nested Data")
     for key, value in data.metadata.items():
         _fill_entry(_entry(message.metaData, key), key, value, depth)
