@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Literal, TypeAlias
@@ -66,8 +67,9 @@ def to_buffer(array: Array, byte_order: ByteOrder = "little") -> bytes:
     """The elements of `array` in C order, without padding: exactly `product(shape) * width` bytes."""
     if array_type(array.dtype) is NDArrayType.BFLOAT16:
         array = np.ascontiguousarray(array).view(np.uint16)
-    order: Literal["<", ">"] = "<" if byte_order == "little" else ">"
-    return array.astype(array.dtype.newbyteorder(order), copy=False).tobytes()
+    if array.dtype.isnative and byte_order == sys.byteorder:
+        return array.tobytes()
+    return array.astype(array.dtype.newbyteorder(byte_order), copy=False).tobytes()
 
 
 def from_buffer(buffer: bytes, shape: Sequence[int], element: NDArrayType, byte_order: ByteOrder = "little") -> Array:
@@ -77,12 +79,13 @@ def from_buffer(buffer: bytes, shape: Sequence[int], element: NDArrayType, byte_
     BFLOAT16 gives `ml_dtypes.bfloat16` if that package is there, else float32. Raises `WireError` for a buffer
     that is too short, a shape that no array can have, and UTF8.
     """
-    count = checked_size(len(buffer), shape, element)
-    flat = _decode(buffer, count, element, "<" if byte_order == "little" else ">")
+    lengths = tuple(shape)
+    count = checked_size(len(buffer), lengths, element)
+    flat = _decode(buffer, count, element, byte_order)
     try:
-        array = flat.reshape(tuple(shape))
+        array = flat.reshape(lengths)
     except ValueError as error:
-        raise WireError(f"no array can have the shape {list(shape)}: {error}") from None
+        raise WireError(f"no array can have the shape {list(lengths)}: {error}") from None
     array.flags.writeable = False
     return array
 
@@ -91,7 +94,7 @@ def checked_size(buffer_bytes: int, shape: Sequence[int], element: NDArrayType) 
     """The number of elements of `shape`, after checking that `buffer_bytes` hold them. Raises `WireError`."""
     if len(shape) > MAX_RANK:
         raise WireError(f"an array of {len(shape)} dimensions; at most {MAX_RANK} can be read")
-    if any(length < 0 for length in shape):
+    if shape and min(shape) < 0:
         raise WireError(f"an array of the shape {list(shape)}: a length cannot be negative")
     count = math.prod(shape)
     needed = count * width(element)
@@ -102,15 +105,17 @@ def checked_size(buffer_bytes: int, shape: Sequence[int], element: NDArrayType) 
     return count
 
 
-def _decode(buffer: bytes, count: int, element: NDArrayType, order: Literal["<", ">"]) -> Array:
+def _decode(buffer: bytes, count: int, element: NDArrayType, byte_order: ByteOrder) -> Array:
+    if element is NDArrayType.BFLOAT16:
+        return _bfloat16(np.frombuffer(buffer, np.dtype(np.uint16).newbyteorder(byte_order), count))
     if element is NDArrayType.BOOL:
         # Any byte but 0 is true; numpy's own bool must be 0 or 1.
         return np.frombuffer(buffer, np.uint8, count).astype(np.bool_)
-    if element is NDArrayType.BFLOAT16:
-        return _bfloat16(np.frombuffer(buffer, np.dtype(np.uint16).newbyteorder(order), count))
     dtype = _DTYPES[element]
-    read: Array = np.frombuffer(buffer, dtype.newbyteorder(order), count)
-    return read.astype(dtype, copy=False)
+    if byte_order == sys.byteorder:
+        return np.frombuffer(buffer, dtype, count)
+    swapped: Array = np.frombuffer(buffer, dtype.newbyteorder(byte_order), count)
+    return swapped.astype(dtype)
 
 
 def _bfloat16(halves: Array) -> Array:

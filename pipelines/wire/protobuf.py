@@ -206,21 +206,22 @@ class _Reader:
         return Data.trusted(values, None if metadata is None else Data.trusted(metadata))
 
     def value(self, scheme: pb.DataScheme, depth: int) -> Any:
-        try:
-            value_type = ValueType(scheme.type)
-            field = _FIELDS[value_type]
-        except (ValueError, KeyError):
+        value_type = _VALUE_TYPES.get(scheme.type)
+        if value_type is None:
             return UNKNOWN
+        field = _FIELDS[value_type]
         present = scheme.WhichOneof("value")
         if present != field:
             raise WireError(f"its type is {value_type.name}, but {_presence(present)} instead of {field}")
         content = getattr(scheme, field)
+        if value_type in _SCALAR_FIELDS:
+            return content
+        if value_type is ValueType.NDARRAY:
+            return _read_array(content)
         if value_type is ValueType.LIST:
             return self._list(content, scheme.listType, depth + 1)
         if value_type is ValueType.DATA:
             return self.data(content, depth + 1)
-        if value_type is ValueType.NDARRAY:
-            return _read_array(content)
         return self._simple(value_type, content)
 
     def _entries(self, items: Mapping[str, pb.DataScheme], depth: int) -> dict[str, Any]:
@@ -238,11 +239,10 @@ class _Reader:
 
     def _list(self, message: pb.List, number: int, depth: int) -> Any:
         self._limits.check_depth(depth)
-        try:
-            elements = ValueType(number)
-            field = _LIST_FIELDS[elements]
-        except (ValueError, KeyError):
+        elements = _VALUE_TYPES.get(number)
+        if elements is None:
             return UNKNOWN
+        field = _LIST_FIELDS[elements]
         present = message.WhichOneof("list")
         if present != field:
             raise WireError(f"it is a list of {elements.name}, but {_presence(present)} instead of {field}")
@@ -279,7 +279,7 @@ class _Reader:
             return _read_box(content)
         if value_type is ValueType.POINT:
             return self._point(content)
-        return ByteBuffer(content) if value_type is ValueType.BYTEBUFFER else content
+        return ByteBuffer(content)
 
     def _list_array(self, message: pb.NDArray) -> Array:
         element = _array_type(message)
@@ -319,10 +319,10 @@ def _read_box(message: pb.BoundingBox) -> BoundingBox:
 
 
 def _array_type(message: pb.NDArray) -> NDArrayType:
-    try:
-        return NDArrayType(message.type)
-    except ValueError:
-        raise WireError(f"an array of the unknown element type {message.type}") from None
+    element = _ARRAY_TYPES.get(message.type)
+    if element is None:
+        raise WireError(f"an array of the unknown element type {message.type}")
+    return element
 
 
 def _first(parts: Any, field: str) -> bytes:
@@ -352,6 +352,7 @@ _FIELDS = _PLAIN_FIELDS | {
     ValueType.LIST: "listValue",
     ValueType.DATA: "metaData",
 }
+_VALUE_TYPES: dict[int, ValueType] = {int(value_type): value_type for value_type in ValueType if value_type in _FIELDS}
 _LIST_FIELDS = {
     ValueType.STRING: "sList",
     ValueType.INT64: "iList",
@@ -366,6 +367,7 @@ _LIST_FIELDS = {
     ValueType.DATA: "dataList",
     ValueType.LIST: "listList",
 }
+_ARRAY_TYPES: dict[int, NDArrayType] = {int(element): element for element in NDArrayType}
 _FILL_ELEMENT: dict[ValueType, Any] = {
     ValueType.NDARRAY: _fill_array,
     ValueType.IMAGE: _fill_image,
