@@ -1,0 +1,27 @@
+# The streamer command with Kafka and ONNX: docker build -t streamer-inference . && docker run streamer-inference --help
+FROM python:3.12-slim-bookworm AS build
+
+WORKDIR /src
+RUN python -m venv /opt/streamer
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY protos protos
+COPY pipelines pipelines
+COPY connectors connectors
+COPY streamer streamer
+RUN python -m pip wheel --no-deps --wheel-dir /wheels . \
+    && wheel=$(echo /wheels/*.whl) \
+    && /opt/streamer/bin/python -m pip install --constraint constraints.txt "${wheel}[kafka,onnx]"
+
+FROM python:3.12-slim-bookworm
+
+COPY --from=build /opt/streamer /opt/streamer
+ENV PATH=/opt/streamer/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+RUN useradd --uid 10001 --create-home streamer
+USER streamer
+WORKDIR /srv
+
+# Drains and commits on SIGTERM.
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["streamer"]
+CMD ["--help"]
