@@ -133,7 +133,9 @@ class Reader:
         assert edges[-1] == count, f"spans do not cover the rows: {records.spans}"
         sizes = [len(value) for value in records.values if isinstance(value, bytes)]
         assert records.byte_count >= sum(sizes)
-        assert sum(sizes[:-1]) <= max_bytes, f"asked for {max_bytes} bytes, got more by more than one record"
+        assert sum(sizes) - max(sizes, default=0) <= max_bytes, (
+            f"asked for {max_bytes} bytes, got more by more than one record"
+        )
         for span in records.spans:
             assert span.lane in self.lanes, f"records of {span.lane}, which has not begun or has ended"
             for position in records.positions[span.start : span.stop].tolist():

@@ -1,0 +1,22 @@
+"""Topics, sources and sinks inside one process: for tests, notebooks, and services that feed one another."""
+
+from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
+from connectors.memory.faults import Faults
+from connectors.memory.sink import MemorySink
+from connectors.memory.source import MemorySource
+from connectors.memory.topic import MemoryTopic, forget_memory_topic, memory_topic
+from connectors.memory.transaction import MemoryTransactionalSink
+from connectors.message import Message
+
+__all__ = [
+    "Faults",
+    "MemorySink",
+    "MemorySinkConfig",
+    "MemorySource",
+    "MemorySourceConfig",
+    "MemoryTopic",
+    "MemoryTransactionalSink",
+    "Message",
+    "forget_memory_topic",
+    "memory_topic",
+]

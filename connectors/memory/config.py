@@ -1,0 +1,53 @@
+"""The fields of memory connectors in a service file: `{type: memory, topic: NAME}` connects services of one process."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from connectors.config import SinkConfig, SourceConfig
+from connectors.memory.sink import MemorySink
+from connectors.memory.source import MemorySource
+from connectors.memory.topic import memory_topic
+from connectors.memory.transaction import MemoryTransactionalSink
+
+
+class MemorySourceConfig(SourceConfig):
+    """Records from a topic in this process."""
+
+    type: Literal["memory"] = "memory"
+    """Which connector this is."""
+    topic: str
+    """Name of the topic: `connectors.memory.memory_topic(name)` is the same one in Python."""
+    partitions: int | None = Field(default=None, ge=1)
+    """How many partitions the topic has when this is the first to use it; by default 1."""
+    group: str = "default"
+    """Sources of one group share the partitions and the acknowledged positions."""
+    start: Literal["earliest", "latest"] = "earliest"
+    """Where a group begins that has acknowledged nothing."""
+
+    def build(self) -> MemorySource:
+        """The source, not yet open. `ConnectorError` if the topic has another number of partitions."""
+        topic = memory_topic(self.topic, self.partitions)
+        return MemorySource(topic=topic, group=self.group, start=self.start, name=self.label)
+
+
+class MemorySinkConfig(SinkConfig):
+    """Messages to a topic in this process."""
+
+    type: Literal["memory"] = "memory"
+    """Which connector this is."""
+    topic: str
+    """Name of the topic: `connectors.memory.memory_topic(name)` is the same one in Python."""
+    partitions: int | None = Field(default=None, ge=1)
+    """How many partitions the topic has when this is the first to use it; by default 1."""
+    transactional: bool = False
+    """Whether it takes part in `delivery: exactly_once`."""
+
+    def build(self) -> MemorySink:
+        """The sink, not yet open. `ConnectorError` if the topic has another number of partitions."""
+        topic = memory_topic(self.topic, self.partitions)
+        if self.transactional:
+            return MemoryTransactionalSink(topic, name=self.label)
+        return MemorySink(topic, name=self.label)

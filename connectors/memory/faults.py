@@ -1,0 +1,30 @@
+"""What can go wrong with a memory topic, on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from connectors.message import Message
+
+
+@dataclass(slots=True)
+class Faults:
+    """Faults that the sinks of a topic suffer. Set them from any thread, at any time."""
+
+    refuse: Callable[[Message], str | None] | None = None
+    """Why this message can never be taken; `None` if it can."""
+    lose: Callable[[Message], bool] | None = None
+    """Whether this message is lost after it was taken."""
+    delay: float = 0.0
+    """Seconds that every `send` takes."""
+    away: str | None = None
+    """Why the topic cannot be reached; `None` when it can. What is sent meanwhile waits, up to the sink's bound."""
+
+    def cut(self, reason: str = "cut off") -> None:
+        """The topic cannot be reached until `mend`."""
+        self.away = reason
+
+    def mend(self) -> None:
+        """The topic can be reached again."""
+        self.away = None

@@ -1,0 +1,61 @@
+"""Consumer groups of a memory topic: who reads which partition, and how far is acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class Group:
+    """Shares the partitions of a topic among the members that joined. Guarded by the topic's `changed`.
+
+    A partition goes to a new owner only after the old one released it, left, or was expelled, so that no two
+    members ever read the same one.
+    """
+
+    def __init__(self, starts: Sequence[int]) -> None:
+        self.acknowledged = list(starts)
+        self.members: list[object] = []
+        self.owners: dict[int, object] = {}
+
+    def join(self, member: object) -> None:
+        """The member wants its share from now on."""
+        if member not in self.members:
+            self.members.append(member)
+
+    def leave(self, member: object) -> None:
+        """The member is gone, and so is what it owned."""
+        if member in self.members:
+            self.members.remove(member)
+        self.owners = {partition: owner for partition, owner in self.owners.items() if owner is not member}
+
+    expel = leave
+    """As when its session timed out: the member does not know yet, and joins again when it polls."""
+
+    def share(self, member: object) -> set[int]:
+        """The partitions that this member should own."""
+        if member not in self.members:
+            return set()
+        return set(range(self.members.index(member), len(self.acknowledged), len(self.members)))
+
+    def owned(self, member: object) -> set[int]:
+        """The partitions that it does own."""
+        return {partition for partition, owner in self.owners.items() if owner is member}
+
+    def release(self, member: object, partition: int) -> None:
+        """The member does not own this partition any more."""
+        if self.owners.get(partition) is member:
+            del self.owners[partition]
+
+    def claim(self, member: object) -> list[int]:
+        """Take the free partitions of its share; those it got."""
+        free = sorted(self.share(member) - self.owners.keys())
+        self.owners.update(dict.fromkeys(free, member))
+        return free
+
+    def is_complete(self) -> bool:
+        """Whether every partition has an owner."""
+        return len(self.owners) == len(self.acknowledged)
+
+    def acknowledge(self, partition: int, position: int) -> None:
+        """Everything below the position is done with. Positions do not go back."""
+        self.acknowledged[partition] = max(self.acknowledged[partition], position)

@@ -1,0 +1,143 @@
+"""`MemorySink`: messages to this process."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from connectors.memory.topic import MemoryTopic, memory_topic, size_of
+from connectors.message import Message, messages_of_block
+from connectors.records import Ints, Messages
+from connectors.sink import Refused, Sink
+from pipelines.errors import ConnectorError
+
+PAUSE = 0.005
+"""Seconds between two looks at whether a topic that was cut off or full is so still."""
+
+
+class MemorySink(Sink):
+    """Puts messages into a `MemoryTopic` (its own if none is given); `messages` are what arrived.
+
+    `buffered`: messages arrive at the next `barrier` only and are lost without one, as with files; otherwise
+    they arrive, and are confirmed, when they are sent. It holds at most `max_in_flight` bytes that did not
+    arrive because the topic is full or away. What goes wrong is up to `topic.faults`.
+    """
+
+    def __init__(
+        self,
+        topic: MemoryTopic | None = None,
+        *,
+        buffered: bool = False,
+        max_in_flight: int = 16 * 2**20,
+        name: str = "memory",
+    ) -> None:
+        self.name = name
+        self.topic = MemoryTopic(name) if topic is None else topic
+        self._buffered = buffered
+        self._max_in_flight = max_in_flight
+        self._waiting: deque[tuple[Message, Ints]] = deque()
+        self._waiting_bytes = 0
+        self._confirmed: list[Ints] = []
+        self._lost: dict[int, ConnectorError] = {}
+        self._open = False
+
+    @property
+    def messages(self) -> list[Message]:
+        """What is in its topic."""
+        return self.topic.messages()
+
+    def open(self) -> None:
+        """Ready to send."""
+        self._open = True
+
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        """As `Sink.send`. `ConnectorError` when it is not open."""
+        if not self._open:
+            raise ConnectorError(f"{self.name} is not open")
+        if self.topic.faults.delay:
+            time.sleep(self.topic.faults.delay)
+        refused: dict[int, ConnectorError] = {}
+        for index, message in enumerate(messages_of_block(messages)):
+            rows = messages.parents(index)
+            error = self._take(message, rows, deadline)
+            if error is not None:
+                refused.update((row, error) for row in rows.tolist())
+        self._flow()
+        return refused
+
+    def barrier(self, deadline: float) -> Refused:
+        """As `Sink.barrier`."""
+        self._flow(everything=True)
+        while self._waiting:
+            if time.monotonic() >= deadline:
+                raise ConnectorError(
+                    f"{self.name}: {len(self._waiting)} messages could not be confirmed: {self._why()}", retriable=True
+                )
+            time.sleep(PAUSE)
+            self._flow(everything=True)
+        lost, self._lost = self._lost, {}
+        return lost
+
+    def confirmed(self) -> list[Ints]:
+        """As `Sink.confirmed`."""
+        self._flow()
+        confirmed, self._confirmed = self._confirmed, []
+        return confirmed
+
+    def close(self) -> None:
+        """What has not arrived is lost."""
+        self._open = False
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+    def down(self) -> str | None:
+        """Why the topic cannot be reached."""
+        return self.topic.faults.away
+
+    def _take(self, message: Message, rows: Ints, deadline: float) -> ConnectorError | None:
+        why = None if self.topic.faults.refuse is None else self.topic.faults.refuse(message)
+        if why is not None:
+            return ConnectorError(f"{self.name}: {why}")
+        size = size_of(message)
+        while not self._buffered and self._waiting and self._waiting_bytes + size > self._max_in_flight:
+            self._flow()
+            if self._waiting_bytes + size <= self._max_in_flight:
+                break
+            if time.monotonic() >= deadline:
+                return ConnectorError(f"{self.name} is full: {self._why()}", retriable=True)
+            time.sleep(PAUSE)
+        self._waiting.append((message, rows))
+        self._waiting_bytes += size
+        return None
+
+    def _flow(self, everything: bool = False) -> None:
+        if self._buffered and not everything:
+            return
+        faults = self.topic.faults
+        while self._waiting and faults.away is None:
+            message, rows = self._waiting[0]
+            if faults.lose is not None and faults.lose(message):
+                self._lost.update((row, ConnectorError(f"{self.name}: lost", retriable=True)) for row in rows.tolist())
+            elif self._arrives(message):
+                self._confirmed.append(rows)
+            else:
+                return
+            self._waiting.popleft()
+            self._waiting_bytes -= size_of(message)
+
+    def _arrives(self, message: Message) -> bool:
+        try:
+            self._topic_of(message).append(message, deadline=0)
+        except ConnectorError as error:
+            if error.retriable:
+                return False
+            raise
+        return True
+
+    def _topic_of(self, message: Message) -> MemoryTopic:
+        return self.topic if not message.topic else memory_topic(message.topic)
+
+    def _why(self) -> str:
+        return (
+            self.topic.faults.away or f'the memory topic "{self.topic.name}" has no room; read it, or raise max_bytes'
+        )
