@@ -6,7 +6,6 @@ the documented default. Errors name file, line and key.
 
 from __future__ import annotations
 
-import warnings
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from pipelines.registry import Registry, default_registry
 from pipelines.sequence import Sequence
 from pipelines.steps.base import TYPE_KEY, Step
 from pipelines.steps.konduit import GRAPH_TYPES, MODEL_TYPES, STEP_TYPES
-from pipelines.validation import Unknown, UnknownKeyWarning, validated
+from pipelines.validation import Unknown, validated, warn_unknown
 
 TRIGGER_KEY = "@AsyncTrigger"
 PIPELINE_KEYS = ("steps", "id", "name", TYPE_KEY)
@@ -59,13 +58,9 @@ def read_pipeline(
     steps = [
         _read_step(document.at("steps", i), unknown, registry or default_registry()) for i in range(len(data["steps"]))
     ]
+    identifier, name = _text(document, data, "id"), _text(document, data, "name")
     try:
-        return Sequence(
-            steps,
-            id=_text(document, data, "id"),
-            name=_text(document, data, "name"),
-            base=None if base is None else Path(base),
-        )
+        return Sequence(steps, id=identifier, name=name, base=None if base is None else Path(base))
     except DefinitionError as error:
         raise document.error((), str(error)) from None
 
@@ -94,8 +89,7 @@ def _check_keys(document: Document, data: dict[str, Any], unknown: Unknown) -> N
         hint = nearest(key, PIPELINE_KEYS)
         if unknown == "error":
             raise document.error((key,), f'no such field{hint} (unknown="warn" loads it all the same)')
-        message = f"{document.where((key,))}no such field; ignored{hint}"
-        warnings.warn(message, UnknownKeyWarning, stacklevel=4)
+        warn_unknown(f"{document.where((key,))}no such field; ignored{hint}")
 
 
 def _read_step(document: Document, unknown: Unknown, registry: Registry) -> Step:

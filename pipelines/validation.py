@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -43,8 +44,7 @@ def validated(
                 raise definition_error(error, current, model) from error
             for one in strangers:
                 path = _located(one["loc"], data)
-                message = f"{current.where(path)}no such field; ignored{_hint(one, path, model)}"
-                warnings.warn(message, UnknownKeyWarning, stacklevel=2)
+                warn_unknown(f"{current.where(path)}no such field; ignored{_hint(one, path, model)}")
                 data = _without(data, path)
 
 
@@ -76,6 +76,14 @@ def definition_error(
     return DefinitionError("\n".join(lines))
 
 
+def warn_unknown(message: str) -> None:
+    """Give an `UnknownKeyWarning` that points at the code that called this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pipelines."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, UnknownKeyWarning, stacklevel=level)
+
+
 def known_keys(model: type[BaseModel], loc: Iterable[str | int]) -> set[str]:
     """The keys that a `model` reads at a place, given as pydantic gives it: fields, positions and union members."""
     models = _models(model)
@@ -96,6 +104,7 @@ _WORDING = (
     (" a valid tuple", " a list"),
     (" a valid list", " a list"),
     (" a valid dictionary", " a mapping"),
+    (" a valid integer", " an integer"),
     (" a valid ", " a "),
     (", unable to parse string as an integer", ""),
     (", unable to parse string as a number", ""),

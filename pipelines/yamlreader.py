@@ -37,7 +37,7 @@ def parse_yaml(text: str, file: str, limits: Limits) -> list[Document]:
         line = "" if mark is None else f":{mark.line + 1}"
         context = "" if error.context is None else f"{error.context}, "
         raise DefinitionError(f"{file}{line}: not valid YAML: {context}{error.problem}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeError) as error:
         raise DefinitionError(f"{file}: not valid YAML: {str(error).splitlines()[0]}") from None
 
 

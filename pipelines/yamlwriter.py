@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -26,10 +27,15 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:
-        pairs = [
-            (super(_Dumper, self).represent_str(str(key)), self.represent_data(one)) for key, one in mapping.items()
-        ]
+        pairs = [(self._key(str(key)), self.represent_data(one)) for key, one in mapping.items()]
         return yaml.MappingNode(tag, pairs, flow_style=None if not pairs else False)
+
+    def _key(self, key: str) -> yaml.ScalarNode:
+        return self.represent_str(key) if _BARE.fullmatch(key) else _quoted(self, key)
+
+
+# What is not printable ASCII survives only with escapes, which only double quotes have.
+_BARE = re.compile(r"[ -~]+")
 
 
 def _quoted(dumper: _Dumper, text: str) -> yaml.ScalarNode:

@@ -1,0 +1,232 @@
+"""The registry: which runner is chosen, plug-ins from real distributions, clashes, the listing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import pipelines
+from pipelines import Logging, MissingPackageError, Onnx, Registry, RegistryError, RunnerFactory, Step
+from pipelines.registry import RUNNERS
+from pipelines.runner import OpenContext
+from pipelines.steps import STEPS
+
+Install = Callable[..., None]
+
+LOGGING = RunnerFactory("LOGGING", "logging", "pipelines.runners.logging:LoggingRunner")
+STEP_CODE = """
+from typing import ClassVar
+from pipelines import Step
+
+class Threshold(Step):
+    type_name: ClassVar[str] = "THRESHOLD"
+    at_least: float = 0.5
+"""
+RUNNER_CODE = """
+from pipelines import Data, RowRunner, RunnerFactory
+
+class ThresholdRunner(RowRunner):
+    def __init__(self, step, context):
+        self.at_least = step.at_least
+
+    def run(self, data):
+        return data if data["x"] >= self.at_least else None
+
+factory = RunnerFactory("THRESHOLD", "plain", f"{__name__}:ThresholdRunner")
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Install a distribution: `install("name", code, steps="module:Class", runners="module:factory")`."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def installed(name: str, code: str, *, steps: str = "", runners: str = "") -> None:
+        (tmp_path / f"{name}.py").write_text(code)
+        info = tmp_path / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        groups = [("streamer.steps", steps), ("streamer.runners", runners)]
+        text = "".join(f"[{group}]\n{name} = {value}\n" for group, value in groups if value)
+        (info / "entry_points.txt").write_text(text)
+
+    return installed
+
+
+def test_every_built_in_step_has_a_runner() -> None:
+    assert {factory.step_type for factory in RUNNERS} == {step.type_name for step in STEPS}
+
+
+def test_the_built_in_runner_classes_exist() -> None:
+    for factory in RUNNERS:
+        module, _, name = factory.target.partition(":")
+        imported = __import__(module, fromlist=[name])
+        assert issubclass(getattr(imported, name), pipelines.Runner)
+
+
+def test_a_plug_in_adds_a_step_and_its_runner(install: Install) -> None:
+    install("plugin_whole", STEP_CODE + RUNNER_CODE, steps="plugin_whole:Threshold", runners="plugin_whole:factory")
+    registry = Registry()
+
+    pipeline = pipelines.loads("steps:\n- '@type': THRESHOLD\n  at_least: 2", registry=registry)
+    with pipeline.open(registry=registry) as executor:
+        found = executor.run_many([pipelines.Data({"x": x}) for x in (1.0, 3.0)])
+
+    assert found == [None, pipelines.Data({"x": 3.0})]
+    assert registry.problems == []
+    assert pipelines.loads(pipeline.to_yaml(), registry=registry) == pipeline
+    assert [(line.runner, line.origin) for line in registry.listing() if line.step_type == "THRESHOLD"] == [
+        ("plain", "plugin_whole")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "steps", "reason"),
+    [
+        (
+            "import plugin_needs_this",
+            "plugin_bad:Threshold",
+            "ModuleNotFoundError: No module named 'plugin_needs_this'",
+        ),
+        ("Threshold = 5", "plugin_bad:Threshold", "TypeError: the entry point must name a subclass"),
+        ("", "plugin_bad:Threshold", "AttributeError"),
+    ],
+)
+def test_a_plug_in_that_cannot_be_used_is_reported_once_and_skipped(
+    install: Install, monkeypatch: pytest.MonkeyPatch, code: str, steps: str, reason: str
+) -> None:
+    monkeypatch.delitem(sys.modules, "plugin_bad", raising=False)
+    install("plugin_bad", code, steps=steps)
+    registry = Registry()
+
+    with pytest.warns(RuntimeWarning, match="plugin_bad") as caught:
+        assert registry.step_class("ONNX") is Onnx
+    assert registry.step_class("THRESHOLD") is None
+
+    assert len(caught) == 1
+    (problem,) = registry.problems
+    assert f"plug-in plugin_bad of plugin_bad ({steps}): {reason}" in problem
+
+
+def test_a_runner_entry_point_that_is_no_factory_is_reported(install: Install) -> None:
+    install("plugin_nofactory", "factory = object()", runners="plugin_nofactory:factory")
+    registry = Registry()
+
+    with pytest.warns(RuntimeWarning, match="it lacks step_type, name, priority, requires, create"):
+        registry.listing()
+
+
+def test_two_plug_ins_with_one_step_type_are_an_error_that_names_both(install: Install) -> None:
+    install("plugin_left", STEP_CODE, steps="plugin_left:Threshold")
+    install("plugin_right", STEP_CODE, steps="plugin_right:Threshold")
+    registry = Registry()
+
+    with pytest.raises(RegistryError) as caught:
+        registry.step_class("THRESHOLD")
+
+    assert "plugin_left.Threshold (plugin_left) and plugin_right.Threshold (plugin_right)" in str(caught.value)
+    assert len(registry.problems) == 1
+    assert registry.step_class("ONNX") is Onnx
+
+
+def test_two_runners_of_one_name_are_an_error_that_names_both() -> None:
+    registry = Registry(plugins=False)
+    registry.add_runner(replace(LOGGING, target="other:Runner"), "other-package")
+
+    with pytest.raises(RegistryError, match=r"LoggingRunner \(streamer\) and other:Runner \(other-package\)"):
+        registry.runner_for(Logging())
+    assert len(registry.problems) == 1
+
+
+def test_adding_the_same_thing_again_changes_nothing() -> None:
+    registry = Registry(plugins=False)
+    registry.add_step(Onnx)
+    registry.add_runner(RUNNERS[0])
+
+    assert registry.problems == []
+    assert registry.step_class("ONNX") is Onnx
+
+
+def test_the_highest_priority_wins_and_the_name_decides_among_equals() -> None:
+    registry = Registry(plugins=False, builtins=False)
+    for name, priority in (("c", 1), ("b", 1), ("a", 0)):
+        registry.add_runner(replace(LOGGING, name=name, priority=priority))
+
+    assert registry.runner_for(Logging()).name == "b"
+
+
+def test_a_runner_whose_package_is_missing_gives_way_to_the_next() -> None:
+    registry = Registry(plugins=False)
+    registry.add_runner(replace(LOGGING, name="fast", priority=9, requires=("no_such_package", "numpy")))
+
+    assert registry.runner_for(Logging()).name == "logging"
+    (fast, plain) = [line for line in registry.listing() if line.step_type == "LOGGING"]
+    assert (fast.runner, fast.priority, fast.available, fast.reason) == (
+        "fast",
+        9,
+        False,
+        "not installed: no_such_package",
+    )
+    assert (plain.runner, plain.available, plain.reason) == ("logging", True, "")
+
+
+def test_a_missing_package_of_ours_is_answered_with_what_to_install() -> None:
+    registry = Registry(plugins=False, builtins=False)
+    registry.add_runner(RunnerFactory("ONNX", "onnxruntime", "m:C", ("no_such_package",), extra="onnx"))
+
+    with pytest.raises(
+        MissingPackageError, match=r"step ONNX needs the package no_such_package: pip install '.*\[onnx\]'"
+    ):
+        registry.runner_for(Onnx("m"))
+
+
+def test_a_step_that_nothing_can_run_is_answered_with_all_that_was_considered() -> None:
+    registry = Registry(plugins=False, builtins=False)
+    registry.add_step(Logging)
+    registry.add_runner(replace(LOGGING, name="a", requires=("no_such_package",)))
+    registry.add_runner(replace(LOGGING, name="b", requires=("no_such.package",)))
+
+    with pytest.raises(RegistryError) as caught:
+        registry.runner_for(Logging())
+
+    assert str(caught.value) == (
+        "no runner can run the step LOGGING here (a: not installed: no_such_package; b: not installed: no_such.package)"
+    )
+
+
+def test_a_step_without_any_runner_is_an_error_and_listed_as_such() -> None:
+    class Lonely(Step):
+        type_name = "LONELY"
+
+    registry = Registry(plugins=False)
+    assert registry.add_step(Lonely) is Lonely
+
+    with pytest.raises(RegistryError, match="no runner for the step LONELY is installed"):
+        registry.create(Lonely(), OpenContext())
+    (line,) = [line for line in registry.listing() if line.step_type == "LONELY"]
+    assert (line.runner, line.available, line.reason) == (None, False, "no runner is installed")
+
+
+HEAVY = ("confluent_kafka", "paho", "onnxruntime", "cv2", "av", "starlette", "grpc", "PIL")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import pipelines",
+        'import pipelines; pipelines.loads(\'steps: [{"@type": ONNX}, {"@type": CLASSIFIER_OUTPUT}]\')',
+        "import pipelines; pipelines.default_registry().listing()",
+        "import pipelines; pipelines.default_registry().runner_for(pipelines.Onnx('m'))",
+    ],
+)
+def test_the_core_is_light_until_a_runner_opens(code: str) -> None:
+    program = f"{code}\nimport sys\nprint([name for name in {HEAVY} if name in sys.modules])"
+
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert found.stdout == "[]\n"
