@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -22,17 +23,24 @@ _NUMBER_AND_UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
 
 
 def seconds(value: object) -> object:
-    """`"5ms"` as 0.005, for us, ms, s, m, h and d; a number is seconds already. `ValueError` for another text."""
+    """`"5ms"` as 0.005, for us, ms, s, m, h and d; a number is seconds already. `ValueError` for anything else."""
     if not isinstance(value, str):
-        return value
+        return _number(value, "a duration like 5ms, 2s or 1m")
     return _scaled(value, _SECONDS, "a duration like 5ms, 2s or 1m")
 
 
 def size_in_bytes(value: object) -> object:
-    """`"16MiB"` as 16777216, for B, kB, MB, GB, KiB, MiB and GiB; a number is bytes already. `ValueError` for another text."""  # noqa: E501
+    """`"16MiB"` as 16777216, for B, kB, MB, GB, KiB, MiB and GiB; a number is bytes already. `ValueError` for anything else."""  # noqa: E501
     if not isinstance(value, str):
-        return value
+        return _number(value, "a size like 64KiB, 16MiB or 1GB")
     return round(_scaled(value, _BYTES, "a size like 64KiB, 16MiB or 1GB"))
+
+
+def _number(value: object, expected: str) -> object:
+    # pydantic would take true for 1.
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{value!r} is not {expected}")
+    return value
 
 
 def _scaled(text: str, units: dict[str, float] | dict[str, int], expected: str) -> float:
@@ -42,11 +50,17 @@ def _scaled(text: str, units: dict[str, float] | dict[str, int], expected: str) 
     return float(found[1]) * units[found[2]]
 
 
+def _text_with(units: Iterable[str]) -> dict[str, Any]:
+    return {"type": "string", "pattern": rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(units)})\s*$"}
+
+
 Duration = Annotated[
     float,
     BeforeValidator(seconds),
     Field(ge=0, allow_inf_nan=False),
-    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}], "examples": ["5ms", "2s", "1m"]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number", "minimum": 0}, _text_with(_SECONDS)], "examples": ["5ms", "2s", "1m"]},
+    ),
 ]
 """Seconds, written as a number or like `5ms`, `2s`, `1m`."""
 
@@ -54,6 +68,8 @@ Size = Annotated[
     int,
     BeforeValidator(size_in_bytes),
     Field(ge=0),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}], "examples": ["64KiB", "16MiB"]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 0}, _text_with(_BYTES)], "examples": ["64KiB", "16MiB", "1GB"]},
+    ),
 ]
 """Bytes, written as a number or like `64KiB`, `16MiB`, `1GB`."""

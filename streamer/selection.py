@@ -11,7 +11,7 @@ from connectors.config import SinkConfig
 from pipelines.batch import Batch
 from pipelines.errors import DefinitionError, StepError
 from streamer.template import Allowed, Template, allowed, keys_of, template
-from streamer.when import Condition, Failures, check_condition, condition
+from streamer.when import Condition, Failures, condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,32 +92,39 @@ def selection(sink: SinkConfig, label: str) -> Selection:
     """The choices of this sink, which goes by the name `label`.
 
     Read are `when`, `keys`, `drop`, and, where the connector has them, `topic`, `topics` and `key`. Raises
-    `DefinitionError` for what `check_selection` refuses and for a function that cannot be imported.
+    `DefinitionError` for what `check_topics` and `check_condition` refuse and for a function that cannot be imported.
     """
-    check_selection(sink)
-    topic = _template_of(sink)
-    return Selection(
-        sink=label,
-        condition=condition(sink.when),
-        written=sink.keys,
-        dropped=sink.drop,
-        topic=topic,
-        topics=None if topic is None else allowed(_topics_of(sink)),
-        key=getattr(sink, "key", None),
-    )
-
-
-def check_selection(sink: SinkConfig) -> None:
-    """Raise `DefinitionError` for a `when`, `topic` or `topics` that makes no sense. Imports nothing."""
-    check_condition(sink.when)
-    topics = _topics_of(sink)
-    allowed(topics)
-    made = _template_of(sink)
-    if made is not None and not topics:
-        raise DefinitionError(
-            f'the topic "{made.text}" is made from values, so `topics` must list what is allowed: names, or '
-            "regular expressions that begin with ^"
+    try:
+        topic = check_topics(sink)
+        return Selection(
+            sink=label,
+            condition=condition(sink.when),
+            written=sink.keys,
+            dropped=sink.drop,
+            topic=topic,
+            topics=None if topic is None else allowed(_topics_of(sink)),
+            key=getattr(sink, "key", None),
         )
+    except DefinitionError as error:
+        raise DefinitionError(f"{label}: {error}") from error
+
+
+def check_topics(sink: SinkConfig) -> Template | None:
+    """The template of a topic made from values, `None` if the sink has a plain topic or none.
+
+    Raises `DefinitionError` for a template that is none, or that has no `topics` to say what is allowed.
+    """
+    allowed(_topics_of(sink))
+    text = getattr(sink, "topic", None)
+    made = template(text) if isinstance(text, str) else None
+    if made is None or made.constant:
+        return None
+    if not _topics_of(sink):
+        raise DefinitionError(
+            f'"{made.text}" is made from values, so `topics` must list what is allowed: names, or regular expressions '
+            "that begin with ^"
+        )
+    return made
 
 
 def select_all(selections: Sequence[Selection], batch: Batch) -> tuple[list[Selected], dict[int, Exception]]:
@@ -146,14 +153,6 @@ def _without(batch: Batch, bad: np.ndarray[tuple[int], np.dtype[np.int64]]) -> l
 
 def _others(batch: Batch, failures: Failures) -> list[int]:
     return [row for row in range(batch.size) if row not in failures]
-
-
-def _template_of(sink: SinkConfig) -> Template | None:
-    text = getattr(sink, "topic", None)
-    if not isinstance(text, str):
-        return None
-    made = template(text)
-    return None if made.constant else made
 
 
 def _topics_of(sink: SinkConfig) -> tuple[str, ...]:

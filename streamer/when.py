@@ -53,7 +53,7 @@ def condition(when: str | Mapping[str, Any] | None) -> Condition | None:
         return None
     if isinstance(when, str):
         check_condition(when)
-        return _Function(when, _resolved(when))
+        return _Function(when, resolve(when))
     return _All(tuple(test for key, wanted in when.items() for test in _tests(key, wanted)))
 
 
@@ -62,7 +62,7 @@ def check_condition(when: str | Mapping[str, Any] | None) -> None:
     if not isinstance(when, str):
         condition(when)
     elif not well_formed(when):
-        raise DefinitionError(f'when: "{when}" is no function; write module:function, or a mapping like {{label: cat}}')
+        raise DefinitionError(f'"{when}" is no function; write module:function, or a mapping like {{label: cat}}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,24 +110,24 @@ def _tests(key: str, wanted: object) -> list[_Test]:
     if not isinstance(wanted, Mapping):
         return [_test(key, "eq", wanted)]
     if not wanted:
-        raise DefinitionError(f"when: {key}: nothing to compare with; write one of {', '.join(OPERATORS)}")
+        raise DefinitionError(f"{key}: nothing to compare with; write one of {', '.join(OPERATORS)}")
     return [_test(key, str(name), value) for name, value in wanted.items()]
 
 
 def _test(key: str, name: str, wanted: object) -> _Test:
     if name not in OPERATORS:
-        raise DefinitionError(f"when: {key}: {name}: no such comparison; there are {', '.join(OPERATORS)}")
+        raise DefinitionError(f"{key}: {name}: no such comparison; there are {', '.join(OPERATORS)}")
     if name == "in":
         if not isinstance(wanted, (list, tuple)) or not all(isinstance(one, (str, *_NUMERIC)) for one in wanted):
-            raise DefinitionError(f"when: {key}: in: a list of texts, numbers and booleans is needed, not {wanted!r}")
+            raise DefinitionError(f"{key}: in: a list of texts, numbers and booleans is needed, not {wanted!r}")
         return _Test(key, name, tuple(wanted))
     if name == "exists":
         if not isinstance(wanted, bool):
-            raise DefinitionError(f"when: {key}: exists: true or false is needed, not {wanted!r}")
+            raise DefinitionError(f"{key}: exists: true or false is needed, not {wanted!r}")
         return _Test(key, name, wanted)
     if not isinstance(wanted, (str, *_NUMERIC)):
         raise DefinitionError(
-            f"when: {key}: {name}: a text, number or boolean is needed, not {wanted!r}; "
+            f"{key}: {name}: a text, number or boolean is needed, not {wanted!r}; "
             "a missing value is found by exists: false"
         )
     # A reference like ${THRESHOLD} leaves text; to be larger than a text that is a number means the number.
@@ -213,10 +213,3 @@ def _incomparable(test: _Test, value: Any, hint: str) -> DataError:
     kind = ValueType(type_of(value)).name
     shape = f" of shape {list(value.shape)}" if isinstance(value, np.ndarray) else ""
     return DataError(f'when: the value "{test.key}" is of type {kind}{shape} and cannot be compared; {hint}')
-
-
-def _resolved(name: str) -> Callable[[Data], object]:
-    try:
-        return resolve(name)
-    except DefinitionError as error:
-        raise DefinitionError(f"when: {error}") from error

@@ -16,7 +16,7 @@ from pipelines.batch import Batch
 from pipelines.columns import MISSING, Column, DenseColumn, WireColumn
 from pipelines.data import Data
 from pipelines.errors import DefinitionError, RowsFailed, StepError
-from streamer.selection import check_selection, select_all, selection
+from streamer.selection import check_topics, select_all, selection
 from streamer.when import check_condition, condition
 
 
@@ -184,13 +184,13 @@ def test_a_function_chooses_rows_and_one_that_raises_fails_its_row() -> None:
 @pytest.mark.parametrize(
     ("when", "text"),
     [
-        ({"p": {"gte": 1}}, "when: p: gte: no such comparison; there are gt, ge, lt"),
-        ({"p": {}}, "when: p: nothing to compare with"),
+        ({"p": {"gte": 1}}, "p: gte: no such comparison; there are gt, ge, lt"),
+        ({"p": {}}, "p: nothing to compare with"),
         ({"p": None}, "exists: false"),
-        ({"p": {"in": "cat"}}, "when: p: in: a list of texts"),
-        ({"p": {"exists": 1}}, "when: p: exists: true or false"),
-        ({"p": [["a"]]}, "when: p: in: a list of texts"),
-        ("no function", 'when: "no function" is no function; write module:function'),
+        ({"p": {"in": "cat"}}, "p: in: a list of texts"),
+        ({"p": {"exists": 1}}, "p: exists: true or false"),
+        ({"p": [["a"]]}, "p: in: a list of texts"),
+        ("no function", '"no function" is no function; write module:function'),
     ],
 )
 def test_what_is_no_condition_is_refused_with_a_hint(when: Any, text: str) -> None:
@@ -295,8 +295,17 @@ def test_a_missing_or_unfit_value_in_a_topic_is_a_failed_record() -> None:
 )
 def test_choices_that_make_no_sense_are_refused(options: Any, text: str) -> None:
     with pytest.raises(DefinitionError) as raised:
-        check_selection(BoxConfig(**options))
+        selection(BoxConfig(**options), "sink box")
+    assert str(raised.value).startswith("sink box: ")
     assert text in str(raised.value)
+
+
+def test_only_a_topic_made_from_values_is_a_template() -> None:
+    assert check_topics(BoxConfig(topic="plain")) is None
+    assert check_topics(BoxConfig()) is None
+    made = check_topics(BoxConfig(topic="a.{b}", topics=("^a",)))
+    assert made is not None
+    assert made.pieces == ("a.", "b", "")
 
 
 # keys of messages

@@ -1,0 +1,261 @@
+"""`Service`: what a service file says, as one model. It holds data and validation; `streamer.agent` does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    SerializeAsAny,
+    TypeAdapter,
+    ValidationInfo,
+    field_validator,
+)
+
+import pipelines
+from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
+from connectors.registry import SINKS, SOURCES, Registry
+from pipelines.data import Data
+from pipelines.definition import read_pipeline
+from pipelines.documents import Document
+from pipelines.errors import DefinitionError, StreamerError
+from streamer.selection import check_topics
+from streamer.settings import BatchSettings, Control, FailureSettings, Limits, Settings
+from streamer.signals import stopped_by_signals
+from streamer.when import check_condition
+
+if TYPE_CHECKING:
+    from streamer.agent import Agent
+    from streamer.summary import Summary
+
+Config = TypeVar("Config", bound=ConnectorConfig)
+
+
+def config_class(registry: Registry[Config], data: object) -> type[Config]:
+    """The model that reads this mapping of a service file, by its `type`.
+
+    Raises `DefinitionError` if it is no mapping, says no type, or there is no such connector.
+    """
+    known = ", ".join(sorted(registry.known))
+    if not isinstance(data, Mapping):
+        raise DefinitionError(f"a mapping with a type is needed; known types are {known}")
+    kind = data.get("type")
+    if not isinstance(kind, str):
+        raise DefinitionError(f"type is required; known are {known}")
+    return registry.get(kind)
+
+
+def _configured(registry: Registry[Config], value: object, info: ValidationInfo) -> object:
+    if isinstance(value, ConnectorConfig):
+        return value
+    return config_class(registry, value).model_validate(value, context=info.context)
+
+
+def checks(config: ConnectorConfig) -> dict[str, Callable[[], object]]:
+    """What a connector's own model cannot check, by field; each raises `StreamerError` if the field is wrong."""
+    found: dict[str, Callable[[], object]] = {}
+    if isinstance(config, SourceConfig):
+        found["into"] = lambda: Data(dict.fromkeys(config.into.values(), ""))
+    if isinstance(config, SinkConfig):
+        found["when"] = lambda: check_condition(config.when)
+        found["topic"] = lambda: check_topics(config)
+    return found
+
+
+def _checked(config: Config) -> Config:
+    for field, check in checks(config).items():
+        try:
+            check()
+        except StreamerError as error:
+            raise ValueError(f"{field}: {error}") from error
+    return config
+
+
+def _source(value: object, info: ValidationInfo) -> object:
+    return _configured(SOURCES, value, info)
+
+
+def _sink(value: object, info: ValidationInfo) -> object:
+    return _configured(SINKS, value, info)
+
+
+_Source = Annotated[SourceConfig, BeforeValidator(_source), AfterValidator(_checked)]
+_Sink = Annotated[SinkConfig, BeforeValidator(_sink), AfterValidator(_checked)]
+_SOURCES = TypeAdapter(Annotated[list[_Source], Field(min_length=1)])
+_SINKS = TypeAdapter(Annotated[list[_Sink], Field(min_length=1)])
+_SINK: TypeAdapter[SinkConfig] = TypeAdapter(_Sink)
+
+
+def _sources(value: object, info: ValidationInfo) -> list[SourceConfig]:
+    return _named(_SOURCES.validate_python(_listed(value), context=info.context), "source")
+
+
+def _sinks(value: object, info: ValidationInfo) -> list[SinkConfig]:
+    return _named(_SINKS.validate_python(_listed(value), context=info.context), "sink")
+
+
+def _listed(value: object) -> object:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _named(configs: list[Config], what: str) -> list[Config]:
+    """Each with a name of its own: the one it has, else its type, or `type-0`, `type-1`, ... among several."""
+    types = [config.type for config in configs]
+    named = []
+    for place, config in enumerate(configs):
+        if config.name is None:
+            index = types[:place].count(config.type)
+            name = config.type if types.count(config.type) == 1 else f"{config.type}-{index}"
+            config = config.model_copy(update={"name": name})
+        named.append(config)
+    names = [config.label for config in named]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f'two {what}s have the name "{twice}"; give each a name of its own')
+    return named
+
+
+def _dead_letter(value: object, info: ValidationInfo) -> SinkConfig | None:
+    if value is None:
+        return None
+    config = _SINK.validate_python(value, context=info.context)
+    if config.when is not None or config.keys is not None or config.drop:
+        raise ValueError("a dead letter takes whole records as they came: it has no when, keys or drop")
+    if check_topics(config) is not None:
+        raise ValueError("a dead letter's topic cannot be made from values: the record may have none")
+    config = config if config.name is not None else config.model_copy(update={"name": "dead_letter"})
+    if any(sink.name == config.name for sink in info.data.get("sink", ())):
+        raise ValueError(f'a sink has the name "{config.name}" too; give each a name of its own')
+    return config
+
+
+def _pipeline(value: object, info: ValidationInfo) -> pipelines.Sequence:
+    base = Path((info.context or {}).get("base") or Path.cwd())
+    if isinstance(value, pipelines.Sequence):
+        return value
+    if isinstance(value, (str, Path)):
+        return pipelines.load(base / Path(value).expanduser())
+    if isinstance(value, list) and not any(isinstance(step, Mapping) for step in value):
+        return pipelines.Sequence(value)
+    return read_pipeline(Document({"steps": value} if isinstance(value, list) else value), base=base)
+
+
+class Service(Settings):
+    """A service: what it reads, the pipeline that runs on it, where results go, and what is guaranteed.
+
+    The same model in Python and in service files (`streamer.load`). Raises `pydantic.ValidationError` for what is
+    wrong; loading a file turns it into `DefinitionError` with file and line.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=200)] = "service"
+    """Label of its metrics and logs; in a file by default the file's name without its ending."""
+    source: Annotated[SerializeAsAny[SourceConfig] | list[SerializeAsAny[SourceConfig]], PlainValidator(_sources)]
+    """Where records come from, one or several; all feed the one pipeline. Kept as a list, see `sources`."""
+    pipeline: Annotated[Any, PlainValidator(_pipeline)]
+    """The pipeline: a path relative to the service file, the definition itself, or in Python a pipeline object."""
+    keep: Literal["all"] | list[str] | None = None
+    """Input values that the pipeline dropped and that are put back into the result of the same row."""
+    batch: BatchSettings = BatchSettings()
+    """When records that wait become a batch."""
+    sink: Annotated[SerializeAsAny[SinkConfig] | list[SerializeAsAny[SinkConfig]], PlainValidator(_sinks)]
+    """Where results go, one or several; every result goes to each that does not say otherwise with `when`."""
+    dead_letter: Annotated[SerializeAsAny[SinkConfig] | None, PlainValidator(_dead_letter)] = None
+    """Where records go that failed, as they came; without it a failing record stops the service."""
+    on_error: Literal["stop", "drop"] = "stop"
+    """What a failing record does where there is no dead letter: stop the service, or be lost."""
+    delivery: Literal["at_most_once", "at_least_once", "exactly_once"] = "at_least_once"
+    """at_least_once: acknowledged when its results are confirmed; at_most_once: acknowledged on arrival."""
+    limits: Annotated[Limits, Field(validate_default=True)] = Limits()
+    """How much may be under way, and how long the service waits."""
+    errors: FailureSettings = FailureSettings()
+    """When so many records fail that it is not their fault."""
+    control: Control | None = None
+    """Metrics and health over HTTP; by default none."""
+
+    _agent: Agent | None = PrivateAttr(default=None)
+
+    @property
+    def sources(self) -> list[SourceConfig]:
+        """The sources, each with a name."""
+        return self.source if isinstance(self.source, list) else [self.source]
+
+    @property
+    def sinks(self) -> list[SinkConfig]:
+        """The sinks, each with a name."""
+        return self.sink if isinstance(self.sink, list) else [self.sink]
+
+    def sequence(self) -> pipelines.Sequence:
+        """The pipeline, not open."""
+        found: pipelines.Sequence = self.pipeline
+        return found
+
+    def run(self, *, start_from: str | None = None) -> Summary:
+        """Run until SIGTERM or SIGINT (in the main thread), `stop`, the end of all sources, or a failure.
+
+        `start_from` puts the sources back first: earliest, latest or a time. Failing is told by the summary; what
+        cannot be opened (a missing model, bad credentials) is raised.
+        """
+        agent = self._begin(start_from)
+        with stopped_by_signals(agent.stop):
+            return agent.run()
+
+    def stop(self) -> None:
+        """Stop taking in, finish what is in flight, and end; returns at once. From any thread."""
+        if self._agent is not None:
+            self._agent.stop()
+
+    def __enter__(self) -> Service:
+        """Run in the background."""
+        self._begin(None).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop and wait for the end. Raises `StreamerError` if the service failed and nothing else did."""
+        if self._agent is None:
+            return
+        self._agent.stop()
+        summary = self._agent.join()
+        if summary.error is not None and error is None:
+            raise StreamerError(summary.error)
+
+    def _begin(self, start_from: str | None) -> Agent:
+        from streamer.agent import Agent
+
+        self._agent = Agent(self, start_from=start_from)
+        return self._agent
+
+    @field_validator("on_error")
+    @classmethod
+    def _one_place_for_failures(cls, on_error: str, info: ValidationInfo) -> str:
+        if on_error == "drop" and info.data.get("dead_letter") is not None:
+            raise ValueError("drop contradicts dead_letter, which takes what fails; remove one of them")
+        return on_error
+
+    @field_validator("delivery")
+    @classmethod
+    def _available(cls, delivery: str) -> str:
+        if delivery == "exactly_once":
+            raise DefinitionError("exactly_once is not available yet; use at_least_once, and make consumers idempotent")
+        return delivery
+
+    @field_validator("limits")
+    @classmethod
+    def _room_for_a_batch(cls, limits: Limits, info: ValidationInfo) -> Limits:
+        batch = info.data.get("batch")
+        if batch is not None and limits.in_flight < batch.max_bytes:
+            raise ValueError(
+                f"in_flight ({limits.in_flight} bytes) is less than one batch may hold (batch.max_bytes, "
+                f"{batch.max_bytes} bytes); raise the one or lower the other"
+            )
+        return limits

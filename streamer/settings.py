@@ -1,0 +1,87 @@
+"""The parts of a service definition that are not connectors: batching, limits, failures, control."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from connectors.units import Duration, Size
+
+if TYPE_CHECKING:
+    from streamer.batcher import Batcher
+
+
+class Settings(BaseModel):
+    """Base of the parts: immutable, an unknown field is an error, numbers may be written as text (`${VAR}`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class BatchSettings(Settings):
+    """When records that wait become a batch."""
+
+    type: Literal["soft", "hard"] = "soft"
+    """soft: at `max_wait` with what there is; hard: only when `max_records` are there, for models of one batch size."""
+    max_records: Annotated[int, Field(ge=1)] = 512
+    """Records in one batch at most."""
+    max_wait: Duration = 0.005
+    """How long the oldest record waits for company at most, from its arrival (soft)."""
+    max_bytes: Annotated[Size, Field(ge=1)] = 16 << 20
+    """Size at which a batch is closed; one larger record is a batch of its own (soft)."""
+    max_age: Duration | None = None
+    """How long the oldest record waits at most before a smaller batch is run after all (hard); by default for ever."""
+
+    @field_validator("max_age")
+    @classmethod
+    def _of_a_hard_batch(cls, max_age: float | None, info: ValidationInfo) -> float | None:
+        if max_age is not None and info.data.get("type") == "soft":
+            raise ValueError("is for batches of type hard; a soft one waits for max_wait")
+        return max_age
+
+    def build(self) -> Batcher:
+        """A batcher for one source."""
+        from streamer.batcher import HardBatcher, SoftBatcher
+
+        if self.type == "hard":
+            return HardBatcher(self.max_records, self.max_bytes, self.max_age)
+        return SoftBatcher(self.max_records, self.max_bytes, self.max_wait)
+
+
+class Limits(Settings):
+    """How much may be under way, and how long the service waits for others."""
+
+    in_flight: Annotated[Size, Field(ge=1)] = 64 << 20
+    """Payload bytes between arrival and confirmation; above it nothing more is polled."""
+    batches: Annotated[int, Field(ge=1)] = 2
+    """Decoded batches that wait for the pipeline at most."""
+    drain: Duration = 25.0
+    """How long a stopping service may take to finish what it has begun; the rest is delivered again by the next run."""
+    confirm: Annotated[Duration, Field(gt=0)] = 10.0
+    """How long one wait for the sinks' confirmations takes at most."""
+    stuck: Annotated[Duration, Field(gt=0)] = 120.0
+    """After how long in one batch the service reports itself as not alive."""
+
+
+class FailureSettings(Settings):
+    """When failures are no longer the records' fault: the service stops instead of emptying the topic."""
+
+    stop_ratio: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """The service stops when more than this part of the last `over` records fail in the same step; 1: never."""
+    over: Annotated[int, Field(ge=1)] = 200
+    """How many of the last records are looked at."""
+
+
+def _host_and_port(listen: str) -> str:
+    found = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):(\d{1,5})", listen)
+    if found is None or int(found[1]) > 65535:
+        raise ValueError(f'host:port is needed, like 127.0.0.1:9464 or 0.0.0.0:9464, not "{listen}"')
+    return listen
+
+
+class Control(Settings):
+    """Where metrics and health are served."""
+
+    listen: Annotated[str, AfterValidator(_host_and_port)]
+    """`host:port`; 127.0.0.1 is for this machine only, 0.0.0.0 for all. Port 0 is any free one."""

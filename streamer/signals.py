@@ -1,0 +1,39 @@
+"""Ending on SIGTERM and SIGINT."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Inside, the first SIGTERM or SIGINT calls `stop`; a second one does what it did before.
+
+    Only the main thread can be told of signals: in another one this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def first(number: int, frame: FrameType | None) -> None:
+        restore()
+        stop()
+
+    def restore() -> None:
+        for number, handler in before.items():
+            # None: set by other code than Python's, and out of reach.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    for number in _SIGNALS:
+        signal.signal(number, first)
+    try:
+        yield
+    finally:
+        restore()
