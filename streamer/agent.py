@@ -27,7 +27,7 @@ from streamer.observe.metrics import ServiceMeters
 from streamer.parts import Parts, build
 from streamer.service import Service
 from streamer.summary import Summary
-from streamer.work import Work, source_index
+from streamer.work import Work
 
 COMMIT_INTERVAL = 1.0
 """Seconds between acknowledgements; each waits for confirmations that have not come by themselves."""
@@ -40,12 +40,15 @@ IDLE_WAIT = 0.1
 class Agent:
     """One run of one service: `run()`, or `start()`, `stop()`, `join()`. Not to be used twice."""
 
-    def __init__(self, service: Service, *, start_from: str | None = None) -> None:
-        """`start_from` puts the group's position back before it starts: earliest, latest or a time."""
+    def __init__(self, service: Service, *, start_from: str | None = None, parts: Parts | None = None) -> None:
+        """`start_from` puts the group's position back before it starts: earliest, latest or a time.
+
+        `parts` replaces what would be built from the service's definition.
+        """
         self.service = service
         self.summary: Summary | None = None
         self._log = logger(service=service.name)
-        self._parts: Parts = build(service, start_from=start_from)
+        self._parts = build(service, start_from=start_from) if parts is None else parts
         self.meters = ServiceMeters(service.name, [name for name, _, _ in self._parts.sources])
         self.meters.lag = self._lag
         self.meters.in_flight = self._in_flight
