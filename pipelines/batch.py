@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipelines.columns import MISSING, Column, Rows
+from pipelines.columns import MISSING, Column, DenseColumn, Rows
 from pipelines.data import Data, RecordContext
-from pipelines.errors import DataError, ValueNotFoundError, nearest
+from pipelines.errors import DataError, RowsFailed, ValueNotFoundError, nearest
 
 
 class Origin(Protocol):
@@ -33,7 +33,10 @@ class Batch:
     share them.
     """
 
-    __slots__ = ("_columns", "metadata", "origin", "rows", "size", "splits")
+    __slots__ = ("_columns", "metadata", "origin", "rows", "self_numbered", "size", "splits")
+
+    self_numbered: bool
+    """Whether nobody gave row numbers, so that they count from 0."""
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class Batch:
                 raise DataError(f'column "{key}" has {len(column)} rows, the batch has {size}')
         self._columns = dict(columns)
         self.size = size
+        self.self_numbered = rows is None
         self.rows = np.arange(size, dtype=np.int64) if rows is None else rows
         self.splits = splits
         if len(self.rows if splits is None else splits[1:]) != size:
@@ -58,8 +62,11 @@ class Batch:
         self.origin = origin
 
     @classmethod
-    def of(cls, datas: Iterable[Data]) -> Batch:
-        """A batch of these records, in order, numbered from 0; a key that only some have is missing in the rest."""
+    def of(cls, datas: Iterable[Data], first: int | None = None) -> Batch:
+        """A batch of these records, in order; a key that only some have is missing in the rest.
+
+        Rows are numbered from `first`; without it from 0, as rows that nobody numbered.
+        """
         datas = list(datas)
         keys = dict.fromkeys(key for data in datas for key in data)
         columns = {key: Column.of([data.get(key, MISSING) for data in datas]) for key in keys}
@@ -68,8 +75,9 @@ class Batch:
         return cls(
             columns,
             len(datas),
+            rows=None if first is None else np.arange(first, first + len(datas), dtype=np.int64),
             metadata=metadata if any(one is not None for one in metadata) else None,
-            origin=_Listed(records) if any(record is not None for record in records) else None,
+            origin=_Listed(records, first or 0) if any(record is not None for record in records) else None,
         )
 
     def __len__(self) -> int:
@@ -105,16 +113,13 @@ class Batch:
     def take(self, rows: Any) -> Batch:
         """The rows at these positions: an index array, a boolean mask, a slice or a list; columns are taken alike."""
         index = np.arange(self.size, dtype=np.int64)[rows]
+        return self.at(index, {key: column.take(index) for key, column in self._columns.items()})
+
+    def at(self, index: Rows, columns: Mapping[str, Column]) -> Batch:
+        """`columns` as a batch whose row i came from the row of this one at position `index[i]`."""
         numbers, splits = self.numbers(index)
         listed = None if self.metadata is None else [self.metadata[row] for row in index.tolist()]
-        return Batch(
-            {key: column.take(index) for key, column in self._columns.items()},
-            len(index),
-            rows=numbers,
-            splits=splits,
-            metadata=listed,
-            origin=self.origin,
-        )
+        return Batch(columns, len(index), rows=numbers, splits=splits, metadata=listed, origin=self.origin)
 
     def with_columns(self, columns: Mapping[str, Column]) -> Batch:
         """This batch with these columns added or replaced; a replaced one keeps its place."""
@@ -139,10 +144,7 @@ class Batch:
         if len(batches) == 1:
             return batches[0]
         keys = dict.fromkeys(key for batch in batches for key in batch._columns)
-        columns = {
-            key: Column.concat([batch._columns.get(key) or Column.absent(batch.size) for batch in batches])
-            for key in keys
-        }
+        columns = {key: Column.concat([batch._or_absent(key) for batch in batches]) for key in keys}
         metadata: list[Data | None] | None = None
         if any(batch.metadata is not None for batch in batches):
             metadata = [one for batch in batches for one in (batch.metadata or [None] * batch.size)]
@@ -159,21 +161,24 @@ class Batch:
         """The parts whose rows have equal type, dtype and shape in all of `keys`, each with its positions.
 
         Rows that lack a key form parts of their own. Positions are `int64`, rising; parts come in the order
-        of their first row.
+        of their first row. What agrees is dense within its part, as far as it is arrays or plain numbers.
         """
-        columns = [self[key] if key in self else Column.absent(self.size) for key in keys]
+        columns = [self._or_absent(key).decoded() for key in keys]
+        if self.size and all(isinstance(column, DenseColumn) and column.present is None for column in columns):
+            yield np.arange(self.size, dtype=np.int64), self
+            return
         found: dict[tuple[Any, ...], list[int]] = {}
         for row in range(self.size):
             found.setdefault(tuple(column.inner(row) for column in columns), []).append(row)
-        if len(found) == 1:
-            yield np.arange(self.size, dtype=np.int64), self
-            return
         for positions in found.values():
             part = np.array(positions, np.int64)
             # Rebuilt from values: what agrees within the part becomes dense there.
-            dense = {key: Column.of(column.take(part).values()) for key, column in zip(keys, columns, strict=True)}
-            taken = self.take(part)
-            yield part, taken.with_columns({key: column for key, column in dense.items() if key in self})
+            dense = {
+                key: Column.of(column.take(part).values())
+                for key, column in zip(keys, columns, strict=True)
+                if key in self
+            }
+            yield part, (self if len(part) == self.size else self.take(part)).with_columns(dense)
 
     def parents(self, row: int) -> Rows:
         """The numbers of the records that the row at this position came from, `int64 (k,)`."""
@@ -192,25 +197,40 @@ class Batch:
 
     def row(self, position: int) -> Data:
         """The row at this position as a `Data` of its own, with its metadata and its record's context."""
-        values = {}
-        for key, column in self._columns.items():
-            value = column[position]
-            if value is not MISSING:
-                values[key] = value
-        metadata = None if self.metadata is None else self.metadata[position]
-        parents = self.parents(position)
-        record = self.origin.record(int(parents[0])) if self.origin is not None and len(parents) else None
-        return Data.of(values, metadata, record)
+        return self._data([(key, column[position]) for key, column in self._columns.items()], position)
 
     def to_list(self) -> list[Data]:
-        """All rows, each as a `Data`. Raises `RowsFailed` if rows cannot be decoded."""
-        for column in self._columns.values():
-            column.decoded()
-        return [self.row(position) for position in range(self.size)]
+        """All rows, each as a `Data`. Raises `RowsFailed` naming the rows that cannot be decoded."""
+        listed = self._values()
+        return [self._data([(key, values[row]) for key, values in listed], row) for row in range(self.size)]
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{key}: {_described(column)}" for key, column in self._columns.items())
         return f"Batch({self.size} rows, {{{inside}}})"
+
+    def _or_absent(self, key: str) -> Column:
+        return self._columns[key] if key in self._columns else Column.absent(self.size)
+
+    def _values(self) -> list[tuple[str, list[Any]]]:
+        found: list[tuple[str, list[Any]]] = []
+        failures: dict[int, Exception] = {}
+        for key, column in self._columns.items():
+            try:
+                found.append((key, column.values()))
+            except RowsFailed as error:
+                failures = {**error.failures, **failures}
+        if failures:
+            raise RowsFailed(failures)
+        return found
+
+    def _data(self, entries: list[tuple[str, Any]], position: int) -> Data:
+        metadata = None if self.metadata is None else self.metadata[position]
+        parents = self.parents(position)
+        return Data.trusted(
+            {key: value for key, value in entries if value is not MISSING},
+            None if metadata is None else metadata.copy(),
+            self.origin.record(int(parents[0])) if self.origin is not None and len(parents) else None,
+        )
 
     def _having(self, columns: Mapping[str, Column]) -> Batch:
         return Batch(columns, self.size, rows=self.rows, splits=self.splits, metadata=self.metadata, origin=self.origin)
@@ -219,9 +239,11 @@ class Batch:
 @dataclass(frozen=True, slots=True)
 class _Listed:
     records: list[RecordContext | None]
+    first: int
 
     def record(self, row: int) -> RecordContext | None:
-        return self.records[row] if 0 <= row < len(self.records) else None
+        position = row - self.first
+        return self.records[position] if 0 <= position < len(self.records) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.errors import DataError
+from pipelines.errors import DataError, RowsFailed
 from pipelines.values import Image, ValueType, type_of
 
 Rows = npt.NDArray[np.int64]
@@ -76,7 +76,10 @@ class Column(ABC):
 
     @abstractmethod
     def values(self) -> list[Any]:
-        """All rows as native values, `MISSING` where a row lacks the key."""
+        """All rows as native values, `MISSING` where a row lacks the key.
+
+        Raises `RowsFailed` naming the rows that cannot be decoded.
+        """
 
     def decoded(self) -> Column:
         """This column in a decoded form. Raises `RowsFailed` naming the rows that cannot be decoded."""
@@ -153,7 +156,7 @@ class DenseColumn(Column):
         return (self.type,)
 
     def take(self, rows: Rows) -> DenseColumn:
-        return DenseColumn(self.array[rows], _typed(self), None if self.present is None else self.present[rows])
+        return DenseColumn(self.array[rows], _typed(self), _taken(self.present, rows))
 
     def values(self) -> list[Any]:
         array = self.array
@@ -165,7 +168,8 @@ class DenseColumn(Column):
 class RaggedColumn(Column):
     """Arrays of one dtype that agree in all axes but the first.
 
-    `samples` is `(total, ...)`; row i is `samples[splits[i]:splits[i + 1]]`; `splits` is `int64 (N + 1,)`.
+    `samples` is `(total, ...)`; row i is `samples[splits[i]:splits[i + 1]]`; `splits` is `int64 (N + 1,)`, begins
+    with 0, never falls and ends with `total`.
     """
 
     __slots__ = ("samples", "splits")
@@ -194,7 +198,7 @@ class RaggedColumn(Column):
         splits = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(counts, out=splits[1:])
         index = np.repeat(self.splits[rows] - splits[:-1], counts) + np.arange(splits[-1])
-        return RaggedColumn(self.samples[index], splits, None if self.present is None else self.present[rows])
+        return RaggedColumn(self.samples[index], splits, _taken(self.present, rows))
 
     def values(self) -> list[Any]:
         edges = self.splits.tolist()
@@ -208,7 +212,7 @@ class ObjectColumn(Column):
     __slots__ = ("objects",)
 
     def __init__(self, objects: list[Any], type: ValueType | None = None, present: Mask | None = None) -> None:
-        if present is None and MISSING in _identities(objects):
+        if present is None and _has_gaps(objects):
             present = np.fromiter((value is not MISSING for value in objects), np.bool_, len(objects))
         self.objects = objects
         self.type = type
@@ -276,17 +280,17 @@ class WireColumn(Column):
     def values(self) -> list[Any]:
         return self.decoded().values()
 
-    @staticmethod
-    def joined(columns: Sequence[WireColumn]) -> WireColumn:
-        """The rows of all columns, still undecoded; they must come from one codec."""
+    def joined(self, columns: Sequence[Column]) -> WireColumn | None:
+        """The rows of all columns, still undecoded; `None` unless each comes from this codec or has no values."""
         entries: list[bytes | None] = []
         for column in columns:
-            entries.extend(column.entries)
-        return WireColumn(entries, columns[0]._decode)
-
-    def shares_decoder(self, other: WireColumn) -> bool:
-        """Whether the entries of both can stand in one column."""
-        return self._decode == other._decode
+            if isinstance(column, WireColumn) and column._decode == self._decode:
+                entries.extend(column.entries)
+            elif len(column) == 0 or (column.present is not None and not column.present.any()):
+                entries.extend([None] * len(column))
+            else:
+                return None
+        return WireColumn(entries, self._decode)
 
 
 def _typed(column: Column) -> ValueType:
@@ -295,28 +299,36 @@ def _typed(column: Column) -> ValueType:
     return column.type
 
 
+def _taken(present: Mask | None, rows: Rows) -> Mask | None:
+    if present is None:
+        return None
+    taken = present[rows]
+    return None if taken.all() else taken
+
+
 def _masked(values: list[Any], present: Mask) -> list[Any]:
     return [value if there else MISSING for value, there in zip(values, present.tolist(), strict=True)]
 
 
-def _identities(objects: list[Any]) -> set[Any]:
+def _has_gaps(objects: list[Any]) -> bool:
     # A set of the distinct classes is cheap and never compares values (arrays refuse to be compared).
-    return {MISSING} if Missing in {value.__class__ for value in objects} else set()
+    return Missing in set(map(type, objects))
 
 
 def _column_of(values: Sequence[Any]) -> Column:
     values = list(values)
-    kinds = {value.__class__ for value in values}
-    if Missing in kinds:
+    # One value of each class: classes are few, and the class decides the type.
+    examples = {value.__class__: value for value in values}
+    if Missing in examples:
         return _with_gaps(values)
     if not values:
         return ObjectColumn([])
-    if kinds == {np.ndarray}:
-        return _column_of_arrays(values)
-    types = {type_of(value) for value in values}
+    types = {type_of(example) for example in examples.values()}
     if len(types) > 1:
         return ObjectColumn(values)
     (only,) = types
+    if only is ValueType.NDARRAY:
+        return _column_of_arrays(values)
     if only in SCALARS:
         return DenseColumn(np.array(values, SCALARS[only]), only)
     return ObjectColumn(values, only)
@@ -353,24 +365,56 @@ def _column_of_arrays(arrays: list[npt.NDArray[Any]]) -> Column:
 def _concat(columns: Sequence[Column]) -> Column:
     if len(columns) == 1:
         return columns[0]
-    first = columns[0]
-    if isinstance(first, WireColumn):
-        wires = [column for column in columns if isinstance(column, WireColumn) and first.shares_decoder(column)]
-        if len(wires) == len(columns):
-            return WireColumn.joined(wires)
-    if isinstance(first, DenseColumn):
-        dense = [column for column in columns if isinstance(column, DenseColumn) and _stackable(first, column)]
-        if len(dense) == len(columns):
-            return DenseColumn(np.concatenate([column.array for column in dense]), _typed(first), _presence(dense))
-    if all(isinstance(column, ObjectColumn) for column in columns):
-        types = {column.type for column in columns}
-        objects = [value for column in columns for value in column.values()]
-        return ObjectColumn(objects, types.pop() if len(types) == 1 else None)
-    return _column_of([value for column in columns for value in column.values()])
+    if not columns:
+        return ObjectColumn([])
+    wire = next((column for column in columns if isinstance(column, WireColumn)), None)
+    joined = None if wire is None else wire.joined(columns)
+    if joined is not None:
+        return joined
+    dense = [column for column in columns if isinstance(column, DenseColumn) and _stackable(columns[0], column)]
+    if len(dense) == len(columns):
+        return DenseColumn(np.concatenate([column.array for column in dense]), _typed(dense[0]), _presence(dense))
+    ragged = [column for column in columns if isinstance(column, RaggedColumn) and _joinable(columns[0], column)]
+    if len(ragged) == len(columns):
+        return _concat_ragged(ragged)
+    return _column_of(_all_values(columns))
 
 
-def _stackable(a: DenseColumn, b: DenseColumn) -> bool:
-    return a.type is b.type and a.array.dtype == b.array.dtype and a.array.shape[1:] == b.array.shape[1:]
+def _concat_ragged(columns: Sequence[RaggedColumn]) -> RaggedColumn:
+    counts = np.concatenate([np.diff(column.splits) for column in columns])
+    splits = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=splits[1:])
+    return RaggedColumn(np.concatenate([column.samples for column in columns]), splits, _presence(columns))
+
+
+def _all_values(columns: Sequence[Column]) -> list[Any]:
+    found: list[Any] = []
+    failures: dict[int, Exception] = {}
+    for column in columns:
+        try:
+            found.extend(column.values())
+        except RowsFailed as error:
+            # Positions are those in the joined column.
+            failures.update({len(found) + position: reason for position, reason in error.failures.items()})
+            found.extend([MISSING] * len(column))
+    if failures:
+        raise RowsFailed(failures)
+    return found
+
+
+def _joinable(a: Column, b: RaggedColumn) -> bool:
+    if not isinstance(a, RaggedColumn):
+        return False
+    return a.samples.dtype == b.samples.dtype and a.samples.shape[1:] == b.samples.shape[1:]
+
+
+def _stackable(a: Column, b: DenseColumn) -> bool:
+    return (
+        isinstance(a, DenseColumn)
+        and a.type is b.type
+        and a.array.dtype == b.array.dtype
+        and a.array.shape[1:] == b.array.shape[1:]
+    )
 
 
 def _presence(columns: Sequence[Column]) -> Mask | None:

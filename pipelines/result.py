@@ -17,9 +17,10 @@ NONE_HELD: Rows = np.zeros(0, np.int64)
 class Result:
     """Every row that went in is emitted, failed, dropped or held; keys are row numbers (`Batch.rows`).
 
-    `batch` holds the emitted rows with the numbers of their parents; a record may be emitted several times.
-    A row number never stands in two of the four: a record that fails in part has failed, and none of its
-    results are emitted.
+    `batch` holds the emitted rows with the numbers of their parents; a record may be emitted several times. A number
+    stands in one of the four, but for one case: emitted and held means that more results of the record will come.
+    A record that fails in part has failed: an executor emits none of its results, nor those of a row that it shares
+    with others (a window); these fail with it unless they have results of their own.
     """
 
     batch: Batch
@@ -28,7 +29,8 @@ class Result:
     dropped: Mapping[int, str] = field(default_factory=dict)
     """Row number to the reason: dropped on purpose, by a filter."""
     held: Rows = field(default_factory=lambda: NONE_HELD)
-    """Row numbers that a stateful step keeps for a later result, `int64`."""
+    """Row numbers that a stateful step keeps for a later result, `int64`. A held row is done with as soon as a later
+    result names it without holding it again."""
 
     @property
     def rows(self) -> Rows:

@@ -13,7 +13,18 @@ import numpy as np
 
 from pipelines.batch import Batch
 from pipelines.data import Data
+from pipelines.errors import StreamerError, WrongTypeError
 from pipelines.result import Result
+
+DROPPED = "dropped by the step"
+"""Reason of a row that a step let go without a word."""
+
+
+class ContractError(StreamerError):
+    """A runner or a user's function broke its contract, by losing a row for example.
+
+    The fault of the program, not of a record: it is raised through the executor.
+    """
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,8 @@ class Runner(ABC):
 
     keeps_rows: ClassVar[bool] = False
     """Whether each row that goes in comes out once, in the same order, unless it failed."""
+    keeps_keys: ClassVar[bool] = False
+    """Whether the keys that the runner does not write pass through it."""
     pure: ClassVar[bool] = True
     """Whether running rows again, alone or in other company, gives the same: only then a failing batch is
     searched by halves for the rows to blame."""
@@ -52,8 +65,9 @@ class Runner(ABC):
     def run_batch(self, batch: Batch) -> Result:
         """Run all rows; account for each number in `batch.rows` exactly once.
 
-        May raise: `RowsFailed` (positions to errors) fails just these rows, anything else fails the batch,
-        which the executor then searches for the rows to blame if the runner is `pure`.
+        May raise: `RowsFailed` (positions to errors) fails just these rows, and the rest is run again; anything else
+        fails the batch, which the executor then searches for the rows to blame if the runner is `pure`. A runner that
+        is not pure raises before it changes its state.
         """
 
     def close(self) -> None:
@@ -65,25 +79,27 @@ class RowRunner(Runner):
 
     @abstractmethod
     def run(self, data: Data) -> Data | None | list[Data]:
-        """The result of one record: a `Data`, `None` (dropped) or a list (multiplied). Must not change `data`."""
+        """The result of one record: a `Data`, `None` (dropped) or a list (multiplied).
+
+        `data` belongs to the call, its values do not: keys may be put and deleted, lists and arrays are not written to.
+        """
 
     def run_batch(self, batch: Batch) -> Result:
         emitted: list[Data] = []
         positions: list[int] = []
         failed: dict[int, Exception] = {}
         dropped: dict[int, str] = {}
-        for position in range(batch.size):
+        for position, data in enumerate(batch.to_list()):
             try:
-                found = self.run(batch.row(position))
+                found = _listed(self.run(data))
             except Exception as error:  # noqa: BLE001 - whatever a record raises belongs to that record
                 failed.update(dict.fromkeys(batch.parents(position).tolist(), error))
                 continue
-            if found is None or found == []:
-                dropped.update(dict.fromkeys(batch.parents(position).tolist(), "dropped by the step"))
+            if not found:
+                dropped.update(dict.fromkeys(batch.parents(position).tolist(), DROPPED))
                 continue
-            many = found if isinstance(found, list) else [found]
-            emitted.extend(many)
-            positions.extend([position] * len(many))
+            emitted.extend(found)
+            positions.extend([position] * len(found))
         return Result(rebuilt(emitted, positions, batch), failed, dropped)
 
 
@@ -119,6 +135,16 @@ class StatefulRunner(Runner):
 
 def rebuilt(datas: list[Data], positions: list[int], source: Batch) -> Batch:
     """`datas` as a batch in which row i came from the row of `source` at `positions[i]`."""
+    made = Batch.of(datas)
     rows, splits = source.numbers(np.array(positions, np.int64))
-    batch = Batch.of(datas)
-    return Batch(batch.columns, batch.size, rows=rows, splits=splits, metadata=batch.metadata, origin=source.origin)
+    return Batch(made.columns, made.size, rows=rows, splits=splits, metadata=made.metadata, origin=source.origin)
+
+
+def _listed(found: object) -> list[Data]:
+    if isinstance(found, Data):
+        return [found]
+    if found is None:
+        return []
+    if isinstance(found, list) and all(isinstance(one, Data) for one in found):
+        return found
+    raise WrongTypeError(f"a step returned {type(found).__name__}; return a Data, None (drop) or a list of Data")

@@ -1,0 +1,106 @@
+"""One open step and the rules for running it: a failure belongs to a record, and no row is lost."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+
+from pipelines.batch import Batch
+from pipelines.errors import RowsFailed, StepError
+from pipelines.executors.settling import NOBODY, check_account, in_order, is_settled, joined, settled
+from pipelines.result import Result
+from pipelines.runner import ContractError, Runner, StatefulRunner
+
+NO_ERRORS: Mapping[str, int] = MappingProxyType({})
+
+
+class Observer(Protocol):
+    """Told what each step did; metrics are built on it."""
+
+    def step(self, name: str, seconds: float, rows: int, errors: Mapping[str, int]) -> None:
+        """The step `name` ran `rows` rows in `seconds`; `errors` counts failed records by the error's class name."""
+
+
+class OpenStep:
+    """A runner with its step's name.
+
+    `run` follows these rules. `RowsFailed` fails those rows, and the rest is run again. Any other exception fails a
+    batch of one row; a longer batch is cut in halves that run on their own if the runner is pure, else all its rows
+    fail. That holds for a `MemoryError` too: a record can be too large, and half a batch needs half the memory.
+    What is no `Exception` (`KeyboardInterrupt`, `SystemExit`) and `ContractError` are raised.
+    """
+
+    def __init__(self, name: str, runner: Runner) -> None:
+        self.name = name
+        self.runner = runner
+        self._stateful = isinstance(runner, StatefulRunner)
+
+    def run(self, batch: Batch, observer: Observer | None = None) -> Result:
+        """The settled result of all rows, in the order of `batch` unless the runner is stateful.
+
+        Raises `ContractError` if the runner loses a row.
+        """
+        started = time.perf_counter() if observer is not None else 0.0
+        result = self._run(batch)
+        if not is_settled(result, batch):
+            check_account(result, batch, self.name, stateful=self._stateful)
+            result = settled(result, self.name)
+            if not self._stateful:
+                result.batch = in_order(result.batch, batch)
+        if observer is not None:
+            errors = _counted(result) if result.failed else NO_ERRORS
+            observer.step(self.name, time.perf_counter() - started, batch.size, errors)
+        return result
+
+    def emitted(self, emit: Callable[[StatefulRunner], Result]) -> Result | None:
+        """What a stateful runner gives without input, settled; `None` for another runner.
+
+        Raises `StepError` if the runner does.
+        """
+        if not isinstance(self.runner, StatefulRunner):
+            return None
+        try:
+            result = emit(self.runner)
+        except Exception as error:  # noqa: BLE001 - named by its step
+            failure = StepError.of(self.name, error)
+            raise failure from failure.__cause__
+        return settled(result, self.name)
+
+    def _run(self, batch: Batch) -> Result:
+        try:
+            result = self.runner.run_batch(batch)
+        except ContractError as error:
+            raise ContractError(f"{self.name}: {error}") from error
+        except RowsFailed as error:
+            return self._run_rest(batch, error.failures)
+        except Exception as error:  # noqa: BLE001 - whatever a runner raises belongs to rows of this batch
+            return self._run_halves(batch, error)
+        if not isinstance(result, Result):
+            raise ContractError(f"{self.name}: the runner returned {type(result).__name__}, not a Result")
+        return result
+
+    def _run_rest(self, batch: Batch, failures: Mapping[int, Exception]) -> Result:
+        if not failures or not all(0 <= position < batch.size for position in failures):
+            raise ContractError(f"{self.name}: RowsFailed with positions that are not in the batch of {batch.size}")
+        failed = {
+            int(parent): error for position, error in failures.items() for parent in batch.parents(position).tolist()
+        }
+        rest = np.setdiff1d(np.arange(batch.size), np.fromiter(failures, np.int64, len(failures)))
+        if not len(rest):
+            return Result(NOBODY, failed)
+        return joined([Result(NOBODY, failed), self._run(batch.take(rest))])
+
+    def _run_halves(self, batch: Batch, error: Exception) -> Result:
+        if batch.size <= 1 or not self.runner.pure:
+            return Result(NOBODY, dict.fromkeys(batch.rows.tolist(), error))
+        middle = batch.size // 2
+        return joined([self._run(batch.take(slice(0, middle))), self._run(batch.take(slice(middle, None)))])
+
+
+def _counted(result: Result) -> Counter[str]:
+    return Counter(type(error.__cause__ or error).__name__ for error in result.failed.values())

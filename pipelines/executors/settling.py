@@ -1,0 +1,150 @@
+"""What became of the rows: checking that none is lost, and that a record that fails in part fails whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from pipelines.batch import Batch
+from pipelines.columns import Mask, Rows
+from pipelines.errors import StepError
+from pipelines.result import NONE_HELD, Result
+from pipelines.runner import ContractError
+
+NOBODY = Batch({}, 0, rows=NONE_HELD)
+"""No rows and no keys."""
+
+
+def is_settled(result: Result, given: Batch) -> bool:
+    """Whether each row came out once, in its place: told without a look at the row numbers."""
+    emitted = result.batch
+    return (
+        emitted.rows is given.rows
+        and emitted.splits is given.splits
+        and not result.failed
+        and not result.dropped
+        and not len(result.held)
+    )
+
+
+def settled(result: Result, step: str) -> Result:
+    """`result` with failures as `StepError`s of `step` and each number in one place only, as `Result` says."""
+    failed: dict[int, Exception] = {row: StepError.of(step, error) for row, error in result.failed.items()}
+    batch, failed = _without_failed(result.batch, failed)
+    held = np.array([row for row in result.held.tolist() if row not in failed], np.int64) if failed else result.held
+    dropped = result.dropped
+    if dropped:
+        gone = failed.keys() | set(batch.rows.tolist()) | set(held.tolist())
+        dropped = {row: reason for row, reason in dropped.items() if row not in gone}
+    return Result(batch, failed, dropped, held)
+
+
+def check_account(result: Result, given: Batch, step: str, *, stateful: bool) -> None:
+    """Raise `ContractError` if a row of `given` is missing in `result`, or one is there that was not given.
+
+    A stateful step may name rows that it held since earlier.
+    """
+    before = set(given.rows.tolist())
+    after = set(result.rows.tolist()) | result.failed.keys() | result.dropped.keys() | set(result.held.tolist())
+    if lost := before - after:
+        raise ContractError(
+            f"{step}: {_numbers(lost)} went in and did not come out; emit, fail, drop or hold each row that goes in"
+        )
+    if not stateful and (invented := after - before):
+        raise ContractError(
+            f"{step}: {_numbers(invented)} came out and never went in; build what is returned with the `take`, "
+            "`with_columns` or `select` of the batch that went in, or pass its `rows`"
+        )
+
+
+def in_order(batch: Batch, given: Batch) -> Batch:
+    """The rows in the order of the rows of `given` that they came from; rows of several parents stay as they are."""
+    if batch.splits is not None or given.splits is not None or batch.size < 2:
+        return batch
+    ranks = batch.rows
+    if not _rising(given.rows):
+        place = {row: position for position, row in enumerate(given.rows.tolist())}
+        ranks = np.array([place[row] for row in batch.rows.tolist()], np.int64)
+    return batch if _rising(ranks) else batch.take(np.argsort(ranks, kind="stable"))
+
+
+def joined(results: Iterable[Result]) -> Result:
+    """The parts of a batch as one result, in their order."""
+    batches: list[Batch] = []
+    failed: dict[int, Exception] = {}
+    dropped: dict[int, str] = {}
+    held: list[Rows] = []
+    for result in results:
+        failed.update(result.failed)
+        dropped.update(result.dropped)
+        if result.batch.size:
+            batches.append(result.batch)
+        if len(result.held):
+            held.append(result.held)
+    return Result(
+        Batch.concat(batches) if batches else NOBODY,
+        failed,
+        dropped,
+        np.unique(np.concatenate(held)) if held else NONE_HELD,
+    )
+
+
+class Journal:
+    """What several steps did to the rows that passed through them, gathered in the order in which it happened."""
+
+    def __init__(self) -> None:
+        self._failed: dict[int, Exception] = {}
+        self._dropped: dict[int, str] = {}
+        self._held: dict[str, set[int]] = {}
+
+    def add(self, step: str, result: Result) -> None:
+        """Take note of one step's result. What a step names without holding it again it holds no more."""
+        self._failed.update(result.failed)
+        self._dropped.update(result.dropped)
+        held = self._held.setdefault(step, set())
+        if held:
+            held -= set(result.rows.tolist()) | result.failed.keys() | result.dropped.keys()
+        held.update(result.held.tolist())
+
+    def result(self, batch: Batch) -> Result:
+        """`batch` came out at the end, and this is what became of the other rows."""
+        held = sorted(set().union(*self._held.values()))
+        return settled(Result(batch, self._failed, self._dropped, np.array(held, np.int64)), "")
+
+
+def _without_failed(batch: Batch, failed: Mapping[int, Exception]) -> tuple[Batch, dict[int, Exception]]:
+    causes = dict(failed)
+    if not failed or not batch.size:
+        return batch, causes
+    keep = _free_of(batch, np.fromiter(failed, np.int64, len(failed)))
+    if keep.all():
+        return batch, causes
+    kept = batch.take(keep)
+    left = set(kept.rows.tolist())
+    for row in np.flatnonzero(~keep).tolist():
+        parents = batch.parents(row).tolist()
+        cause = next(failed[parent] for parent in parents if parent in failed)
+        for parent in parents:
+            if parent not in left:
+                causes.setdefault(parent, cause)
+    return kept, causes
+
+
+def _free_of(batch: Batch, failed: Rows) -> Mask:
+    hit = np.isin(batch.rows, failed)
+    if batch.splits is None:
+        return ~hit
+    hits = np.concatenate([np.zeros(1, np.int64), np.cumsum(hit)])
+    free: Mask = hits[batch.splits[1:]] == hits[batch.splits[:-1]]
+    return free
+
+
+def _rising(rows: Rows) -> bool:
+    return bool((rows[1:] >= rows[:-1]).all())
+
+
+def _numbers(rows: set[int]) -> str:
+    shown = ", ".join(map(str, sorted(rows)[:5]))
+    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+    return f"{'row' if len(rows) == 1 else 'rows'} {shown}{more}"

@@ -1,0 +1,88 @@
+"""Which values of a batch are the arrays that a step reads: by key, or the only array of each record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipelines.batch import Batch
+from pipelines.columns import MISSING, Column
+from pipelines.errors import DataError, RowsFailed, ValueNotFoundError, nearest
+from pipelines.values import ValueType, type_of
+
+
+def array_column(batch: Batch, key: str | None) -> Column:
+    """The decoded column of `key`, or of the only NDARRAY of each record if `key` is none.
+
+    Raises `RowsFailed` for rows that lack the key, or have no array or several. The values under a given key may be
+    of any type, a list of numbers for example.
+    """
+    if key is None:
+        return _inferred(batch)
+    if key not in batch:
+        raise everyone(batch, missing(key, batch))
+    column = batch[key]
+    if column.present is not None:
+        raise_for(column, key, batch)
+    return column
+
+
+def raise_for(column: Column, key: str, batch: Batch) -> None:
+    """Raise `RowsFailed` if `column` lacks a value in some rows."""
+    failures: dict[int, Exception] = {
+        position: missing(key, batch) for position, value in enumerate(column.values()) if value is MISSING
+    }
+    if failures:
+        raise RowsFailed(failures)
+
+
+def missing(key: str, batch: Batch) -> Exception:
+    """The error of a record that lacks `key`."""
+    others = [other for other in batch.keys() if other != key]  # noqa: SIM118 - a batch is no mapping
+    has = f"; there are {', '.join(others)}" if others else "; the record is empty"
+    return ValueNotFoundError(f'Value not found for key "{key}"{nearest(key, others)}{has}')
+
+
+def everyone(batch: Batch, error: Exception) -> RowsFailed:
+    """All rows fail with `error`."""
+    return RowsFailed(dict.fromkeys(range(batch.size), error))
+
+
+def only_array(batch: Batch) -> Column | None:
+    """The column that is the only NDARRAY of every record; `None` if columns do not tell or there is none."""
+    found: list[Column] = []
+    for column in _decoded(batch):
+        if column.type is ValueType.NDARRAY and column.present is None:
+            found.append(column)
+        elif column.type is ValueType.NDARRAY or column.type is None:
+            return None
+    return found[0] if len(found) == 1 else None
+
+
+def only_array_of(values: dict[str, Any]) -> Any:
+    """The value of the only key that holds an NDARRAY. Raises `DataError` if there is none or more than one."""
+    keys = [key for key, value in values.items() if value is not MISSING and type_of(value) is ValueType.NDARRAY]
+    if len(keys) == 1:
+        return values[keys[0]]
+    why = f"multiple NDArray fields exist: {' and '.join(keys)}" if keys else "no NDArray field exists"
+    raise DataError(f"NDArray field name was not provided and could not be inferred: {why}")
+
+
+def _inferred(batch: Batch) -> Column:
+    column = only_array(batch)
+    if column is not None:
+        return column
+    listed = {key: batch[key].values() for key in batch.keys()}  # noqa: SIM118 - a batch is no mapping
+    found: list[Any] = []
+    failures: dict[int, Exception] = {}
+    for row in range(batch.size):
+        try:
+            found.append(only_array_of({key: values[row] for key, values in listed.items()}))
+        except DataError as error:
+            failures[row] = error
+    if failures:
+        raise RowsFailed(failures)
+    return Column.of(found)
+
+
+def _decoded(batch: Batch) -> list[Column]:
+    return [column.decoded() for column in batch.columns.values()]

@@ -1,0 +1,102 @@
+"""Runs CLASSIFIER_OUTPUT."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pipelines.batch import Batch
+from pipelines.columns import Column, DenseColumn, ObjectColumn
+from pipelines.errors import DataError, RowsFailed
+from pipelines.result import Result
+from pipelines.runner import OpenContext, Runner
+from pipelines.runners.arrays import array_column
+from pipelines.runners.matrices import Matrix, by_row, matrices, put_together
+from pipelines.steps.classifier import ClassifierOutput
+from pipelines.values import ValueType
+
+ALL_PROBABILITIES = "allProbabilities"
+
+
+class ClassifierOutputRunner(Runner):
+    """Adds probability (DOUBLE), index (INT64) and label (STRING) of the first maximum to each record.
+
+    A record with `[C]` or `[1, C]` gets single values, one with `[k, C]` lists of k. With `top_n` above 1 single values
+    come as lists of one element. `allProbabilities` is a float64 array `[C]`, or a list of k of them.
+    Fails a row whose array has another shape or a class index without a label.
+    """
+
+    keeps_rows: ClassVar[bool] = True
+    keeps_keys: ClassVar[bool] = True
+
+    def __init__(self, step: ClassifierOutput, context: OpenContext) -> None:
+        self._step = step
+        self._single = (lambda value: [value]) if (step.top_n or 0) > 1 else None
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        return None if self._step.input_name is None else frozenset([self._step.input_name])
+
+    def run_batch(self, batch: Batch) -> Result:
+        column = array_column(batch, self._step.input_name)
+        parts = matrices(column, self._step.input_name or "the only array")
+        return Result(batch.with_columns(put_together(parts, batch.size, self._classified)))
+
+    def _classified(self, part: Matrix) -> dict[str, Column]:
+        step = self._step
+        samples = part.samples
+        index = samples.argmax(axis=1)
+        found: dict[str, Column] = {}
+        if step.return_prob:
+            prob = samples[np.arange(len(samples)), index].astype(np.float64)
+            found[step.prob_name] = self._column(part, prob, ValueType.DOUBLE)
+        if step.return_index:
+            found[step.index_name] = self._column(part, index.astype(np.int64, copy=False), ValueType.INT64)
+        if step.return_label:
+            found[step.label_name] = self._labels(part, index.tolist())
+        if step.all_probabilities:
+            found[ALL_PROBABILITIES] = _all_probabilities(part)
+        return found
+
+    def _column(self, part: Matrix, found: np.ndarray[Any, Any], kind: ValueType) -> Column:
+        if part.splits is None and self._single is None:
+            return DenseColumn(found, kind)
+        return by_row(part, found.tolist(), kind, self._single)
+
+    def _labels(self, part: Matrix, index: list[int]) -> Column:
+        labels = self._step.labels or _numbers(part.samples.shape[1])
+        try:
+            found = list(map(labels.__getitem__, index))
+        except IndexError:
+            raise self._unlabelled(part, index) from None
+        if part.splits is None and self._single is None:
+            return ObjectColumn(found, ValueType.STRING)
+        return by_row(part, found, ValueType.STRING, self._single)
+
+    def _unlabelled(self, part: Matrix, index: list[int]) -> RowsFailed:
+        labels = self._step.labels or ()
+        return RowsFailed(
+            {
+                part.position(sample): DataError(
+                    f"the class index {one} has no label: {len(labels)} labels are given, "
+                    f"the array has {part.samples.shape[1]} classes"
+                )
+                for sample, one in enumerate(index)
+                if one >= len(labels)
+            }
+        )
+
+
+@functools.lru_cache(maxsize=64)
+def _numbers(count: int) -> tuple[str, ...]:
+    return tuple(map(str, range(count)))
+
+
+def _all_probabilities(part: Matrix) -> Column:
+    wide = part.samples.astype(np.float64)
+    if part.splits is None:
+        return DenseColumn(wide)
+    wide.flags.writeable = False
+    return by_row(part, list(wide), ValueType.NDARRAY)
