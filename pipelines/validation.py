@@ -69,6 +69,9 @@ def definition_error(
         if message not in found.setdefault(path, []):
             found[path].append(message)
         shown[path] = _shown(one, path)
+    for path in _misspelt(error, document.data, model):
+        # What is missing is there under another name, which has its own line.
+        found.pop(path, None)
     ordered = sorted(found, key=lambda path: document.line(path) or 0)
     lines = [document.where(path) + " or ".join(found[path]) + shown[path] for path in ordered[:SHOWN_ERRORS]]
     if len(ordered) > SHOWN_ERRORS:
@@ -141,6 +144,18 @@ def _shown(error: ErrorDetails, path: KeyPath) -> str:
         return ""
     text = repr(value)
     return f", not {text if len(text) <= 60 else text[:57] + '...'}"
+
+
+def _misspelt(error: ValidationError, data: Any, model: type[BaseModel] | None) -> list[KeyPath]:
+    """The required keys that an unknown key was meant to be."""
+    details = error.errors()
+    hints = [
+        (path[:-1], _hint(one, path, model))
+        for one in details
+        if one["type"] == "extra_forbidden" and (path := _located(one["loc"], data))
+    ]
+    missing = [(_located(one["loc"], data), str(one["loc"][-1])) for one in details if one["type"] == "missing"]
+    return [(*path, key) for path, key in missing if any(path == place and f'"{key}"' in hint for place, hint in hints)]
 
 
 def _hint(error: ErrorDetails, path: KeyPath, model: type[BaseModel] | None) -> str:

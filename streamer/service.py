@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -228,6 +229,20 @@ class Service(Settings):
         summary = self._agent.join()
         if summary.error is not None and error is None:
             raise StreamerError(summary.error)
+
+    def _repr_html_(self) -> str:
+        lost = "lost" if self.on_error == "drop" else "stop the service"
+        rows = {
+            "from": ", ".join(f"{source.label} ({source.type})" for source in self.sources),
+            "pipeline": repr(self.sequence()),
+            "to": ", ".join(f"{sink.label} ({sink.type})" for sink in self.sinks),
+            "delivery": self.delivery,
+            "failed records": lost
+            if self.dead_letter is None
+            else f"{self.dead_letter.label} ({self.dead_letter.type})",
+        }
+        cells = "".join(f"<tr><td>{key}</td><td>{html.escape(value)}</td></tr>" for key, value in rows.items())
+        return f"<table><tr><th>service</th><th>{html.escape(self.name)}</th></tr>{cells}</table>"
 
     def _begin(self, start_from: str | None) -> Agent:
         from streamer.agent import Agent

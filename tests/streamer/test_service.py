@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from pydantic import ValidationError
 import pipelines
 from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from pipelines.data import Data
+from streamer.batcher import HardBatcher, SoftBatcher
 from streamer.service import Service
 
 PIPELINE = pipelines.Sequence([pipelines.Logging()])
@@ -156,8 +159,6 @@ def test_a_hard_batch_waits_as_long_as_it_takes_unless_it_has_an_age() -> None:
 
 
 def test_the_batch_settings_make_a_batcher() -> None:
-    from streamer.batcher import HardBatcher, SoftBatcher
-
     soft = service(batch={"max_records": 7, "max_wait": "1s"}).batch.build()
     assert isinstance(soft, SoftBatcher)
     assert (soft.max_records, soft.max_wait) == (7, 1.0)
@@ -175,13 +176,18 @@ def test_control_listens_at_a_host_and_port(listen: str) -> None:
 
 def test_a_service_cannot_be_changed_behind_the_agents_back() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        service().name = "other"  # type: ignore[misc]
+        service().name = "other"
+
+
+def test_a_notebook_shows_a_table() -> None:
+    shown = service(name="<b>", dead_letter=MemorySinkConfig(topic="d"))._repr_html_()
+    assert "&lt;b&gt;" in shown
+    assert "memory (memory)" in shown
+    assert "dead_letter (memory)" in shown
+    assert "stop the service" in service()._repr_html_()
 
 
 def test_importing_the_model_starts_nothing_and_loads_no_client() -> None:
-    import subprocess
-    import sys
-
     code = "import sys, streamer.service; print([m for m in ('confluent_kafka', 'onnxruntime') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
