@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -41,13 +42,12 @@ class Template:
         """The text of each row, empty where it failed because a value is missing or is no text or integer."""
         failures: Failures = {}
         columns = [_texts(self, name, batch, failures) for name in self.pieces[1::2]]
-        literals = self.pieces[0::2]
-        made = [
-            literals[0] + "".join(value + literal for value, literal in zip(values, literals[1:], strict=True))
-            for values in zip(*columns, strict=True)
-        ]
-        if self.constant:
-            made = [self.text] * batch.size
+        made = [self.text] * batch.size
+        if not self.constant:
+            parts: list[Iterable[str]] = [repeat(self.pieces[0])]
+            for column, literal in zip(columns, self.pieces[2::2], strict=True):
+                parts += [column, repeat(literal)]
+            made = list(map("".join, zip(*parts, strict=False)))
         for position in failures:
             made[position] = ""
         return made, failures
@@ -140,11 +140,11 @@ def _texts(made: Template, name: str, batch: Batch, failures: Failures) -> list[
         column = record_column(batch, name.removeprefix("record."))
     else:
         column = batch.column(name) if name in batch else Column.absent(batch.size)
+    values = _values(column, failures)
+    if {value.__class__ for value in values} == {str}:
+        return values
     texts = []
-    for position, value in enumerate(_values(column, failures)):
-        if value.__class__ is str:
-            texts.append(value)
-            continue
+    for position, value in enumerate(values):
         try:
             texts.append(_text(made, name, value))
         except DataError as error:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.batch import Batch
-from pipelines.columns import MISSING, Column, DenseColumn, Mask
+from pipelines.columns import MISSING, Column, DenseColumn, Mask, ObjectColumn
 from pipelines.data import Data
 from pipelines.errors import DataError, DefinitionError, RowsFailed
 from pipelines.functions import resolve, well_formed
@@ -183,6 +183,8 @@ def _compared(test: _Test, numbers: npt.NDArray[Any]) -> Mask:
 
 def _row_by_row(test: _Test, column: Column, failures: Failures) -> Mask:
     chosen = np.zeros(len(column), np.bool_)
+    if test.name in ("eq", "ne", "in") and isinstance(column, ObjectColumn) and _all_text(column):
+        return _compared_texts(test, column)
     for position in range(len(column)):
         if position in failures:
             continue
@@ -191,6 +193,16 @@ def _row_by_row(test: _Test, column: Column, failures: Failures) -> Mask:
         except DataError as error:
             failures[position] = error
     return chosen
+
+
+def _all_text(column: ObjectColumn) -> bool:
+    return {value.__class__ for value in column.objects} == {str}
+
+
+def _compared_texts(test: _Test, column: ObjectColumn) -> Mask:
+    wanted = {one for one in (test.wanted if test.name == "in" else (test.wanted,)) if isinstance(one, str)}
+    found = np.fromiter((value in wanted for value in column.objects), np.bool_, len(column))
+    return ~found if test.name == "ne" else found
 
 
 def _holds(test: _Test, value: Any) -> bool:
