@@ -17,11 +17,16 @@ class FaultContract(Contract):
 
     @needs("limit")
     def test_a_message_that_cannot_be_taken_is_refused_alone(self, bus: SinkBus) -> None:
-        """A poison message is named by its row, as one that trying again does not help; its neighbours arrive."""
+        """A poison message is named by its index, as one that trying again does not help; its neighbours arrive.
+
+        A sink that finds out later names its row at the barrier.
+        """
         sink = bus.sink()
         sink.open()
         good = [Message(bus.payload(n), bus.key(n)) for n in range(2)]
-        refused = dict(sink.send(block_of([good[0], bus.too_large(), good[1]], 40), time.monotonic() + bus.patience))
+        block = block_of([good[0], bus.too_large(), good[1]], 40)
+        at_once = sink.send(block, time.monotonic() + bus.patience)
+        refused = {int(block.rows[index]): error for index, error in at_once.items()}
         refused |= sink.barrier(time.monotonic() + bus.patience)
         sink.close()
         assert list(refused) == [41]
@@ -34,7 +39,9 @@ class FaultContract(Contract):
         """What was refused must not count as done."""
         sink = bus.sink()
         sink.open()
-        refused = dict(sink.send(block_of([bus.too_large()], 3), time.monotonic() + bus.patience))
+        block = block_of([bus.too_large()], 3)
+        at_once = sink.send(block, time.monotonic() + bus.patience)
+        refused = {int(block.rows[index]): error for index, error in at_once.items()}
         refused |= sink.barrier(time.monotonic() + bus.patience)
         assert list(refused) == [3]
         assert [rows.tolist() for rows in sink.confirmed() if len(rows)] == []

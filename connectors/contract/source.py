@@ -45,7 +45,7 @@ class SourceContract(DeliveryContract):
         """Sequential: records sent one by one to an open source are delivered, complete."""
         with Reader(bus.source(), bus.patience) as reader:
             reader.poll()
-            for message in numbered(bus, 10):
+            for message in numbered(bus, 5):
                 bus.feed([message])
                 assert [one.message.value for one in reader.take(1)] == [message.value]
 

@@ -8,7 +8,7 @@ from collections import deque
 from connectors.memory.topic import MemoryTopic, memory_topic, size_of
 from connectors.message import Message, messages_of_block
 from connectors.records import Ints, Messages
-from connectors.sink import Refused, Sink
+from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError
 
 PAUSE = 0.005
@@ -61,11 +61,11 @@ class MemorySink(Sink):
             rows = messages.parents(index)
             error = self._take(message, rows, deadline)
             if error is not None:
-                refused.update((row, error) for row in rows.tolist())
+                refused[index] = error
         self._flow()
         return refused
 
-    def barrier(self, deadline: float) -> Refused:
+    def barrier(self, deadline: float) -> Lost:
         """As `Sink.barrier`."""
         self._flow(everything=True)
         while self._waiting:

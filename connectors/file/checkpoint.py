@@ -1,0 +1,97 @@
+"""How far files have been acknowledged, in a small file beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pipelines.errors import ConnectorError
+
+INTERVAL = 0.5
+"""Seconds between two writes that nobody waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the next record is: how many are done with, at which byte it begins, or after which file of a folder."""
+
+    records: int = 0
+    offset: int = 0
+    name: str = ""
+
+
+class Checkpoint:
+    """Places by file name, kept in `path`, or only in memory if that is `None`.
+
+    The file is replaced as a whole, so that a crash leaves the old one or the new one.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._places: dict[str, Place] = {}
+        self._dirty = False
+        self._written = 0.0
+
+    def load(self) -> None:
+        """Read the file if there is one. `ConnectorError` if it is no checkpoint."""
+        self._places = {}
+        if self._path is None or not self._path.exists():
+            return
+        try:
+            document = json.loads(self._path.read_bytes())
+            if document["version"] != 1:
+                raise ValueError(f"version {document['version']}")
+            self._places = {name: Place(**place) for name, place in document["files"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConnectorError(
+                f"{self._path} is no checkpoint of a file source ({error}); delete it to begin at the first record"
+            ) from error
+
+    def place(self, name: str) -> Place:
+        """Where to begin with this file."""
+        return self._places.get(name, Place())
+
+    def put(self, name: str, place: Place) -> None:
+        """This file is done with up to this place."""
+        if self._places.get(name) != place:
+            self._places[name] = place
+            self._dirty = True
+
+    def write(self, *, now: bool) -> None:
+        """Write the file if anything has changed; unless `now`, only some time after the last write.
+
+        `ConnectorError`, retriable, if that fails.
+        """
+        if self._path is None or not self._dirty or not (now or time.monotonic() - self._written >= INTERVAL):
+            return
+        document = {"version": 1, "files": {name: asdict(place) for name, place in self._places.items()}}
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(self._path, json.dumps(document).encode())
+        except OSError as error:
+            raise ConnectorError(f"the checkpoint {self._path} cannot be written: {error}", retriable=True) from error
+        self._dirty = False
+        self._written = time.monotonic()
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Put `content` at `path` for good: after a crash there is the old content or the new one."""
+    part = path.with_name(f".{path.name}.part")
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make new and renamed entries of the folder last."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

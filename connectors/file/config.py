@@ -1,0 +1,87 @@
+"""The fields of file connectors in a service file."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import model_validator
+
+from connectors.config import LocalPath, SinkConfig, SourceConfig
+from connectors.file.imagesink import ImageSink
+from connectors.file.sink import FileSink
+from connectors.file.source import IMAGES, MAX_RECORD, FileSource
+from connectors.sink import Sink
+from connectors.units import Size
+
+Format = Literal["protodata", "jsonl", "lines", "images"]
+
+CODECS: dict[str, str] = {"protodata": "protodata", "jsonl": "json", "lines": "text", "images": "image"}
+"""The codec that fits a format, where none is named."""
+
+
+class FileSourceConfig(SourceConfig):
+    """Records from files: a file, the files of a folder, or those that a pattern like `data/*.jsonl` names."""
+
+    type: Literal["file"] = "file"
+    """Which connector this is."""
+    path: LocalPath
+    """A file, a folder, or a pattern of files."""
+    format: Format = "protodata"
+    """How records are told apart: messages with their length before them, a JSON document a line, plain lines, or a folder in which each file is one."""  # noqa: E501
+    codec: str | dict[str, Any] = ""
+    """How payloads become values; by default the codec that fits the format."""
+    pattern: str | None = None
+    """Which files of a folder: `**/*.png`. By default all of them; of images those with an image's suffix, in sub-folders too."""  # noqa: E501
+    checkpoint: LocalPath | None = None
+    """A small file that keeps how far was acknowledged, so that the next run goes on there; without it, it begins at the first record."""  # noqa: E501
+    follow: bool = False
+    """Wait at the end of the files for more, rather than end."""
+    max_record: Size = MAX_RECORD
+    """The size of the largest record; a larger one is an error."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _codec_of_format(cls, fields: Any) -> Any:
+        return _with_codec(fields)
+
+    def build(self) -> FileSource:
+        """The source, not yet open."""
+        return FileSource(
+            self.path,
+            self.format,
+            pattern=self.pattern,
+            checkpoint=self.checkpoint,
+            follow=self.follow,
+            max_record=self.max_record,
+            name=self.label,
+        )
+
+
+class FileSinkConfig(SinkConfig):
+    """Results to a file, or each to a file of its own."""
+
+    type: Literal["file"] = "file"
+    """Which connector this is."""
+    path: LocalPath
+    """The file to append to, or, for images, the folder."""
+    format: Format = "protodata"
+    """How records are told apart: as in a file source. With images each message is a file named by its key."""
+    codec: str | dict[str, Any] = ""
+    """How values become payloads; by default the codec that fits the format."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _codec_of_format(cls, fields: Any) -> Any:
+        return _with_codec(fields)
+
+    def build(self) -> Sink:
+        """The sink, not yet open."""
+        if self.format == IMAGES:
+            return ImageSink(self.path, name=self.label)
+        return FileSink(self.path, self.format, name=self.label)
+
+
+def _with_codec(fields: Any) -> Any:
+    if not isinstance(fields, dict) or "codec" in fields:
+        return fields
+    return fields | {"codec": CODECS.get(str(fields.get("format", "protodata")), "protodata")}

@@ -1,0 +1,179 @@
+"""How a file holds one record after the other: with a length before each, or one a line."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+MAX_VARINT = 10
+"""Bytes of the longest varint that protobuf writes."""
+
+
+@dataclass(slots=True)
+class Found:
+    """Where the records of a buffer are: record i is `buffer[starts[i]:stops[i]]`, the next one begins at `nexts[i]`.
+
+    `numbers[i]` counts records from the beginning of the buffer, those that are skipped (blank lines) too.
+    `missing` is how many more bytes the next record needs as far as known; `problem` says why nothing more can
+    be read after the last one.
+    """
+
+    starts: list[int] = field(default_factory=list)
+    stops: list[int] = field(default_factory=list)
+    nexts: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    missing: int = 0
+    problem: str | None = None
+
+
+class Framing(ABC):
+    """One way to tell records apart."""
+
+    name: str
+
+    @abstractmethod
+    def find(self, buffer: bytes, max_record: int) -> Found:
+        """The complete records of a buffer that begins where a record does."""
+
+    @abstractmethod
+    def rest(self, buffer: bytes) -> tuple[int, int] | str:
+        """What the bytes after the last complete record are at the end of a file: a record (its edges), or why they are not."""  # noqa: E501
+
+    @abstractmethod
+    def frame(self, payload: bytes) -> bytes:
+        """The payload as it stands in the file. `ValueError` says why it cannot."""
+
+
+class Delimited(Framing):
+    """A length, as protobuf's base-128 varint, before each message: what `writeDelimitedTo` writes.
+
+    https://protobuf.dev/programming-guides/techniques/#streaming
+    """
+
+    name = "protodata"
+
+    def find(self, buffer: bytes, max_record: int) -> Found:
+        """As `Framing.find`. A length beyond `max_record` is a problem: nothing after it can be told apart."""
+        found = Found()
+        at, end = 0, len(buffer)
+        while at < end:
+            length, start = buffer[at], at + 1
+            if length >= 0x80:
+                length, start = _varint(buffer, at)
+                if start < 0:
+                    found.missing = 1
+                    break
+            if length > max_record:
+                found.problem = (
+                    f"a length of {length} bytes, which is more than max_record ({max_record}): the file is damaged, "
+                    "is of another format, or needs a larger max_record"
+                )
+                break
+            if start + length > end:
+                found.missing = start + length - end
+                break
+            found.starts.append(start)
+            at = start + length
+            found.stops.append(at)
+        found.nexts = found.stops
+        found.numbers = list(range(len(found.starts)))
+        return found
+
+    def rest(self, buffer: bytes) -> tuple[int, int] | str:
+        """A part of a message is never one."""
+        missing = self.find(buffer, 2**63).missing
+        return (
+            f"it ends inside a message, {missing} bytes or more are missing: its writer was stopped, or still writes "
+            "(then follow it, or wait)"
+        )
+
+    def frame(self, payload: bytes) -> bytes:
+        """The payload with its length before it."""
+        length = len(payload)
+        prefix = bytearray()
+        while length >= 0x80:
+            prefix.append(length & 0x7F | 0x80)
+            length >>= 7
+        prefix.append(length)
+        return bytes(prefix) + payload
+
+
+class Lines(Framing):
+    """A line is a record. A carriage return before the line feed is not part of it."""
+
+    name = "lines"
+    skips_blank = False
+
+    def find(self, buffer: bytes, max_record: int) -> Found:
+        """As `Framing.find`. A line beyond `max_record` is a problem."""
+        found = Found()
+        at = 0
+        number = 0
+        while (stop := buffer.find(b"\n", at)) >= 0:
+            if stop - at > max_record:
+                break
+            begin, end = self._content(buffer, at, stop)
+            if begin < end or not self.skips_blank:
+                found.starts.append(begin)
+                found.stops.append(end)
+                found.nexts.append(stop + 1)
+                found.numbers.append(number)
+            number += 1
+            at = stop + 1
+        line = (stop if stop >= 0 else len(buffer)) - at
+        if line > max_record:
+            found.problem = f"a line of {line} bytes or more, which is more than max_record ({max_record})"
+        return found
+
+    def rest(self, buffer: bytes) -> tuple[int, int] | str:
+        """The last line of a file may do without a line feed."""
+        return self._content(buffer, 0, len(buffer))
+
+    def frame(self, payload: bytes) -> bytes:
+        """The payload and a line feed. `ValueError` if it holds one itself."""
+        if b"\n" in payload:
+            raise ValueError("a payload with line feeds cannot be a line")
+        return payload + b"\n"
+
+    def _content(self, buffer: bytes, start: int, stop: int) -> tuple[int, int]:
+        if stop > start and buffer[stop - 1] == 0x0D:
+            stop -= 1
+        return start, stop
+
+
+class JsonLines(Lines):
+    """One JSON document a line; blank lines are skipped. https://jsonlines.org"""
+
+    name = "jsonl"
+    skips_blank = True
+
+    def frame(self, payload: bytes) -> bytes:
+        """The payload and a line feed. `ValueError` if it holds one itself, or nothing."""
+        if not payload.strip():
+            raise ValueError("an empty payload is no JSON document")
+        return super().frame(payload)
+
+    def _content(self, buffer: bytes, start: int, stop: int) -> tuple[int, int]:
+        if buffer.startswith(b"\xef\xbb\xbf", start):
+            start += 3
+        while stop > start and buffer[stop - 1] in b" \t\r":
+            stop -= 1
+        return start, stop
+
+
+FRAMINGS: dict[str, Framing] = {framing.name: framing for framing in (Delimited(), JsonLines(), Lines())}
+"""Framings by the `format` of a service file."""
+
+
+def _varint(buffer: bytes, at: int) -> tuple[int, int]:
+    """The number and where it ends; -1 if it goes on beyond the buffer."""
+    value = 0
+    for index in range(MAX_VARINT):
+        if at + index >= len(buffer):
+            return 0, -1
+        byte = buffer[at + index]
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, at + index + 1
+    # Longer than any number: as wrong as a length beyond all bounds.
+    return value, at + MAX_VARINT

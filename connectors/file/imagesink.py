@@ -1,0 +1,129 @@
+"""`ImageSink`: each message a file of its own in a folder."""
+
+from __future__ import annotations
+
+import os
+import string
+from pathlib import Path
+
+from connectors.file.checkpoint import sync_folder
+from connectors.file.sink import NO_ROOM
+from connectors.records import Ints, Messages
+from connectors.sink import Lost, Refused, Sink
+from pipelines.errors import ConnectorError
+
+PLAIN = frozenset((string.ascii_letters + string.digits + "-_.,=+@ ()[]{}~#").encode())
+"""Bytes that stand for themselves in a file name; others are written as `%` and two hexadecimal digits."""
+MAGIC = ((b"\xff\xd8\xff", ".jpg"), (b"\x89PNG\r\n\x1a\n", ".png"), (b"GIF8", ".gif"), (b"BM", ".bmp"))
+
+
+class ImageSink(Sink):
+    """Writes each payload to the file that its key names, below a folder; a later one with the same key replaces it.
+
+    A key may name sub-folders with `/`, never anything outside; a name without a suffix gets that of its content.
+    Files appear complete, under their names, at the next `barrier`, which also makes them last.
+    """
+
+    def __init__(self, folder: str | Path, *, name: str = "file") -> None:
+        self.name = name
+        self._folder = Path(folder)
+        self._open = False
+        self._parts: dict[Path, Path] = {}
+        self._unconfirmed: list[Ints] = []
+        self._confirmed: list[Ints] = []
+
+    def open(self) -> None:
+        """Create the folder. `ConnectorError` if that cannot be."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConnectorError(f"{self._folder} cannot be written: {error}") from error
+        self._open = True
+
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        """As `Sink.send`. Refused are messages without a key or a payload, and names that the system does not take."""
+        if not self._open:
+            raise ConnectorError(f"{self.name} is not open")
+        refused: dict[int, ConnectorError] = {}
+        for index, value in enumerate(messages.values):
+            error = self._write(None if messages.keys is None else messages.keys[index], value)
+            if error is None:
+                self._unconfirmed.append(messages.parents(index))
+            else:
+                refused[index] = error
+        return refused
+
+    def barrier(self, deadline: float) -> Lost:
+        """As `Sink.barrier`. `ConnectorError`, not retriable, if the disk failed."""
+        try:
+            for part in self._parts.values():
+                _sync(part)
+            for path, part in self._parts.items():
+                part.replace(path)
+            for folder in {path.parent for path in self._parts}:
+                sync_folder(folder)
+        except OSError as error:
+            raise ConnectorError(f"{self._folder}: files could not be put in place: {error}") from error
+        self._parts.clear()
+        self._confirmed.extend(self._unconfirmed)
+        self._unconfirmed = []
+        return {}
+
+    def confirmed(self) -> list[Ints]:
+        """As `Sink.confirmed`."""
+        confirmed, self._confirmed = self._confirmed, []
+        return confirmed
+
+    def close(self) -> None:
+        """What came after the last barrier is removed."""
+        self._open = False
+        for part in self._parts.values():
+            part.unlink(missing_ok=True)
+        self._parts.clear()
+        self._unconfirmed = []
+
+    def _write(self, key: bytes | None, value: bytes | None) -> ConnectorError | None:
+        if not key or value is None:
+            missing = "key to name its file" if value is not None else "payload"
+            return ConnectorError(f"{self._folder}: a message without a {missing} cannot be written")
+        path = self._folder / file_name(key, value)
+        part = path.with_name(f".{path.name}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                return ConnectorError(f"{path} is a folder already: no file can have this name")
+            part.write_bytes(value)
+        except OSError as error:
+            return ConnectorError(f"{path} cannot be written: {error}", retriable=error.errno in NO_ROOM)
+        self._parts[path] = part
+        return None
+
+
+def file_name(key: bytes, content: bytes = b"") -> str:
+    """The relative name for a key: never one that leads out of its folder.
+
+    What may mean something to a file system is written as `%XX`, `%` itself and a part's leading dot too; an empty
+    part becomes `%`: so no two keys have the same name. Without a suffix it gets that of the content, if that is
+    an image; only then a key that ends with it has the same.
+    """
+    name = "/".join(_part(part) for part in key.split(b"/"))
+    if "." in name.rsplit("/", 1)[-1]:
+        return name
+    return name + next((suffix for magic, suffix in MAGIC if content.startswith(magic)), "")
+
+
+def _part(part: bytes) -> str:
+    if not part:
+        return "%"
+    return "".join(
+        chr(byte) if byte in PLAIN and not (index == 0 and byte == 0x2E) else f"%{byte:02X}"
+        for index, byte in enumerate(part)
+    )
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,76 @@
+"""What a file source reads: something with records in an order, one lane each."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from connectors.file.checkpoint import Place
+from connectors.records import Ints
+
+
+@dataclass(slots=True)
+class Rows:
+    """Records read from one lane."""
+
+    values: list[bytes]
+    positions: Ints
+    keys: list[bytes] | None = None
+    timestamps: Callable[[], Ints] | None = None
+
+
+class Reading(ABC):
+    """A lane of a file source: delivers from `acknowledged` on, and remembers where unacknowledged records begin."""
+
+    topic: str
+    """Its name below the source's folder."""
+    exhausted: bool
+    """Whether everything was delivered and nothing more is awaited."""
+
+    def __init__(self, topic: str, acknowledged: Place) -> None:
+        self.topic = topic
+        self.exhausted = False
+        self.acknowledged = acknowledged
+        self._delivered: deque[tuple[Ints, Any]] = deque()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes read and not delivered."""
+        return 0
+
+    @abstractmethod
+    def read(self, max_records: int, max_bytes: int) -> Rows:
+        """The next records that are there, at most these many, and about these many bytes; none if there are none.
+
+        `ConnectorError` if the next one cannot be read.
+        """
+
+    @abstractmethod
+    def rewind(self) -> None:
+        """Deliver from `acknowledged` on again."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what is open."""
+
+    def acknowledge(self, position: int) -> None:
+        """Everything below this position is done with."""
+        while self._delivered:
+            positions, marks = self._delivered[0]
+            done = int(np.searchsorted(positions, position))
+            if done == 0:
+                return
+            self.acknowledged = self._place(int(positions[done - 1]) + 1, marks[done - 1])
+            if done < len(positions):
+                self._delivered[0] = (positions[done:], marks[done:])
+                return
+            self._delivered.popleft()
+
+    @abstractmethod
+    def _place(self, records: int, mark: Any) -> Place:
+        """The place that was noted as `mark`."""

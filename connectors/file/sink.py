@@ -1,0 +1,173 @@
+"""`FileSink`: messages appended to a file."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+from pathlib import Path
+
+from connectors.file.checkpoint import sync_folder
+from connectors.file.framing import FRAMINGS, Framing
+from connectors.file.lock import lock
+from connectors.records import Ints, Messages
+from connectors.sink import Lost, Refused, Sink
+from pipelines.errors import ConnectorError
+
+_log = logging.getLogger(__name__)
+
+SCAN = 2**22
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class FileSink(Sink):
+    """Appends each payload to one file, in the framing of `format`; keys, headers and timestamps are not kept.
+
+    A message is confirmed when a `barrier` has synced it to the disk. When it opens, it cuts off what a crash
+    left of a half-written record (of plain lines, where that cannot be told, it ends the line instead). One
+    process at a time writes to the file.
+    """
+
+    def __init__(self, path: str | Path, format: str = "protodata", *, name: str = "file") -> None:
+        self.name = name
+        self._path = Path(path)
+        self._framing: Framing = FRAMINGS[format]
+        self._file: int | None = None
+        self._size = 0
+        self._unconfirmed: list[Ints] = []
+        self._confirmed: list[Ints] = []
+
+    def open(self) -> None:
+        """Create the file, or repair its end. `ConnectorError` if it cannot be written or is of another format."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
+            lock(self._file, self._path)
+            self._size = self._repaired(self._file, os.fstat(self._file).st_size)
+            sync_folder(self._path.parent)
+        except OSError as error:
+            self.close()
+            raise ConnectorError(f"{self._path} cannot be written: {error}") from error
+        except ConnectorError:
+            self.close()
+            raise
+
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        """As `Sink.send`. All or nothing of a block is written: without room on the disk all of it is refused."""
+        refused: dict[int, ConnectorError] = {}
+        frames: list[bytes] = []
+        sent: list[int] = []
+        for index, value in enumerate(messages.values):
+            try:
+                frames.append(self._frame(value))
+                sent.append(index)
+            except ValueError as error:
+                refused[index] = ConnectorError(f"{self._path}: {error}")
+        full = self._append(b"".join(frames))
+        if full is not None:
+            return refused | dict.fromkeys(sent, full)
+        self._unconfirmed.extend(messages.parents(index) for index in sent)
+        return refused
+
+    def barrier(self, deadline: float) -> Lost:
+        """As `Sink.barrier`. `ConnectorError`, not retriable, if the disk failed: what was sent may be lost."""
+        if self._unconfirmed:
+            try:
+                os.fsync(self._descriptor())
+            except OSError as error:
+                raise ConnectorError(
+                    f"{self._path} could not be synced, what was written may be lost: {error}"
+                ) from error
+            self._confirmed.extend(self._unconfirmed)
+            self._unconfirmed = []
+        return {}
+
+    def confirmed(self) -> list[Ints]:
+        """As `Sink.confirmed`."""
+        confirmed, self._confirmed = self._confirmed, []
+        return confirmed
+
+    def close(self) -> None:
+        """Let go of the file. What was sent since the last barrier is in it, but may not survive a power cut."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        self._unconfirmed = []
+
+    def _frame(self, value: bytes | None) -> bytes:
+        if value is None:
+            raise ValueError("a file cannot hold a message without payload; choose `tombstones: skip`")
+        return self._framing.frame(value)
+
+    def _descriptor(self) -> int:
+        if self._file is None:
+            raise ConnectorError(f"{self.name} is not open")
+        return self._file
+
+    def _append(self, content: bytes) -> ConnectorError | None:
+        file = self._descriptor()
+        view = memoryview(content)
+        try:
+            while view:
+                view = view[os.write(file, view) :]
+        except OSError as error:
+            try:
+                # Half a block must not stand before the next one.
+                os.ftruncate(file, self._size)
+            except OSError as second:
+                raise ConnectorError(f"{self._path} cannot be written: {error}, nor repaired: {second}") from second
+            if error.errno not in NO_ROOM:
+                raise ConnectorError(f"{self._path} cannot be written: {error}") from error
+            return ConnectorError(f"{self._path}: no room: {error.strerror}; make some", retriable=True)
+        self._size += len(content)
+        return None
+
+    def _repaired(self, file: int, size: int) -> int:
+        good = self._complete_bytes(file, size)
+        if good == size:
+            return size
+        tail = os.pread(file, size - good, good)
+        if self._framing.name == "lines" or (self._framing.name == "jsonl" and _is_json(tail)):
+            # Complete but for its line feed: cutting it off would lose what somebody else wrote.
+            return size + os.write(file, b"\n")
+        _log.warning("%s: cut off %d bytes of a record that was not written completely", self._path, size - good)
+        os.ftruncate(file, good)
+        return good
+
+    def _complete_bytes(self, file: int, size: int) -> int:
+        if self._framing.name != "protodata":
+            return _after_last_line_feed(file, size)
+        good = 0
+        wanted = SCAN
+        while good < size:
+            chunk = os.pread(file, wanted, good)
+            found = self._framing.find(chunk, size)
+            if found.nexts:
+                good += found.nexts[-1]
+                wanted = SCAN
+            elif good + len(chunk) >= size:
+                break
+            else:
+                wanted = len(chunk) + max(found.missing, 1)
+        return good
+
+
+def _after_last_line_feed(file: int, size: int) -> int:
+    stop = size
+    while stop > 0:
+        start = max(0, stop - 2**16)
+        found = os.pread(file, stop - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        stop = start
+    return 0
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    # A number cut short is a number still.
+    return text.rstrip().endswith((b"}", b"]", b'"'))

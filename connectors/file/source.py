@@ -1,0 +1,235 @@
+"""`FileSource`: records from files."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from connectors.file.checkpoint import Checkpoint
+from connectors.file.framing import FRAMINGS
+from connectors.file.imagefolder import ImageFolder
+from connectors.file.reading import Reading, Rows
+from connectors.file.recordfile import RecordFile
+from connectors.records import Ints, Lane, Records, Span
+from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceEnded
+from pipelines.errors import ConnectorError
+
+MAX_RECORD = 64 * 2**20
+LOOK = 0.05
+"""Seconds between two looks at files that are followed."""
+IMAGES = "images"
+
+
+class FileSource(Source):
+    """Delivers the records of a file, of the files of a folder, or of those that a pattern (`data/*.jsonl`) names.
+
+    Each file is a lane; they are read one after the other in the order of their names (all at once when
+    followed). With `format` images the folder is one lane, and each file a record with its name as key.
+    Positions are record, line or file numbers. With a `checkpoint` file a later run goes on after what was
+    acknowledged; without one it begins at the first record again. One process at a time.
+    """
+
+    replays = Replays.OFFSET
+
+    def __init__(
+        self,
+        path: str | Path,
+        format: str = "protodata",
+        *,
+        pattern: str | None = None,
+        checkpoint: str | Path | None = None,
+        follow: bool = False,
+        max_record: int = MAX_RECORD,
+        name: str = "file",
+    ) -> None:
+        self.name = name
+        self._path = Path(path)
+        self._format = format
+        self._pattern = pattern
+        self._checkpoint_path = None if checkpoint is None else Path(checkpoint)
+        self._checkpoint = Checkpoint(self._checkpoint_path)
+        self._follow = follow
+        self._max_record = max_record
+        self._readings: dict[str, Reading] = {}
+        self._numbers: dict[str, int] = {}
+        self._lanes: dict[str, Lane] = {}
+        self._epochs = itertools.count()
+        self._events: list[Event] = []
+        self._told_end = False
+        self._open = False
+        self._woken = threading.Event()
+
+    def open(self, settle: Settle | None = None) -> None:
+        """Find the files and the checkpoint. `ConnectorError` if there is no file (and none is awaited)."""
+        self._checkpoint.load()
+        self._open = True
+        self._told_end = False
+        self._find_files()
+        if not self._readings and not self._follow:
+            self._open = False
+            raise ConnectorError(f"there is no file {self._path}{f' ({self._pattern})' if self._pattern else ''}")
+
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        """As `Source.poll`. `ConnectorError`, when all before it was delivered, for what cannot be read."""
+        if not self._open:
+            raise ConnectorError(f"{self.name} is not open")
+        deadline = time.monotonic() + timeout
+        self._checkpoint.write(now=False)
+        gathered: list[tuple[Lane, Rows]] = []
+        count, size = 0, 0
+        while True:
+            count, size = self._gather(gathered, count, size, max_records, max_bytes)
+            left = deadline - time.monotonic()
+            if count >= max_records or size >= max_bytes or self._tell_end() or left <= 0:
+                break
+            if self._woken.wait(min(left, LOOK) if self._follow else left):
+                self._woken.clear()
+                break
+            self._find_files()
+        return self._block(gathered, size)
+
+    def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
+        """As `Source.acknowledge`: the checkpoint file is written now if `wait`, else about twice a second."""
+        for lane, position in positions.items():
+            if self._lanes.get(lane.partition) == lane:
+                reading = self._readings[lane.partition]
+                reading.acknowledge(position)
+                self._checkpoint.put(lane.partition, reading.acknowledged)
+        self._checkpoint.write(now=wait)
+
+    def rewind(self, lanes: Iterable[Lane]) -> None:
+        """As `Source.rewind`."""
+        for lane in lanes:
+            if self._lanes.get(lane.partition) == lane:
+                self._events.append(LaneEnded(self._lanes.pop(lane.partition)))
+                self._readings[lane.partition].rewind()
+                self._begin(lane.partition)
+                self._told_end = False
+
+    def events(self) -> list[Event]:
+        """As `Source.events`."""
+        events, self._events = self._events, []
+        return events
+
+    def close(self) -> None:
+        """Let go of the files; what was acknowledged is written down."""
+        self._open = False
+        self._lanes.clear()
+        for reading in self._readings.values():
+            reading.close()
+        self._readings.clear()
+        self._checkpoint.write(now=True)
+
+    def wake(self) -> None:
+        """As `Source.wake`."""
+        self._woken.set()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes read and not delivered: about 1 MiB for each file that is being read, or one record."""
+        return sum(reading.held_bytes for reading in self._readings.values())
+
+    def _find_files(self) -> None:
+        if self._format == IMAGES:
+            folder, pattern = _folder_and_pattern(self._path, self._pattern)
+            if folder.is_dir() and not self._readings:
+                self._add(ImageFolder, folder, folder.name, pattern)
+            return
+        if self._readings and not self._follow:
+            return
+        for path, topic in _files(self._path, self._pattern):
+            if topic not in self._readings and path != self._checkpoint_path:
+                self._add(RecordFile, path, topic, FRAMINGS[self._format])
+
+    def _add(self, kind: type[ImageFolder] | type[RecordFile], path: Path, topic: str, how: object) -> None:
+        start = self._checkpoint.place(topic)
+        reading: Reading = kind(
+            path,
+            topic,
+            how,  # type: ignore[arg-type]
+            start,
+            max_record=self._max_record,
+            follow=self._follow,
+        )
+        self._readings[topic] = reading
+        self._numbers[topic] = len(self._numbers)
+
+    def _begin(self, topic: str) -> Lane:
+        lane = Lane(self.name, topic, next(self._epochs))
+        self._lanes[topic] = lane
+        position = self._readings[topic].acknowledged.records
+        self._events.append(LaneBegan(lane, topic, self._numbers[topic], position))
+        return lane
+
+    def _gather(
+        self, gathered: list[tuple[Lane, Rows]], count: int, size: int, max_records: int, max_bytes: int
+    ) -> tuple[int, int]:
+        for topic, reading in self._readings.items():
+            while not reading.exhausted and count < max_records and size < max_bytes:
+                lane = self._lanes.get(topic) or self._begin(topic)
+                try:
+                    rows = reading.read(max_records - count, max_bytes - size)
+                except ConnectorError:
+                    # What came before it goes out first; the next poll meets it again.
+                    if gathered:
+                        return max_records, size
+                    raise
+                if not rows.values:
+                    break
+                gathered.append((lane, rows))
+                count += len(rows.values)
+                size += _size(rows)
+        return count, size
+
+    def _tell_end(self) -> bool:
+        if self._follow or self._told_end or not all(reading.exhausted for reading in self._readings.values()):
+            return False
+        self._told_end = True
+        self._events.append(SourceEnded(self.name))
+        return True
+
+    def _block(self, gathered: list[tuple[Lane, Rows]], size: int) -> Records:
+        if not gathered:
+            return Records.empty(self.name)
+        edges = np.cumsum([0, *(len(rows.values) for _, rows in gathered)]).tolist()
+        return Records(
+            self.name,
+            [value for _, rows in gathered for value in rows.values],
+            [key for _, rows in gathered for key in rows.keys or ()] if self._format == IMAGES else None,
+            np.concatenate([rows.positions for _, rows in gathered]),
+            [Span(lane, edges[index], edges[index + 1]) for index, (lane, _) in enumerate(gathered)],
+            [lane.partition for lane, _ in gathered],
+            [self._numbers[lane.partition] for lane, _ in gathered],
+            size,
+            timestamps=lambda: np.concatenate([_timestamps(rows) for _, rows in gathered]),
+        )
+
+
+def _size(rows: Rows) -> int:
+    return sum(map(len, rows.values)) + sum(map(len, rows.keys or ()))
+
+
+def _timestamps(rows: Rows) -> Ints:
+    return np.full(len(rows.values), -1, np.int64) if rows.timestamps is None else rows.timestamps()
+
+
+def _folder_and_pattern(path: Path, pattern: str | None) -> tuple[Path, str | None]:
+    """`frames/*/*.png` as `frames` and `*/*.png`."""
+    for index, part in enumerate(path.parts):
+        if any(sign in part for sign in "*?["):
+            return Path(*path.parts[:index]), "/".join(path.parts[index:])
+    return path, pattern
+
+
+def _files(path: Path, pattern: str | None) -> list[tuple[Path, str]]:
+    """The files and their names below the folder, in order."""
+    if path.is_file():
+        return [(path, path.name)]
+    folder, pattern = _folder_and_pattern(path, pattern)
+    found = [file for file in folder.glob(pattern or "*") if file.is_file() and not file.name.startswith(".")]
+    return sorted(((file, file.relative_to(folder).as_posix()) for file in found), key=lambda pair: pair[1])
