@@ -65,6 +65,11 @@ class SequenceExecutor:
                 break
         return found
 
+    @property
+    def stateful(self) -> bool:
+        """Whether a step's results depend on earlier rows: then it wants `tick` and `flush`."""
+        return any(isinstance(step.runner, StatefulRunner) for step in self._steps)
+
     def run(self, data: Data) -> Outcome:
         """The result of one record: `None` if it was dropped or is held, a list if the steps made several of it.
 

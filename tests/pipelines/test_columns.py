@@ -1,0 +1,212 @@
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.columns import (
+    MISSING,
+    Column,
+    DenseColumn,
+    ObjectColumn,
+    RaggedColumn,
+    WireColumn,
+)
+from pipelines.errors import DataError, RowsFailed, WrongTypeError
+from pipelines.values import ValueType
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and bool(np.array_equal(a, b))
+    return type(a) is type(b) and bool(a == b)
+
+
+def same_values(a: list[Any], b: list[Any]) -> bool:
+    return len(a) == len(b) and all(map(same, a, b))
+
+
+def unpickled(entries: list[bytes | None]) -> Column:
+    values: list[Any] = []
+    failures: dict[int, Exception] = {}
+    for row, entry in enumerate(entries):
+        if entry == b"bad":
+            failures[row] = DataError("undecodable")
+            values.append(MISSING)
+        else:
+            values.append(MISSING if entry is None else pickle.loads(entry))
+    if failures:
+        raise RowsFailed(failures)
+    return Column.of(values)
+
+
+def wire(values: list[Any]) -> WireColumn:
+    return WireColumn([None if value is MISSING else pickle.dumps(value) for value in values], unpickled)
+
+
+numbers = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.booleans())
+arrays = st.one_of(
+    st.integers(0, 3).map(lambda rows: np.arange(rows * 2, dtype=np.float32).reshape(rows, 2)),
+    st.integers(0, 9).map(lambda fill: np.full((2, 2), fill, np.float32)),
+    st.integers(0, 9).map(lambda fill: np.full((3,), fill, np.int64)),
+    st.just(np.array(4.5)),
+)
+gap = st.just(MISSING)
+value_lists = st.one_of(
+    *(
+        st.lists(one, max_size=6)
+        for base in (st.integers(0, 9), st.floats(allow_nan=False), st.booleans(), st.text(max_size=2), arrays)
+        for one in (base, st.one_of(base, gap))
+    ),
+    st.lists(st.one_of(numbers, st.text(max_size=2), arrays, st.lists(st.integers(0, 3)), gap), max_size=6),
+)
+forms = st.sampled_from([Column.of, ObjectColumn, wire])
+
+
+@st.composite
+def columns_with_values(draw: st.DrawFn) -> tuple[Column, list[Any]]:
+    values = draw(value_lists)
+    return draw(forms)(values), values
+
+
+@given(columns_with_values())
+def test_a_column_gives_back_its_values_whatever_its_form(made: tuple[Column, list[Any]]) -> None:
+    column, values = made
+    assert len(column) == len(values)
+    assert same_values(column.values(), values)
+    assert same_values(list(column), values)
+    assert same_values([column[row] for row in range(len(values))], values)
+    assert same_values(column.decoded().values(), values)
+
+
+@given(columns_with_values())
+def test_presence_says_which_rows_have_a_value(made: tuple[Column, list[Any]]) -> None:
+    column, values = made
+    there = [value is not MISSING for value in values]
+    assert (column.present is None) == all(there)
+    if column.present is not None:
+        assert column.present.tolist() == there
+
+
+@given(columns_with_values(), st.data())
+def test_taking_rows_is_taking_their_values(made: tuple[Column, list[Any]], data: st.DataObject) -> None:
+    column, values = made
+    rows = data.draw(st.lists(st.integers(-len(values), len(values) - 1), max_size=8)) if values else []
+    if data.draw(st.booleans()):
+        column.decoded()
+    taken = column.take(np.array(rows, np.int64))
+    wanted = [values[row] for row in rows]
+    assert same_values(taken.values(), wanted)
+    assert (taken.present is None) == all(value is not MISSING for value in wanted)
+
+
+@given(st.lists(columns_with_values(), max_size=4))
+def test_joining_columns_is_joining_their_values(made: list[tuple[Column, list[Any]]]) -> None:
+    joined = Column.concat([column for column, _ in made])
+    assert same_values(joined.values(), [value for _, values in made for value in values])
+
+
+@given(value_lists)
+def test_rows_have_equal_inner_form_exactly_if_they_can_be_stacked(values: list[Any]) -> None:
+    column = Column.of(values)
+    for row, value in enumerate(values):
+        inner = column.inner(row)
+        if value is MISSING:
+            assert inner is None
+            continue
+        stacked = [other for at, other in enumerate(values) if column.inner(at) == inner]
+        if isinstance(value, (np.ndarray, bool, int, float)):
+            assert isinstance(Column.of(stacked), DenseColumn)
+
+
+@pytest.mark.parametrize(
+    ("values", "form", "kind"),
+    [
+        ([1, 2], DenseColumn, ValueType.INT64),
+        ([1.5, 2.0], DenseColumn, ValueType.DOUBLE),
+        ([True, False], DenseColumn, ValueType.BOOLEAN),
+        ([np.zeros(2), np.ones(2)], DenseColumn, ValueType.NDARRAY),
+        ([np.zeros((1, 2)), np.ones((3, 2))], RaggedColumn, ValueType.NDARRAY),
+        ([np.zeros(2), np.ones((3, 2))], ObjectColumn, ValueType.NDARRAY),
+        ([np.zeros(2), np.zeros(2, "f4")], ObjectColumn, ValueType.NDARRAY),
+        (["a", "b"], ObjectColumn, ValueType.STRING),
+        ([1, 2.0], ObjectColumn, None),
+        ([1, MISSING], DenseColumn, ValueType.INT64),
+        ([MISSING, np.zeros(2)], DenseColumn, ValueType.NDARRAY),
+        ([MISSING, "a"], ObjectColumn, ValueType.STRING),
+        ([MISSING, MISSING], ObjectColumn, None),
+    ],
+)
+def test_the_best_form_is_chosen_for_values(values: list[Any], form: type[Column], kind: ValueType | None) -> None:
+    column = Column.of(values)
+    assert type(column) is form
+    assert column.type is kind
+
+
+def test_values_that_no_data_can_hold_are_refused() -> None:
+    with pytest.raises(WrongTypeError):
+        Column.of([object()])
+
+
+def test_arrays_of_a_dense_column_cannot_be_written_through_it() -> None:
+    array = np.zeros((2, 3))
+    column = DenseColumn(array)
+    with pytest.raises(ValueError, match="read-only"):
+        column[0][0] = 1.0
+    array[0, 0] = 1.0
+    assert array[0, 0] == 1.0
+
+
+def test_ragged_samples_cannot_be_written_through_the_column() -> None:
+    column = RaggedColumn(np.zeros((3, 2)), np.array([0, 1, 3]))
+    with pytest.raises(ValueError, match="read-only"):
+        column[1][0] = 1.0
+
+
+def test_joining_ragged_columns_keeps_them_ragged() -> None:
+    a = Column.of([np.zeros((1, 2)), np.ones((3, 2))])
+    b = Column.of([np.full((2, 2), 5.0), np.ones((0, 2))])
+    assert isinstance(Column.concat([a, b]), RaggedColumn)
+
+
+def test_undecoded_columns_stay_undecoded_when_joined_and_taken() -> None:
+    def never(entries: list[bytes | None]) -> Column:
+        raise AssertionError("nobody asked")
+
+    column = WireColumn([b"a", None], never)
+    joined = Column.concat([column, Column.absent(2), column])
+    assert isinstance(joined, WireColumn)
+    assert joined.entries == [b"a", None, None, None, b"a", None]
+    taken = joined.take(np.array([4, 0]))
+    assert isinstance(taken, WireColumn)
+    assert taken.entries == [b"a", b"a"]
+
+
+def test_a_decoded_column_is_decoded_once() -> None:
+    calls: list[int] = []
+
+    def decode(entries: list[bytes | None]) -> Column:
+        calls.append(len(entries))
+        return unpickled(entries)
+
+    column = WireColumn([pickle.dumps(1), pickle.dumps(2)], decode)
+    assert column.decoded() is column.decoded()
+    assert column[1] == 2
+    assert column.take(np.array([1])).values() == [2]
+    assert calls == [2]
+
+
+def test_rows_that_cannot_be_decoded_are_named_by_their_place_in_the_joined_column() -> None:
+    bad = WireColumn([pickle.dumps(1), b"bad"], unpickled)
+    with pytest.raises(RowsFailed) as caught:
+        Column.concat([Column.of([1, 2, 3]), bad, Column.of([4]), bad])
+    assert sorted(caught.value.failures) == [4, 7]
+
+
+def test_missing_is_one_false_value() -> None:
+    assert type(MISSING)() is MISSING
+    assert not MISSING
+    assert repr(MISSING) == "MISSING"
+    assert pickle.loads(pickle.dumps(MISSING)) is MISSING
