@@ -9,7 +9,8 @@ import numpy as np
 
 from connectors.records import Ints
 from pipelines.batch import Batch
-from pipelines.columns import MISSING, Column
+from pipelines.columns import Column
+from pipelines.errors import RowsFailed
 from streamer.provenance import record_column
 
 Keep = Literal["all"] | Sequence[str]
@@ -32,8 +33,9 @@ def kept(result: Batch, given: Batch, keep: Keep | None) -> Batch:
     """`result` with the values of `keep` that its rows lack, taken from the rows of `given` that they came from.
 
     A value that the pipeline made, or left in place, stays; undecoded columns stay undecoded. A row made of several
-    records takes the values of the last; what `given` lacks is lacking. Where the rows of `result` are those of
-    `given`, unchanged, the columns are shared: no work per row.
+    records takes the values of the last. What `given` lacks is lacking, and so is what cannot be decoded but has to be,
+    to stand next to values of the pipeline. Where the rows of `result` are those of `given`, unchanged, the columns are
+    shared: no work per row.
     """
     keys = given.keys() if keep == "all" else list(keep or ())
     wanted = [key for key in keys if key in given and _lacks(result, key)]
@@ -61,7 +63,7 @@ def _places(result: Batch, given: Batch) -> Ints | None:
         return np.full(len(parents), -1, np.int64)
     order = np.argsort(numbers, kind="stable")
     places = order[np.minimum(np.searchsorted(numbers, parents, sorter=order), len(order) - 1)]
-    return np.where(numbers[places] == parents, places, -1)
+    return np.where((numbers[places] == parents) & (parents >= 0), places, -1)
 
 
 def _same(a: Ints, b: Ints) -> bool:
@@ -71,8 +73,9 @@ def _same(a: Ints, b: Ints) -> bool:
 def _last(batch: Batch) -> Ints:
     if batch.splits is None:
         return batch.rows
-    empty = np.diff(batch.splits) == 0
-    return np.where(empty, -1, batch.rows[np.maximum(batch.splits[1:] - 1, 0)])
+    # A row without parents ends where it starts; what stands before it belongs to another row.
+    ends = np.append(batch.rows, -1)[batch.splits[1:] - 1]
+    return np.where(np.diff(batch.splits) == 0, -1, ends)
 
 
 def _taken(column: Column, index: Ints | None) -> Column:
@@ -91,5 +94,9 @@ def _filled(result: Batch, key: str, taken: Column) -> Column:
     present = own.present
     if present is None or not present.any():
         return taken
-    pairs = zip(own.values(), taken.values(), strict=True)
-    return Column.of([other if value is MISSING else value for value, other in pairs])
+    places = np.arange(len(own), dtype=np.int64)
+    try:
+        return Column.concat([own, taken]).take(np.where(present, places, places + len(own)))
+    except RowsFailed:
+        # What cannot be decoded is nothing to put back.
+        return own

@@ -11,6 +11,7 @@ from connectors.codec import RecordsOrigin
 from connectors.records import Lane, Records, Span
 from pipelines.batch import Batch
 from pipelines.columns import MISSING, Column, DenseColumn, ObjectColumn, WireColumn
+from pipelines.errors import RowsFailed
 from pipelines.record import RecordContext
 from streamer.carry import kept, put_metadata
 from streamer.provenance import record_column, record_headers, record_keys, record_timestamps
@@ -164,6 +165,31 @@ def test_undecoded_values_stay_undecoded() -> None:
     column = kept(result_of([2, 0]), source, ["image"]).column("image")
     assert isinstance(column, WireColumn)
     assert column.entries == [b"2", b"0"]
+
+
+def test_undecoded_values_stay_undecoded_next_to_rows_that_have_none() -> None:
+    def never(entries: list[bytes | None]) -> Column:
+        raise AssertionError("decoded")
+
+    source = decoded(block(), image=WireColumn([b"0", b"1", b"2"], never))
+    column = kept(result_of([-5, 1]), source, ["image"]).column("image")
+    assert isinstance(column, WireColumn)
+    assert column.entries == [None, b"1"]
+
+
+def test_a_result_without_any_record_lacks_what_is_kept() -> None:
+    result = kept(result_of([0], [0, 0, 1]), given(), ["id"])
+    assert result.column("id").values() == [MISSING, 7]
+    assert kept(result_of([], [0, 0]), given(), ["id"]).column("id").values() == [MISSING]
+
+
+def test_what_cannot_be_decoded_is_not_put_back_next_to_values_of_the_pipeline() -> None:
+    def refuse(entries: list[bytes | None]) -> Column:
+        raise RowsFailed({1: ValueError("broken")})
+
+    source = decoded(block(), id=WireColumn([b"0", b"1", b"2"], refuse))
+    result = kept(result_of([0, 1, 2], id=Column.of([5, MISSING, 7])), source, ["id"])
+    assert result.column("id").values() == [5, MISSING, 7]
 
 
 def test_arrays_are_taken_as_one() -> None:
