@@ -7,18 +7,19 @@ import sys
 from typing import Any
 
 import structlog
+from structlog.types import EventDict
+
+NAME = "streamer"
+"""The standard library's logger that all our events go through."""
 
 
 def configure(level: str = "info", *, as_json: bool | None = None) -> None:
-    """Send our events and those of libraries to stderr. `as_json` `None`: JSON unless stderr is a terminal."""
+    """Send our events and those of libraries to stderr. `as_json` `None`: JSON unless stderr is a terminal.
+
+    For programs of ours; in a program of somebody else's, events go to the logger `streamer` as plain text.
+    """
     if as_json is None:
         as_json = not sys.stderr.isatty()
-    number = logging.getLevelNamesMapping()[level.upper()]
-    shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
     last: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
@@ -28,25 +29,33 @@ def configure(level: str = "info", *, as_json: bool | None = None) -> None:
                 structlog.processors.format_exc_info,
                 last,
             ],
-            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            foreign_pre_chain=[_STAMP, structlog.stdlib.add_log_level, structlog.stdlib.ExtraAdder()],
         )
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(number)
-    structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *shared,
-            structlog.stdlib.PositionalArgumentsFormatter(),
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=False,
-    )
+    root.setLevel(logging.getLevelNamesMapping()[level.upper()])
 
 
 def logger(**bound: Any) -> Any:
-    """A logger whose events carry `bound`. Without `configure` it goes through the standard `logging` quietly."""
-    return structlog.stdlib.get_logger("streamer").bind(**bound)
+    """A logger whose events carry `bound`."""
+    processors = [structlog.stdlib.filter_by_level, _STAMP, structlog.stdlib.add_log_level, _handed_over]
+    wrapped = structlog.wrap_logger(
+        logging.getLogger(NAME), processors=processors, wrapper_class=structlog.stdlib.BoundLogger
+    )
+    return wrapped.bind(**bound)
+
+
+_STAMP = structlog.processors.TimeStamper(fmt="iso", utc=True)
+
+
+def _handed_over(log: Any, method: str, event: EventDict) -> Any:
+    """The event as our own formatter wants it, or as text where handlers are somebody else's."""
+    handlers = logging.getLogger().handlers
+    if any(isinstance(handler.formatter, structlog.stdlib.ProcessorFormatter) for handler in handlers):
+        return structlog.stdlib.ProcessorFormatter.wrap_for_formatter(log, method, event)
+    pairs = " ".join(f"{key}={value!r}" for key, value in event.items() if key not in _PLAIN)
+    return f"{event['event']} {pairs}".rstrip()
+
+
+_PLAIN = ("event", "level", "timestamp")

@@ -170,9 +170,7 @@ class ServiceMeters(Collector):
         family.add_metric((self.service,), value)
         return family
 
-    def _histogram(
-        self, name: str, text: str, labels: tuple[str, ...], found: Mapping[Any, Histogram]
-    ) -> Metric:
+    def _histogram(self, name: str, text: str, labels: tuple[str, ...], found: Mapping[Any, Histogram]) -> Metric:
         family = HistogramMetricFamily(name, text, labels=("service", *labels))
         for key, histogram in found.items():
             family.add_metric((self.service, *key), histogram.buckets(), histogram.total)

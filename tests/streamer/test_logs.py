@@ -1,0 +1,47 @@
+"""Where events go."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from streamer.observe.logs import logger
+
+PROGRAM = """
+import logging, sys
+from streamer.observe.logs import configure, logger
+configure({level!r}, as_json={as_json})
+logger(service="s").warning("dead letter", at="t[0]@1")
+logger().debug("detail")
+logging.getLogger("library").error("from %s", "elsewhere")
+"""
+
+
+def lines(level: str, as_json: bool) -> list[str]:
+    program = PROGRAM.format(level=level, as_json=as_json)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == ""
+    return ran.stderr.splitlines()
+
+
+def test_events_are_json_lines_on_stderr_libraries_included() -> None:
+    ours, theirs = (json.loads(line) for line in lines("info", True))
+    assert ours.pop("timestamp")
+    assert ours == {"event": "dead letter", "level": "warning", "service": "s", "at": "t[0]@1"}
+    assert (theirs["event"], theirs["level"]) == ("from elsewhere", "error")
+
+
+def test_events_are_text_for_people() -> None:
+    assert "dead letter" in lines("warning", False)[0]
+
+
+def test_the_level_decides_what_is_written() -> None:
+    assert len(lines("debug", True)) == 3
+
+
+def test_in_another_program_events_go_through_the_standard_logging(caplog: pytest.LogCaptureFixture) -> None:
+    logger(service="s").warning("sink down", sink="kafka")
+    assert [record.getMessage() for record in caplog.records] == ["sink down service='s' sink='kafka'"]
