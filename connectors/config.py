@@ -8,6 +8,7 @@ imports the client library. `connectors.registry` finds them by name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -37,6 +38,12 @@ class ConnectorConfig(BaseModel, ABC):
     def label(self) -> str:
         """The name it goes by."""
         return self.name or self.type
+
+    def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
+        """The same connector as part of the service of this name with these sources, from which it may fill in what it
+        does not say itself.
+        """
+        return self
 
 
 class SourceConfig(ConnectorConfig):

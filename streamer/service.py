@@ -96,11 +96,18 @@ _SINK: TypeAdapter[SinkConfig] = TypeAdapter(_Sink)
 
 
 def _sources(value: object, info: ValidationInfo) -> list[SourceConfig]:
-    return _named(_SOURCES.validate_python(_listed(value), context=info.context), "source")
+    sources = _named(_SOURCES.validate_python(_listed(value), context=info.context), "source")
+    return [source.in_service(_service_name(info)) for source in sources]
 
 
 def _sinks(value: object, info: ValidationInfo) -> list[SinkConfig]:
-    return _named(_SINKS.validate_python(_listed(value), context=info.context), "sink")
+    sinks = _named(_SINKS.validate_python(_listed(value), context=info.context), "sink")
+    return [sink.in_service(_service_name(info), info.data.get("source", ())) for sink in sinks]
+
+
+def _service_name(info: ValidationInfo) -> str:
+    name: str = info.data.get("name", "service")
+    return name
 
 
 def _listed(value: object) -> object:
