@@ -1,1 +1,57 @@
-"""Services that take records from a message bus, run a pipeline on them and publish the results."""
+"""Services that take records from a message bus, run a pipeline on them and publish the results.
+
+`streamer.load("service.yaml").run()` runs a service file; `streamer.Service(...)` is the same in Python;
+`streamer.testing.run(service, records)` runs it without a broker. Connectors here are their configurations.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from streamer.loading import load, load_all, loads
+from streamer.service import Service
+from streamer.summary import Summary
+
+if TYPE_CHECKING:
+    from connectors.file import FileSinkConfig as FileSink
+    from connectors.file import FileSourceConfig as FileSource
+    from connectors.kafka.config import KafkaSinkConfig as KafkaSink
+    from connectors.kafka.config import KafkaSourceConfig as KafkaSource
+    from connectors.memory import MemorySinkConfig as MemorySink
+    from connectors.memory import MemorySourceConfig as MemorySource
+    from streamer import testing
+
+__all__ = [
+    "FileSink",
+    "FileSource",
+    "KafkaSink",
+    "KafkaSource",
+    "MemorySink",
+    "MemorySource",
+    "Service",
+    "Summary",
+    "load",
+    "load_all",
+    "loads",
+    "testing",
+]
+
+_LATER = {
+    "FileSink": "connectors.file:FileSinkConfig",
+    "FileSource": "connectors.file:FileSourceConfig",
+    "KafkaSink": "connectors.kafka.config:KafkaSinkConfig",
+    "KafkaSource": "connectors.kafka.config:KafkaSourceConfig",
+    "MemorySink": "connectors.memory:MemorySinkConfig",
+    "MemorySource": "connectors.memory:MemorySourceConfig",
+    "testing": "streamer.testing:",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Connectors are imported when they are first named: each has a client library of its own.
+    if name not in _LATER:
+        raise AttributeError(f"module 'streamer' has no attribute {name!r}")
+    module, _, attribute = _LATER[name].partition(":")
+    found = import_module(module)
+    return getattr(found, attribute) if attribute else found

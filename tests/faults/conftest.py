@@ -1,0 +1,242 @@
+"""The (key, seq, crc) ledger: what goes in, what comes out, and services that run in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import Data
+
+STEPS = '''
+"""The pipeline of the service under test."""
+import os, time
+import pipelines
+
+SLEEP = float(os.environ.get("STEP_SLEEP", "0"))
+
+
+@pipelines.batched
+def passed_on(batch):
+    time.sleep(SLEEP)
+    return batch.without(["filler"])
+'''
+
+
+@dataclass
+class KeyLedger:
+    """Writes records (key, seq, crc) to `source`, and checks what a service made of them in `sink`."""
+
+    bootstrap: str
+    source: str
+    sink: str
+    group: str
+    keys: int = 500
+    written: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    sampled: list[tuple[dict[int, int], dict[int, int]]] = field(default_factory=list)
+    """Pairs of what was committed and where the sink's topic ended just after."""
+    by_offset: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
+
+    def write(self, count: int, seed: int = 1) -> None:
+        """Append `count` records; each key's `seq` goes up by one."""
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20, "enable.idempotence": True})
+        chance = random.Random(seed)
+
+        def landed(key: str, seq: int) -> Callable[[Any, Any], None]:
+            def report(error: Any, message: Any) -> None:
+                assert error is None, error
+                self.by_offset[message.partition(), message.offset()] = (key, seq)
+
+            return report
+
+        for _ in range(count):
+            key = f"key-{chance.randrange(self.keys)}"
+            seq = self.written[key]
+            self.written[key] += 1
+            value = Data({"key": key, "seq": seq, "crc": crc(key, seq), "filler": b"x" * 40}).to_bytes()
+            while True:
+                try:
+                    producer.produce(self.source, value, key, on_delivery=landed(key, seq))
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    def sample(self) -> int:
+        """Note what is committed now, then where the sink's topic ends; returns how many records are committed."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group})
+        try:
+            partitions = consumer.list_topics(self.source, 10).topics[self.source].partitions
+            found = consumer.committed([TopicPartition(self.source, number) for number in partitions], 10)
+            committed = {one.partition: max(one.offset, 0) for one in found}
+            outputs = consumer.list_topics(self.sink, 10).topics[self.sink].partitions
+            ends = {n: consumer.get_watermark_offsets(TopicPartition(self.sink, n), 10)[1] for n in outputs}
+        finally:
+            consumer.close()
+        self.sampled.append((committed, ends))
+        return sum(committed.values())
+
+    def total(self) -> int:
+        """How many records were written."""
+        return sum(self.written.values())
+
+    def read_results(self) -> list[tuple[int, int, str, int]]:
+        """All results: partition, offset, key, seq, in the order of each partition. Checks every crc."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": f"{self.group}-reader",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "fetch.queue.backoff.ms": 5,
+            }
+        )
+        try:
+            partitions = [
+                TopicPartition(self.sink, number, 0)
+                for number in consumer.list_topics(self.sink, 10).topics[self.sink].partitions
+            ]
+            ends = {one.partition: consumer.get_watermark_offsets(one, 10)[1] for one in partitions}
+            consumer.assign(partitions)
+            found: list[tuple[int, int, str, int]] = []
+            deadline = time.monotonic() + 60
+            while len(found) < sum(ends.values()):
+                assert time.monotonic() < deadline, "the results could not be read"
+                for message in consumer.consume(5000, 0.5):
+                    assert message.error() is None, message.error()
+                    data = Data.from_bytes(message.value())
+                    key, seq = data["key"], data["seq"]
+                    assert data["crc"] == crc(key, seq)
+                    assert message.key() == key.encode()
+                    found.append((message.partition(), message.offset(), key, seq))
+            return found
+        finally:
+            consumer.close()
+
+    def check(self) -> float:
+        """Nothing lost, order per key up to redelivery, no commit ahead of its results; the share of duplicates."""
+        results = self.read_results()
+        seen: dict[str, int] = defaultdict(lambda: -1)
+        for _, _, key, seq in sorted(results):
+            assert seq <= seen[key] + 1, f"{key}: {seq} came before {seen[key] + 1}"
+            seen[key] = max(seen[key], seq)
+        assert {key: last + 1 for key, last in seen.items()} == dict(self.written), "records were lost"
+        where: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+        for partition, offset, key, seq in results:
+            where[key, seq].append((partition, offset))
+        for committed, ends in self.sampled:
+            for (partition, offset), record in self.by_offset.items():
+                if offset < committed.get(partition, 0):
+                    assert any(at < ends.get(number, 0) for number, at in where[record]), (
+                        f"offset {offset} of partition {partition} was committed before its result was there"
+                    )
+        return len(results) / self.total() - 1
+
+
+def crc(key: str, seq: int) -> int:
+    """What a record says of itself."""
+    return zlib.crc32(f"{key}:{seq}".encode())
+
+
+class Member:
+    """One `streamer run` in a process of its own."""
+
+    def __init__(self, folder: Path, file: Path, sleep: float) -> None:
+        self.log = folder / f"member-{time.monotonic_ns()}.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "streamer", "run", str(file), "--log-json"],
+                cwd=folder,
+                env={**os.environ, "STEP_SLEEP": str(sleep)},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """SIGKILL, and wait."""
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self, timeout: float = 40) -> int:
+        """SIGTERM; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+    def text(self) -> str:
+        """What it wrote."""
+        return self.log.read_text(errors="replace")
+
+
+@dataclass
+class Bench:
+    """A folder with a service file, and the members that run it."""
+
+    folder: Path
+    file: Path
+    members: list[Member] = field(default_factory=list)
+
+    def start(self, sleep: float = 0.0) -> Member:
+        """One more member."""
+        member = Member(self.folder, self.file, sleep)
+        self.members.append(member)
+        return member
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
+    """`bench(ledger, **client)` writes a service over a ledger's topics; its members are gone at the end."""
+    benches: list[Bench] = []
+
+    def make(ledger: KeyLedger, extra: str = "", **client: object) -> Bench:
+        (tmp_path / "ledger_steps.py").write_text(STEPS)
+        settings = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500, **client}
+        file = tmp_path / "service.yaml"
+        file.write_text(
+            f"""
+name: ledger
+source:
+  type: kafka
+  bootstrap: {ledger.bootstrap}
+  topics: [{ledger.source}]
+  group: {ledger.group}
+  client: {{{", ".join(f"{key}: {value}" for key, value in settings.items())}}}
+pipeline:
+  steps: [{{"@type": FUNCTION, function: "ledger_steps:passed_on"}}]
+batch: {{max_records: 200}}
+sink: {{type: kafka, topic: {ledger.sink}}}
+{extra}
+"""
+        )
+        benches.append(Bench(tmp_path, file))
+        return benches[-1]
+
+    yield make
+    for made in benches:
+        for member in made.members:
+            if member.process.poll() is None:
+                member.kill()
+
+
+@pytest.fixture
+def ledger(kafka: Any, topics: Any, topic_name: Any) -> KeyLedger:
+    """A ledger over new topics of 8 partitions."""
+    return KeyLedger(kafka.bootstrap, topics(8, "ledger-in"), topics(4, "ledger-out"), topic_name("ledger"))

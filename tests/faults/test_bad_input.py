@@ -1,0 +1,203 @@
+"""Hostile and broken records on real Kafka: each ends in the dead letter or in the output, and harms no other."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+import streamer
+from pipelines import Data
+from streamer.deadletter import original
+
+SERVICE = """
+name: bad-input
+source: {{type: kafka, bootstrap: "{bootstrap}", topics: [{source}], group: {group},
+         client: {{fetch.message.max.bytes: 10000000}}}}
+pipeline:
+  steps: [{{"@type": ONNX, modelUri: digits.onnx}}, {{"@type": CLASSIFIER_OUTPUT, input_name: probabilities}}]
+keep: [id]
+batch: {{max_records: 64}}
+sink: {{type: kafka, topic: {sink}}}
+dead_letter: {{type: kafka, topic: {dead}, max_message: 10MB}}
+errors: {{stop_ratio: 0.95, over: 400}}
+"""
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "digits"
+IMAGE = np.arange(64, dtype=np.uint8).reshape(8, 8) % 17
+
+
+def good(number: int) -> bytes:
+    return Data({"image": IMAGE, "id": f"good-{number}"}).to_bytes()
+
+
+def bad_payloads() -> dict[str, bytes | None]:
+    chance = random.Random(4)
+    message = good(0)
+    flipped = bytearray(message)
+    flipped[3] ^= 0xFF
+    return {
+        "random": chance.randbytes(200),
+        "one byte": b"\xff",
+        "truncated": message[:-7],
+        "mutated": bytes(flipped),
+        "text": b'{"image": "no protobuf"}',
+        "wrong shape": Data({"image": np.zeros((8, 9), np.uint8), "id": "x"}).to_bytes(),
+        "wrong rank": Data({"image": np.zeros((1, 1, 8, 8), np.uint8), "id": "x"}).to_bytes(),
+        "wrong dtype": Data({"image": np.zeros((8, 8), np.complex64).real.astype(">f8"), "id": "x"}).to_bytes(),
+        "a text for an image": Data({"image": "picture", "id": "x"}).to_bytes(),
+        "no image": Data({"id": "x"}).to_bytes(),
+        "5 MB": Data({"image": IMAGE, "filler": chance.randbytes(5_000_000), "id": "big"}).to_bytes()[:-3],
+    }
+
+
+@pytest.mark.timeout(120)
+def test_every_bad_record_ends_in_the_dead_letter_or_the_output_and_no_good_one_is_harmed(
+    kafka: Any, topics: Any, topic_name: Any
+) -> None:
+    from confluent_kafka import Producer
+
+    names = {
+        "source": topics(2, "bad-in", max_message_bytes="10000000"),
+        "sink": topics(1, "bad-out"),
+        "dead": topics(1, "bad-dead", max_message_bytes="10000000"),
+    }
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "message.max.bytes": 10_000_000})
+    sent_good = sent_bad = 0
+    for kind, payload in bad_payloads().items():
+        for _ in range(5):
+            producer.produce(names["source"], good(sent_good), f"k{sent_good}")
+            sent_good += 1
+        producer.produce(names["source"], payload, kind, headers=[("binary", bytes(range(256))), ("none", None)])
+        sent_bad += 1
+    # Not bad, only unusual: a tombstone, an empty message (an empty Data), NaN in a value nobody reads.
+    producer.produce(names["source"], None, "gone")
+    producer.produce(names["source"], b"", "empty")
+    producer.produce(names["source"], Data({"image": IMAGE, "id": "nan", "t": float("nan")}).to_bytes(), "nan")
+    assert producer.flush(30) == 0
+
+    service = streamer.loads(SERVICE.format(bootstrap=kafka.bootstrap, group=topic_name(), **names), base=EXAMPLE)
+    with service:
+        out, dead = [], []
+        deadline = time.monotonic() + 60
+        while len(out) < sent_good + 2 or len(dead) < sent_bad + 1:
+            assert time.monotonic() < deadline, (len(out), len(dead))
+            out = read_all(kafka.bootstrap, names["sink"])
+            dead = read_all(kafka.bootstrap, names["dead"])
+    ids = sorted(Data.from_bytes(value)["id"] for _, value, _ in out if value is not None)
+    assert ids == sorted([f"good-{n}" for n in range(sent_good)] + ["nan"])
+    assert [key for key, value, _ in out if value is None] == [b"gone"]
+    payloads = bad_payloads()
+    for key, value, headers in dead:
+        origin = original(headers)
+        assert origin is not None
+        assert origin.topic == names["source"]
+        assert origin.step in ("decode", "0:ONNX")
+        if key != b"empty":
+            assert value == payloads[key.decode()]
+            assert origin.headers == [("binary", bytes(range(256))), ("none", None)]
+    assert sorted(key.decode() for key, _, _ in dead) == sorted([*payloads, "empty"])
+
+
+@pytest.mark.timeout(180)
+def test_a_broker_that_is_away_costs_no_record_and_no_memory(private_kafka: Any, topic_name: Any) -> None:
+    from confluent_kafka import Producer
+
+    from streamer.broker import create_topics
+
+    source, sink, dead = topic_name("in"), topic_name("out"), topic_name("dead")
+    create_topics(private_kafka.bootstrap, {source: 2, sink: 1, dead: 1})
+    producer = Producer({"bootstrap.servers": private_kafka.bootstrap})
+    count = 30_000
+    for number in range(count):
+        producer.produce(source, good(number), str(number % 100))
+        if number % 10_000 == 0:
+            producer.poll(0.1)
+    assert producer.flush(60) == 0
+    text = SERVICE.format(bootstrap=private_kafka.bootstrap, source=source, sink=sink, dead=dead, group=topic_name())
+    memory = psutil.Process().memory_info
+    with streamer.loads(text + "limits: {in_flight: 16MiB}\n", base=EXAMPLE):
+        deadline = time.monotonic() + 60
+        while high_watermark(private_kafka.bootstrap, sink) < 500:
+            assert time.monotonic() < deadline
+        before = memory().rss
+        private_kafka.freeze()
+        time.sleep(30)
+        grown = memory().rss - before
+        private_kafka.thaw()
+        deadline = time.monotonic() + 90
+        while high_watermark(private_kafka.bootstrap, sink) < count:
+            assert time.monotonic() < deadline, high_watermark(private_kafka.bootstrap, sink)
+    ids = {Data.from_bytes(value)["id"] for _, value, _ in read_all(private_kafka.bootstrap, sink) if value}
+    assert ids == {f"good-{n}" for n in range(count)}
+    assert grown < 150 * 2**20
+
+
+@pytest.mark.timeout(120)
+def test_results_that_their_topic_refuses_become_dead_letters(kafka: Any, topics: Any, topic_name: Any) -> None:
+    from confluent_kafka import Producer
+
+    names = {
+        "source": topics(1, "ref-in"),
+        "sink": topics(1, "ref-out", max_message_bytes="400"),
+        "dead": topics(1, "ref-dead"),
+    }
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for number in range(40):
+        # The id is kept in the result, so a long one makes a result that the topic refuses.
+        name = "long" * 300 if number == 20 else f"good-{number}"
+        producer.produce(names["source"], Data({"image": IMAGE, "id": name}).to_bytes(), "k")
+    assert producer.flush(30) == 0
+    text = SERVICE.format(bootstrap=kafka.bootstrap, group=topic_name(), **names)
+    # One at a time: a broker refuses a whole batch of messages for one that is too large.
+    text = text.replace("max_records: 64", "max_records: 1")
+    with streamer.loads(text, base=EXAMPLE):
+        deadline = time.monotonic() + 60
+        while not read_all(kafka.bootstrap, names["dead"]) or high_watermark(kafka.bootstrap, names["sink"]) < 39:
+            assert time.monotonic() < deadline
+    (letter,) = read_all(kafka.bootstrap, names["dead"])
+    origin = original(letter[2])
+    assert origin is not None
+    assert (origin.step, origin.offset) == ("sink kafka", 20)
+    ids = [Data.from_bytes(value)["id"] for _, value, _ in read_all(kafka.bootstrap, names["sink"]) if value]
+    assert set(ids) == {f"good-{n}" for n in range(40) if n != 20}
+
+
+def high_watermark(bootstrap: str, topic: str) -> int:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watermarks"})
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1])
+    finally:
+        consumer.close()
+
+
+def read_all(bootstrap: str, topic: str) -> list[tuple[Any, Any, Any]]:
+    """Key, value and headers of every message of a topic of one partition."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "fetch.message.max.bytes": 10_000_000,
+        }
+    )
+    try:
+        end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1]
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[tuple[Any, Any, Any]] = []
+        deadline = time.monotonic() + 30
+        while len(found) < end:
+            assert time.monotonic() < deadline
+            found += [(m.key(), m.value(), m.headers()) for m in consumer.consume(1000, 0.2) if m.error() is None]
+        return found
+    finally:
+        consumer.close()

@@ -1,0 +1,78 @@
+"""Services are killed, and members come and go, while 50,000 records pass through. Nothing may be lost."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+RECORDS = 50_000
+
+
+def wait_for(ledger: Any, count: int, seconds: float, alive: Callable[[], Any]) -> None:
+    """Until `count` records are committed; samples on the way."""
+    deadline = time.monotonic() + seconds
+    while ledger.sample() < count:
+        alive()
+        assert time.monotonic() < deadline, f"{ledger.sample()} of {count} records are committed"
+        time.sleep(0.3)
+
+
+def kill_again_and_again(ledger: Any, bench: Any, kills: int, seed: int) -> float:
+    chance = random.Random(seed)
+    ledger.write(RECORDS)
+    made = bench(ledger)
+    # Slow enough that the backlog outlasts the kills: 200 records take 20 ms or more.
+    sleep = 0.02
+    for _ in range(kills):
+        member = made.start(sleep)
+        before = ledger.sample()
+        deadline = time.monotonic() + 60
+        while ledger.sample() <= before:
+            assert member.process.poll() is None, member.text()
+            assert time.monotonic() < deadline, member.text()
+            time.sleep(0.2)
+        time.sleep(chance.uniform(0.0, 0.7))
+        member.kill()
+        ledger.sample()
+    member = made.start()
+
+    def alive() -> None:
+        assert member.process.poll() is None, member.text()
+
+    wait_for(ledger, RECORDS, 120, alive)
+    assert member.stop() == 0, member.text()
+    return float(ledger.check())
+
+
+@pytest.mark.timeout(300)
+def test_nothing_is_lost_when_the_service_is_killed_three_times(ledger: Any, bench: Any) -> None:
+    duplicates = kill_again_and_again(ledger, bench, 3, seed=3)
+    assert duplicates < 3, "far more was repeated than was in flight"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_nothing_is_lost_when_the_service_is_killed_ten_times(ledger: Any, bench: Any) -> None:
+    print(f"\nrepeated: {kill_again_and_again(ledger, bench, 10, seed=10):.1%}")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("assignor", ["range"])
+def test_nothing_is_lost_when_members_join_and_leave(ledger: Any, bench: Any, assignor: str) -> None:
+    ledger.write(RECORDS)
+    made = bench(ledger)
+    first = made.start(0.02)
+    wait_for(ledger, 1, 60, lambda: None)
+    second = made.start(0.02)
+    wait_for(ledger, RECORDS // 4, 90, lambda: None)
+    assert first.stop() == 0, first.text()
+    third = made.start(0.02)
+    wait_for(ledger, RECORDS // 2, 90, lambda: None)
+    second.kill()
+    wait_for(ledger, RECORDS, 120, lambda: None)
+    assert third.stop() == 0, third.text()
+    ledger.check()
