@@ -80,8 +80,8 @@ class Sequence:
         """An executor with every model loaded; close it, or use it in a `with`.
 
         `pool` may run independent work in parallel; `allow_code=False` refuses steps that run Python code of the
-        user; `progress` is told what is being loaded. Raises what opening a step raises: `MissingPackageError`,
-        `RegistryError`, `StepError`.
+        user; `progress` is told what is being loaded. Raises `StepError` naming the step that cannot be opened; its
+        `__cause__` says why: `MissingPackageError`, `RegistryError`, `DefinitionError`, ...
         """
         from pipelines.executors.sequence import SequenceExecutor
 

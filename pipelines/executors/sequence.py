@@ -35,7 +35,8 @@ class RunnerSource(Protocol):
 class SequenceExecutor:
     """An open sequence of steps; a context manager, used by one thread at a time.
 
-    Opening loads the models; if a step cannot be opened those before it are closed and `StepError` names it.
+    Opening loads the models; if a step cannot be opened those before it are closed and `StepError` names it, with what
+    went wrong as its `__cause__` (`MissingPackageError`, `RegistryError`, ...).
     Failures are kept to their records as `OpenStep` says. Results keep the order of the input.
     """
 
@@ -189,9 +190,10 @@ class SequenceExecutor:
 def _opened(name: str, step: Step, context: OpenContext, registry: RunnerSource) -> Runner:
     try:
         return registry.create(step, context)
-    except Exception as error:  # noqa: BLE001 - named by its step
-        failure = StepError.of(name, error)
-        raise failure from failure.__cause__
+    except Exception as error:
+        # Our own errors say enough without their class.
+        message = str(error) if isinstance(error, StreamerError) else f"{type(error).__name__}: {error}"
+        raise StepError(f"{name}: {message}", step=name) from error
 
 
 def _outcomes(result: Result, first: int, count: int) -> list[Outcome]:
