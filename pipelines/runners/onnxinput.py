@@ -42,7 +42,7 @@ class _Plan:
 
 
 class OnnxInput:
-    """The rank rule (docs: "How arrays meet a model"), for one input.
+    """How arrays meet a model (docs/execution.md), for one input.
 
     A record's array of the model's rank is `[k, ...]`: k samples. One of a rank less is one sample. A scalar is also
     one sample where the model takes `[N, 1]`. An input of unknown rank takes every array as it is. All lengths that the

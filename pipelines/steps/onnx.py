@@ -31,7 +31,8 @@ class SessionOptions(Config):
 class Onnx(Step):
     """Run an ONNX model: `Onnx("model.onnx", output_names=["probabilities"])`.
 
-    Inputs are taken by the model's names and pass with their own types; the output holds the model's outputs only.
+    Inputs are taken by the model's names and converted where their values survive (docs/execution.md); the output holds
+    the model's outputs only.
     """
 
     type_name: ClassVar[str] = "ONNX"
@@ -53,9 +54,9 @@ class Onnx(Step):
     warm_up: Annotated[bool | Annotated[Int, Field(ge=0)], EXTENSION] = False
     """Run the model on zeros while it opens: true for one row, a number for that many rows."""
     max_batch: Annotated[Annotated[Int, Field(ge=1)] | None, EXTENSION] = None
-    """At most this many rows in one call of the model; none: the whole batch."""
+    """At most this many samples in one call of the model; none: the whole batch."""
     cast_inputs: Annotated[bool, EXTENSION] = False
-    """Convert inputs to the types the model asks for, where they differ."""
+    """Also convert inputs where values lose their meaning: floats to integers, numbers to bool."""
 
     def __init__(self, model_uri: str | os.PathLike[str] | None = None, /, **fields: Any) -> None:
         # Only a path that is given may stand beside the keywords, else it would hide their spelling of it.
