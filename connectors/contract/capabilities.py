@@ -35,10 +35,12 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 
 
 def needs(*capabilities: str) -> Callable[[Test], Test]:
-    """Mark a test as one for connectors with these capabilities. `KeyError` for an unknown one."""
+    """Mark a test as one for connectors with these capabilities. `TypeError` for an unknown one."""
+    if unknown := set(capabilities) - CAPABILITIES.keys():
+        raise TypeError(f"there is no capability {', '.join(sorted(unknown))}")
 
     def mark(test: Test) -> Test:
-        test.needs = tuple(name for name in capabilities if CAPABILITIES[name])  # type: ignore[attr-defined]
+        test.needs = capabilities  # type: ignore[attr-defined]
         return test
 
     return mark

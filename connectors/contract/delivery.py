@@ -177,12 +177,12 @@ class DeliveryContract(Contract):
     def test_lanes_are_settled_before_they_are_taken_away(self, bus: SourceBus) -> None:
         """Rebalance: the polling thread asks `settle`, and what that returns is acknowledged for the next owner."""
         bus.feed(numbered(bus, 10 * bus.partitions))
-        asked: list[tuple[set[Lane], int, int]] = []
+        asked: list[tuple[set[Lane], int]] = []
         received: list[Received] = []
 
         def settle(lanes: Iterable[Lane], deadline: float) -> Mapping[Lane, int]:
             assert deadline > time.monotonic()
-            asked.append((set(lanes), threading.get_ident(), len(reader.events(LaneEnded))))
+            asked.append((set(lanes), threading.get_ident()))
             return {lane: _of(received, lane)[6].position for lane in lanes if _of(received, lane)}
 
         reader = Reader(bus.source(), bus.patience, settle)
@@ -191,8 +191,9 @@ class DeliveryContract(Contract):
             bus.take_away(reader.source)
             again = reader.until(lambda r: bool(r.events(LaneEnded)))
             gone = {event.lane for event in reader.events(LaneEnded)}
-            assert set.union(*(lanes for lanes, _, _ in asked)) == gone
-            assert {thread for _, thread, _ in asked} == {threading.get_ident()}
+            assert asked, "lanes were taken away without asking to settle them"
+            assert set.union(*(lanes for lanes, _ in asked)) == gone
+            assert {thread for _, thread in asked} == {threading.get_ident()}
             bus.give_back(reader.source)
             again += _back(reader, gone)
             expected = {one.message.value for lane in gone for one in _of(received, lane)[6:]}

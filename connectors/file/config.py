@@ -7,9 +7,10 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from connectors.config import LocalPath, SinkConfig, SourceConfig
+from connectors.file.framing import MAX_RECORD
 from connectors.file.imagesink import ImageSink
 from connectors.file.sink import FileSink
-from connectors.file.source import IMAGES, MAX_RECORD, FileSource
+from connectors.file.source import IMAGES, FileSource
 from connectors.sink import Sink
 from connectors.units import Size
 
@@ -68,6 +69,8 @@ class FileSinkConfig(SinkConfig):
     """How records are told apart: as in a file source. With images each message is a file named by its key."""
     codec: str | dict[str, Any] = ""
     """How values become payloads; by default the codec that fits the format."""
+    max_record: Size = MAX_RECORD
+    """The size of the largest record; a larger one is refused."""
 
     @model_validator(mode="before")
     @classmethod
@@ -78,7 +81,7 @@ class FileSinkConfig(SinkConfig):
         """The sink, not yet open."""
         if self.format == IMAGES:
             return ImageSink(self.path, name=self.label)
-        return FileSink(self.path, self.format, name=self.label)
+        return FileSink(self.path, self.format, max_record=self.max_record, name=self.label)
 
 
 def _with_codec(fields: Any) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
+from pipelines.errors import ConnectorError, nearest
+
 MAX_VARINT = 10
 """Bytes of the longest varint that protobuf writes."""
 
@@ -161,8 +163,21 @@ class JsonLines(Lines):
         return start, stop
 
 
+MAX_RECORD = 64 * 2**20
+"""Bytes that a record may have where nobody says otherwise."""
+
 FRAMINGS: dict[str, Framing] = {framing.name: framing for framing in (Delimited(), JsonLines(), Lines())}
 """Framings by the `format` of a service file."""
+
+
+def framing(format: str) -> Framing:
+    """The framing of this format. `ConnectorError` names those that there are."""
+    if format not in FRAMINGS:
+        known = [*FRAMINGS, "images"]
+        raise ConnectorError(
+            f'there is no file format "{format}"{nearest(format, known)}; there are {", ".join(known)}'
+        )
+    return FRAMINGS[format]
 
 
 def _varint(buffer: bytes, at: int) -> tuple[int, int]:

@@ -89,9 +89,11 @@ class ImageSink(Sink):
         path = self._folder / file_name(key, value)
         part = path.with_name(f".{path.name}.part")
         try:
+            # A file that is yet to appear has its name already.
+            taken = next((parent for parent in path.parents if parent in self._parts), None)
+            if taken is not None or path.is_dir():
+                return ConnectorError(f"{taken or path} cannot be both a file and a folder")
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_dir():
-                return ConnectorError(f"{path} is a folder already: no file can have this name")
             part.write_bytes(value)
         except OSError as error:
             return ConnectorError(f"{path} cannot be written: {error}", retriable=error.errno in NO_ROOM)

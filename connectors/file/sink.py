@@ -8,8 +8,8 @@ import logging
 import os
 from pathlib import Path
 
-from connectors.file.checkpoint import sync_folder
-from connectors.file.framing import FRAMINGS, Framing
+from connectors.file.checkpoint import replace_file, sync_folder
+from connectors.file.framing import MAX_RECORD, MAX_VARINT, Framing, framing
 from connectors.file.lock import lock
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
@@ -25,14 +25,18 @@ class FileSink(Sink):
     """Appends each payload to one file, in the framing of `format`; keys, headers and timestamps are not kept.
 
     A message is confirmed when a `barrier` has synced it to the disk. When it opens, it cuts off what a crash
-    left of a half-written record (of plain lines, where that cannot be told, it ends the line instead). One
-    process at a time writes to the file.
+    left of a half-written record and keeps that beside the file, as `.NAME.torn` (of plain lines, where it cannot
+    be told, it ends the line instead). One process at a time writes to the file. `ConnectorError` for an unknown
+    format.
     """
 
-    def __init__(self, path: str | Path, format: str = "protodata", *, name: str = "file") -> None:
+    def __init__(
+        self, path: str | Path, format: str = "protodata", *, max_record: int = MAX_RECORD, name: str = "file"
+    ) -> None:
         self.name = name
         self._path = Path(path)
-        self._framing: Framing = FRAMINGS[format]
+        self._framing: Framing = framing(format)
+        self._max_record = max_record
         self._file: int | None = None
         self._size = 0
         self._unconfirmed: list[Ints] = []
@@ -98,6 +102,8 @@ class FileSink(Sink):
     def _frame(self, value: bytes | None) -> bytes:
         if value is None:
             raise ValueError("a file cannot hold a message without payload; choose `tombstones: skip`")
+        if len(value) > self._max_record:
+            raise ValueError(f"a payload of {len(value)} bytes is more than max_record ({self._max_record})")
         return self._framing.frame(value)
 
     def _descriptor(self) -> int:
@@ -124,36 +130,45 @@ class FileSink(Sink):
         return None
 
     def _repaired(self, file: int, size: int) -> int:
-        good = self._complete_bytes(file, size)
+        good = self._complete_bytes(file, size) if self._framing.name == "protodata" else _after_line_feed(file, size)
         if good == size:
             return size
+        if size - good > self._max_record + MAX_VARINT:
+            raise self._not_ours(good, f"{size - good} bytes without an end of a record")
         tail = os.pread(file, size - good, good)
         if self._framing.name == "lines" or (self._framing.name == "jsonl" and _is_json(tail)):
             # Complete but for its line feed: cutting it off would lose what somebody else wrote.
             return size + os.write(file, b"\n")
-        _log.warning("%s: cut off %d bytes of a record that was not written completely", self._path, size - good)
+        torn = self._path.with_name(f".{self._path.name}.torn")
+        replace_file(torn, tail)
         os.ftruncate(file, good)
+        _log.warning("%s ended in a half-written record: its %d bytes are in %s now", self._path, len(tail), torn)
         return good
 
     def _complete_bytes(self, file: int, size: int) -> int:
-        if self._framing.name != "protodata":
-            return _after_last_line_feed(file, size)
         good = 0
         wanted = SCAN
         while good < size:
             chunk = os.pread(file, wanted, good)
-            found = self._framing.find(chunk, size)
+            found = self._framing.find(chunk, self._max_record)
             if found.nexts:
                 good += found.nexts[-1]
                 wanted = SCAN
+            elif found.problem is not None:
+                raise self._not_ours(good, found.problem)
             elif good + len(chunk) >= size:
                 break
             else:
-                wanted = len(chunk) + max(found.missing, 1)
+                wanted = len(chunk) + found.missing
         return good
 
+    def _not_ours(self, at: int, why: str) -> ConnectorError:
+        return ConnectorError(
+            f"{self._path} cannot be appended to: from byte {at} on, {why}; choose another path, or move it away"
+        )
 
-def _after_last_line_feed(file: int, size: int) -> int:
+
+def _after_line_feed(file: int, size: int) -> int:
     stop = size
     while stop > 0:
         start = max(0, stop - 2**16)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from connectors.file.checkpoint import Checkpoint
-from connectors.file.framing import FRAMINGS
+from connectors.file.framing import MAX_RECORD, Framing, framing
 from connectors.file.imagefolder import ImageFolder
 from connectors.file.reading import Reading, Rows
 from connectors.file.recordfile import RecordFile
@@ -19,7 +19,6 @@ from connectors.records import Ints, Lane, Records, Span
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceEnded
 from pipelines.errors import ConnectorError
 
-MAX_RECORD = 64 * 2**20
 LOOK = 0.05
 """Seconds between two looks at files that are followed."""
 IMAGES = "images"
@@ -30,8 +29,11 @@ class FileSource(Source):
 
     Each file is a lane; they are read one after the other in the order of their names (all at once when
     followed). With `format` images the folder is one lane, and each file a record with its name as key.
-    Positions are record, line or file numbers. With a `checkpoint` file a later run goes on after what was
-    acknowledged; without one it begins at the first record again. One process at a time.
+    `pattern` says which files of a folder; hidden ones never. Positions are record, line or file numbers. With a
+    `checkpoint` file a later run goes on after what was acknowledged; without one it begins at the first record
+    again. One process at a time.
+
+    `ConnectorError` for an unknown format.
     """
 
     replays = Replays.OFFSET
@@ -49,7 +51,7 @@ class FileSource(Source):
     ) -> None:
         self.name = name
         self._path = Path(path)
-        self._format = format
+        self._framing: Framing | None = None if format == IMAGES else framing(format)
         self._pattern = pattern
         self._checkpoint_path = None if checkpoint is None else Path(checkpoint)
         self._checkpoint = Checkpoint(self._checkpoint_path)
@@ -135,7 +137,7 @@ class FileSource(Source):
         return sum(reading.held_bytes for reading in self._readings.values())
 
     def _find_files(self) -> None:
-        if self._format == IMAGES:
+        if self._framing is None:
             folder, pattern = _folder_and_pattern(self._path, self._pattern)
             if folder.is_dir() and not self._readings:
                 self._add(ImageFolder, folder, folder.name, pattern)
@@ -144,7 +146,7 @@ class FileSource(Source):
             return
         for path, topic in _files(self._path, self._pattern):
             if topic not in self._readings and path != self._checkpoint_path:
-                self._add(RecordFile, path, topic, FRAMINGS[self._format])
+                self._add(RecordFile, path, topic, self._framing)
 
     def _add(self, kind: type[ImageFolder] | type[RecordFile], path: Path, topic: str, how: object) -> None:
         start = self._checkpoint.place(topic)
@@ -200,7 +202,7 @@ class FileSource(Source):
         return Records(
             self.name,
             [value for _, rows in gathered for value in rows.values],
-            [key for _, rows in gathered for key in rows.keys or ()] if self._format == IMAGES else None,
+            [key for _, rows in gathered for key in rows.keys or ()] if self._framing is None else None,
             np.concatenate([rows.positions for _, rows in gathered]),
             [Span(lane, edges[index], edges[index + 1]) for index, (lane, _) in enumerate(gathered)],
             [lane.partition for lane, _ in gathered],

@@ -1,0 +1,373 @@
+"""The connector contract catches connectors that break it: each of these has one fault, and one test that sees it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import pytest
+
+from connectors.contract import RoundTripContract, SinkBus, SinkContract, SourceBus, SourceContract, needs
+from connectors.memory import MemorySink, MemorySource, MemoryTopic, Message, memory_topic
+from connectors.message import block_of, messages_of_block, messages_of_records
+from connectors.records import Ints, Lane, Messages, Records
+from connectors.sink import Lost, Refused, Sink
+from connectors.source import Event, Source, SourceEnded
+from pipelines.errors import ConnectorError
+
+
+class AcknowledgesWhenItCloses(MemorySource):
+    def close(self) -> None:
+        for lane in self._lanes.values():
+            self.acknowledge({lane: self._next[int(lane.partition)]})
+        super().close()
+
+
+class AcknowledgesWhatItDelivers(MemorySource):
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        records = super().poll(max_records, max_bytes, timeout)
+        self.acknowledge({lane: int(records.positions[stop - 1]) + 1 for lane, _, stop in records.spans})
+        return records
+
+
+class ForgetsAcknowledgements(MemorySource):
+    def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
+        return
+
+
+class AcknowledgesOneTooFar(MemorySource):
+    def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
+        super().acknowledge({lane: position + 1 for lane, position in positions.items()})
+
+
+class AcknowledgesEndedLanes(MemorySource):
+    def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
+        for lane, position in positions.items():
+            self.group.acknowledge(int(lane.partition), position)
+
+
+class RewindsInTheSameLane(MemorySource):
+    def rewind(self, lanes: Iterable[Lane]) -> None:
+        for lane in lanes:
+            self._next[int(lane.partition)] = self.acknowledged[int(lane.partition)]
+
+
+class RewindsEverything(MemorySource):
+    def rewind(self, lanes: Iterable[Lane]) -> None:
+        super().rewind(list(self._lanes.values()))
+
+
+class DoesNotRewind(MemorySource):
+    def rewind(self, lanes: Iterable[Lane]) -> None:
+        return
+
+
+class DoesNotSettle(MemorySource):
+    def open(self, settle: Any = None) -> None:
+        super().open(None)
+
+
+class WaitsForTheWholeTimeout(MemorySource):
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        time.sleep(timeout)
+        return super().poll(max_records, max_bytes, 0)
+
+
+class Spins(MemorySource):
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        return super().poll(max_records, max_bytes, 0)
+
+
+class GivesMoreThanAsked(MemorySource):
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        return super().poll(max_records + 5, 10 * max_bytes, timeout)
+
+
+class DoesNotWake(MemorySource):
+    def wake(self) -> None:
+        return
+
+
+class SaysNothingOfItsLanes(MemorySource):
+    def events(self) -> list[Event]:
+        return [event for event in super().events() if isinstance(event, SourceEnded)]
+
+
+class RepeatsItsEvents(MemorySource):
+    def events(self) -> list[Event]:
+        return list(self._events)
+
+
+class EndsTooSoon(MemorySource):
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        records = super().poll(max_records, max_bytes, timeout)
+        if len(records):
+            self._events.append(SourceEnded(self.name))
+        return records
+
+
+class Changed(MemorySource):
+    """Delivers each record with one thing changed."""
+
+    change: ClassVar[Mapping[str, Any]] = {}
+
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        records = super().poll(max_records, max_bytes, timeout)
+        changed = block_of([message._replace(**self.change) for message in messages_of_records(records)])
+        records._cache.clear()
+        if "headers" in self.change:
+            records.headers = lambda: changed.headers
+        if "timestamp" in self.change:
+            records.timestamps = None
+        records.keys = changed.keys
+        return records
+
+
+class DropsKeys(Changed):
+    change: ClassVar[Mapping[str, Any]] = {"key": None}
+
+
+class DropsHeaders(Changed):
+    change: ClassVar[Mapping[str, Any]] = {"headers": ()}
+
+
+class DropsTimestamps(Changed):
+    change: ClassVar[Mapping[str, Any]] = {"timestamp": None}
+
+
+class MakesTombstonesEmpty(MemorySource):
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        records = super().poll(max_records, max_bytes, timeout)
+        records.values = [value or b"" for value in records.values]
+        return records
+
+
+class SkipsEmptyPayloads(MemorySource):
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        records = super().poll(max_records, max_bytes, timeout)
+        records.values = [value or None for value in records.values]
+        return records
+
+
+SOURCES = [
+    (AcknowledgesWhenItCloses, "test_closing_acknowledges_nothing"),
+    (AcknowledgesWhatItDelivers, "test_what_was_not_acknowledged_comes_back_after_a_restart"),
+    (AcknowledgesWhatItDelivers, "test_every_record_arrives_when_some_are_delivered_again"),
+    (AcknowledgesWhatItDelivers, "test_every_record_arrives_through_restarts"),
+    (ForgetsAcknowledgements, "test_what_was_acknowledged_never_comes_back"),
+    (ForgetsAcknowledgements, "test_an_acknowledgement_without_waiting_arrives_with_a_later_one"),
+    (ForgetsAcknowledgements, "test_lanes_are_settled_before_they_are_taken_away"),
+    (AcknowledgesOneTooFar, "test_a_rewind_delivers_again_from_the_last_acknowledged_position"),
+    (AcknowledgesEndedLanes, "test_acknowledging_an_ended_lane_is_ignored"),
+    (AcknowledgesEndedLanes, "test_a_lane_that_was_taken_away_acknowledges_nothing"),
+    (RewindsInTheSameLane, "test_a_rewind_delivers_again_from_the_last_acknowledged_position"),
+    (RewindsEverything, "test_a_rewind_leaves_other_lanes_alone"),
+    (DoesNotRewind, "test_every_record_arrives_when_some_are_delivered_again"),
+    (DoesNotSettle, "test_lanes_are_settled_before_they_are_taken_away"),
+    (WaitsForTheWholeTimeout, "test_a_poll_for_one_record_returns_as_soon_as_it_is_there"),
+    (Spins, "test_a_poll_of_a_silent_bus_waits_for_its_timeout_and_gives_nothing"),
+    (GivesMoreThanAsked, "test_a_poll_gives_no_more_records_than_asked"),
+    (GivesMoreThanAsked, "test_a_poll_gives_about_as_many_bytes_as_asked"),
+    (DoesNotWake, "test_wake_ends_a_waiting_poll"),
+    (SaysNothingOfItsLanes, "test_records_from_before_it_opened_arrive"),
+    (RepeatsItsEvents, "test_events_are_told_once"),
+    (EndsTooSoon, "test_it_says_once_that_it_has_ended_after_the_last_record"),
+    (DropsKeys, "test_keys_arrive"),
+    (DropsHeaders, "test_headers_arrive"),
+    (DropsTimestamps, "test_timestamps_arrive"),
+    (MakesTombstonesEmpty, "test_a_tombstone_is_none"),
+    (SkipsEmptyPayloads, "test_an_empty_payload_is_not_none"),
+]
+
+
+IMPATIENT = 1.2
+"""Seconds after which a broken connector has failed; a sound one gets more."""
+
+
+class BrokenSourceBus(SourceBus):
+    patience = 10.0
+    quiet = 0.05
+    partitions = 3
+
+    def __init__(self, kind: type[MemorySource]) -> None:
+        self.topic = MemoryTopic("broken", self.partitions)
+        self._kind = kind
+        self._other = MemorySource(topic=self.topic)
+
+    def feed(self, messages: Any) -> None:
+        self.topic.extend(messages)
+
+    def source(self) -> Source:
+        return self._kind(topic=self.topic)
+
+    def end(self) -> None:
+        self.topic.end()
+
+    def take_away(self, source: Source) -> None:
+        self._other.open()
+
+    def give_back(self, source: Source) -> None:
+        self._other.close()
+
+
+@pytest.mark.parametrize(("kind", "test"), SOURCES, ids=[f"{kind.__name__}-{test}" for kind, test in SOURCES])
+def test_a_source_with_this_fault_is_caught(kind: type[MemorySource], test: str) -> None:
+    getattr(SourceContract(), test)(BrokenSourceBus(MemorySource))
+    bus = BrokenSourceBus(kind)
+    bus.patience = IMPATIENT
+    with pytest.raises(AssertionError):
+        getattr(SourceContract(), test)(bus)
+
+
+class LosesWithoutAWord(MemorySink):
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        return super().send(block_of(messages_of_block(messages)[:-1]), deadline)
+
+
+class Doubles(MemorySink):
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        super().send(messages, deadline)
+        return super().send(messages, deadline)
+
+
+class TurnsBlocksRound(MemorySink):
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        return super().send(block_of(messages_of_block(messages)[::-1]), deadline)
+
+
+class ConfirmsBeforeItArrives(MemorySink):
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        self._early = [messages.rows]
+        return super().send(messages, deadline)
+
+    def confirmed(self) -> list[Ints]:
+        early, self._early = getattr(self, "_early", []), []
+        return early
+
+
+class NeverConfirms(MemorySink):
+    def confirmed(self) -> list[Ints]:
+        return []
+
+
+class KeepsLossesToItself(MemorySink):
+    def barrier(self, deadline: float) -> Lost:
+        super().barrier(deadline)
+        return {}
+
+
+class PassesEveryBarrier(MemorySink):
+    def barrier(self, deadline: float) -> Lost:
+        try:
+            return super().barrier(deadline)
+        except ConnectorError:
+            return {}
+
+
+class RefusesForGood(MemorySink):
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        refused = super().send(messages, deadline)
+        return {index: ConnectorError(str(error)) for index, error in refused.items()}
+
+
+class RefusesTheWholeBlock(MemorySink):
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        refused = super().send(messages, deadline)
+        return {index: error for error in refused.values() for index in range(len(messages))}
+
+
+class HoldsWithoutBound(MemorySink):
+    def __init__(self, topic: MemoryTopic, max_in_flight: int) -> None:
+        super().__init__(topic, max_in_flight=2**40)
+
+
+class IsNeverDown(MemorySink):
+    def down(self) -> str | None:
+        return None
+
+
+class IgnoresTopics(MemorySink):
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        messages.topics = None
+        return super().send(messages, deadline)
+
+
+SINKS = [
+    (LosesWithoutAWord, "test_a_batch_arrives_complete"),
+    (Doubles, "test_a_batch_arrives_complete"),
+    (TurnsBlocksRound, "test_messages_arrive_in_order"),
+    (ConfirmsBeforeItArrives, "test_what_is_confirmed_has_arrived"),
+    (NeverConfirms, "test_every_row_is_confirmed_once"),
+    (NeverConfirms, "test_a_message_confirms_all_rows_that_it_answers"),
+    (KeepsLossesToItself, "test_what_was_lost_is_named_by_the_barrier"),
+    (PassesEveryBarrier, "test_a_barrier_that_cannot_be_passed_raises_at_its_deadline"),
+    (RefusesForGood, "test_a_full_sink_holds_back_and_then_refuses_to_be_tried_again"),
+    (HoldsWithoutBound, "test_a_full_sink_holds_back_and_then_refuses_to_be_tried_again"),
+    (RefusesTheWholeBlock, "test_a_message_that_cannot_be_taken_is_refused_alone"),
+    (IsNeverDown, "test_it_says_why_its_peer_is_away_until_it_is_back"),
+    (IgnoresTopics, "test_a_message_goes_to_the_topic_that_it_names"),
+]
+
+
+class BrokenSinkBus(SinkBus):
+    patience = 10.0
+    quiet = 0.05
+    in_flight_at_most = 200_000
+
+    def __init__(self, kind: type[MemorySink]) -> None:
+        self.topic = MemoryTopic("broken")
+        self._kind = kind
+        self._lost: set[bytes] = set()
+        self.topic.faults.refuse = lambda message: "poison" if message.value == b"poison" else None
+        self.topic.faults.lose = lambda message: message.value in self._lost
+        if kind is ConfirmsBeforeItArrives:
+            # Only what arrives late can be confirmed too early.
+            self.topic.faults.cut()
+
+    def sink(self) -> Sink:
+        return self._kind(self.topic, max_in_flight=self.in_flight_at_most)
+
+    def read_back(self, count: int, topic: str | None = None) -> list[Message]:
+        return (self.topic if topic is None else memory_topic(topic)).messages()
+
+    def too_large(self) -> Message:
+        return Message(b"poison")
+
+    def other_topic(self) -> str:
+        return f"other than {id(self)}"
+
+    def cut(self) -> None:
+        self.topic.faults.cut()
+
+    def mend(self) -> None:
+        self.topic.faults.mend()
+
+    def lose(self, sink: Sink, number: int) -> None:
+        self._lost.add(self.payload(number))
+
+
+@pytest.mark.parametrize(("kind", "test"), SINKS, ids=[f"{kind.__name__}-{test}" for kind, test in SINKS])
+def test_a_sink_with_this_fault_is_caught(kind: type[MemorySink], test: str) -> None:
+    getattr(SinkContract(), test)(BrokenSinkBus(MemorySink))
+    bus = BrokenSinkBus(kind)
+    bus.patience = IMPATIENT if kind is IsNeverDown else bus.patience
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        getattr(SinkContract(), test)(bus)
+
+
+def test_a_connector_leaves_out_what_its_bus_cannot_do_with_a_reason() -> None:
+    class Keyless(RoundTripContract):
+        cannot: ClassVar[Mapping[str, str]] = {"keys": "the bus has none"}
+
+    assert Keyless.test_metadata_survives_the_trip is None
+    assert RoundTripContract.test_metadata_survives_the_trip is not None
+    assert Keyless.test_timestamps_survive_the_trip is not None
+
+
+@pytest.mark.parametrize("cannot", [{"flying": "it has no wings"}, {"keys": ""}])
+def test_an_unknown_capability_or_one_without_a_reason_is_an_error(cannot: dict[str, str]) -> None:
+    with pytest.raises(TypeError, match="is unknown or has no reason"):
+        type("Wrong", (SourceContract,), {"cannot": cannot})
+    with pytest.raises(TypeError, match="no capability flying"):
+        needs("flying")

@@ -1,0 +1,324 @@
+"""What a file source does beyond the contract: damage, growth, checkpoints, folders."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from google.protobuf.proto import serialize_length_prefixed
+
+from connectors.contract import Reader
+from connectors.file import FRAMINGS, FileSource, FileSourceConfig
+from connectors.file.recordfile import CHUNK
+from connectors.source import LaneBegan, SourceEnded
+from pipelines import Data
+from pipelines.errors import ConnectorError
+from protos.data_pb2 import DataMap
+
+
+def delimited(*payloads: bytes) -> bytes:
+    return b"".join(FRAMINGS["protodata"].frame(payload) for payload in payloads)
+
+
+def values(source: FileSource) -> list[bytes]:
+    with Reader(source, 10) as reader:
+        return [one.message.value for one in reader.until(_ended)]
+
+
+def _ended(reader: Reader) -> bool:
+    return any(isinstance(event, SourceEnded) for event in reader.seen)
+
+
+def test_messages_that_protobuf_wrote_are_read(tmp_path: Path) -> None:
+    messages = [DataMap.FromString(Data({"x": number, "text": "x" * number}).to_bytes()) for number in (0, 90, 900)]
+    stream = io.BytesIO()
+    for message in messages:
+        serialize_length_prefixed(message, stream)
+    (tmp_path / "data").write_bytes(stream.getvalue())
+    assert values(FileSource(tmp_path / "data")) == [message.SerializeToString() for message in messages]
+
+
+def test_records_of_all_lengths_of_a_prefix_are_read(tmp_path: Path) -> None:
+    payloads = [bytes([n % 251]) * n for n in (0, 1, 127, 128, 16_383, 16_384, CHUNK - 1, CHUNK, 5_000_000, 3)]
+    (tmp_path / "data").write_bytes(delimited(*payloads))
+    assert values(FileSource(tmp_path / "data")) == payloads
+
+
+@pytest.mark.parametrize("cut", [1, 2, 100])
+def test_a_file_that_ends_inside_a_message_gives_those_before_and_then_an_error(tmp_path: Path, cut: int) -> None:
+    content = delimited(b"one", b"two", bytes(200))
+    (tmp_path / "data").write_bytes(content[: 8 + cut])
+    with Reader(FileSource(tmp_path / "data")) as reader:
+        assert [one.message.value for one in reader.take(2)] == [b"one", b"two"]
+        with pytest.raises(ConnectorError, match=r"data: record 2 at byte 8: it ends inside a message"):
+            reader.poll()
+        assert not _ended(reader)
+
+
+@pytest.mark.parametrize("prefix", [b"\xff\xff\xff\xff\x7f", b"\xff" * 12])
+def test_a_damaged_length_is_an_error_that_names_its_byte(tmp_path: Path, prefix: bytes) -> None:
+    (tmp_path / "data").write_bytes(delimited(b"good") + prefix + delimited(b"lost"))
+    with Reader(FileSource(tmp_path / "data")) as reader:
+        assert [one.message.value for one in reader.take(1)] == [b"good"]
+        for _ in range(2):
+            with pytest.raises(ConnectorError, match=r"record 1 at byte 5: a length of \d+ bytes") as raised:
+                reader.poll()
+            assert not raised.value.retriable
+
+
+def test_a_record_beyond_the_limit_is_an_error_in_every_format(tmp_path: Path) -> None:
+    for form, content in (("protodata", delimited(bytes(2000))), ("jsonl", b'"%b"\n' % (b"x" * 2000))):
+        (tmp_path / form).write_bytes(content)
+        with (
+            Reader(FileSource(tmp_path / form, form, max_record=1000)) as reader,
+            pytest.raises(ConnectorError, match="max_record"),
+        ):
+            reader.poll()
+    (tmp_path / "frame.png").write_bytes(bytes(2000))
+    with (
+        Reader(FileSource(tmp_path, "images", max_record=1000)) as reader,
+        pytest.raises(ConnectorError, match=r"frame\.png has 2000 bytes"),
+    ):
+        reader.poll()
+
+
+def test_lines_are_counted_and_blank_ones_skipped_in_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\n  \n{"b": 2}\n[3]')
+    with Reader(FileSource(tmp_path / "data.jsonl", "jsonl")) as reader:
+        received = reader.take(3)
+    assert [(one.position, one.message.value) for one in received] == [(0, b'{"a": 1}'), (3, b'{"b": 2}'), (4, b"[3]")]
+
+
+def test_plain_lines_may_be_blank_and_the_last_may_lack_its_end(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"a\r\n\nb")
+    assert values(FileSource(tmp_path / "data", "lines")) == [b"a", b"", b"b"]
+
+
+def test_an_empty_file_ends_at_once(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    assert values(FileSource(tmp_path / "data")) == []
+
+
+def test_a_followed_file_waits_for_the_rest_of_a_record(tmp_path: Path) -> None:
+    content = delimited(b"first", b"second")
+    path = tmp_path / "data"
+    path.write_bytes(content[:9])
+    with Reader(FileSource(path, follow=True)) as reader:
+        assert [one.message.value for one in reader.take(1)] == [b"first"]
+        assert reader.listen(0.2) == []
+        with path.open("ab") as file:
+            file.write(content[9:])
+        assert [one.message.value for one in reader.take(1)] == [b"second"]
+
+
+def test_a_followed_line_is_delivered_when_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(b'{"a": ')
+    with Reader(FileSource(path, "jsonl", follow=True)) as reader:
+        assert reader.listen(0.2) == []
+        with path.open("ab") as file:
+            file.write(b"1}\n")
+        assert [one.message.value for one in reader.take(1)] == [b'{"a": 1}']
+
+
+def test_a_followed_file_may_come_later_and_new_ones_join(tmp_path: Path) -> None:
+    with Reader(FileSource(tmp_path / "*.jsonl", "jsonl", follow=True)) as reader:
+        assert reader.listen(0.1) == []
+        for name in ("b", "a"):
+            (tmp_path / f"{name}.jsonl").write_text("1\n")
+            assert [one.lane.partition for one in reader.take(1)] == [f"{name}.jsonl"]
+
+
+@pytest.mark.parametrize("change", ["replaced", "cut short"])
+def test_a_followed_file_that_is_another_one_now_is_an_error(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(b"1\n2\n")
+    with Reader(FileSource(path, "jsonl", follow=True)) as reader:
+        reader.take(2)
+        if change == "replaced":
+            (tmp_path / "new").write_bytes(b"3\n4\n5\n")
+            (tmp_path / "new").replace(path)
+        else:
+            path.write_bytes(b"3\n")
+        with pytest.raises(ConnectorError, match="replaced or cut short"):
+            reader.listen(1)
+
+
+def test_a_checkpoint_lets_the_next_run_seek_rather_than_read(tmp_path: Path) -> None:
+    path, checkpoint = tmp_path / "data", tmp_path / "checkpoint"
+    path.write_bytes(delimited(b"aaaa", b"bbbb", b"cccc"))
+    with Reader(FileSource(path, checkpoint=checkpoint)) as reader:
+        reader.acknowledge(reader.take(3)[:2])
+    assert json.loads(checkpoint.read_text()) == {
+        "version": 1,
+        "files": {"data": {"records": 2, "offset": 10, "name": ""}},
+    }
+    with path.open("r+b") as file:
+        file.write(b"\xff" * 10)
+    with Reader(FileSource(path, checkpoint=checkpoint)) as reader:
+        assert [(one.position, one.message.value) for one in reader.take(1)] == [(2, b"cccc")]
+        assert [event.position for event in reader.events(LaneBegan)] == [2]
+
+
+def test_acknowledging_between_blank_lines_goes_on_at_the_next_record(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(b"1\n\n\n2\n3\n")
+    source = FileSource(path, "jsonl", checkpoint=tmp_path / "checkpoint")
+    with Reader(source) as reader:
+        first = reader.take(3)[0]
+        source.acknowledge({first.lane: 2}, wait=True)
+    with Reader(FileSource(path, "jsonl", checkpoint=tmp_path / "checkpoint")) as reader:
+        assert [(one.position, one.message.value) for one in reader.take(2)] == [(3, b"2"), (4, b"3")]
+
+
+def test_a_checkpoint_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    """Whoever reads it at any moment finds a complete one; a half-written one of a crash is not looked at."""
+    path, checkpoint = tmp_path / "data", tmp_path / "checkpoint"
+    path.write_bytes(delimited(*(b"%d" % n for n in range(300))))
+    (tmp_path / ".checkpoint.part").write_text('{"version": 1, "fi')
+    torn: list[str] = []
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            if checkpoint.exists():
+                try:
+                    json.loads(checkpoint.read_text())
+                except ValueError as error:
+                    torn.append(str(error))
+
+    looker = threading.Thread(target=look)
+    looker.start()
+    try:
+        with Reader(FileSource(path, checkpoint=checkpoint)) as reader:
+            for _ in range(100):
+                reader.acknowledge(reader.take(3))
+    finally:
+        done.set()
+        looker.join()
+    assert torn == []
+    assert values(FileSource(path, checkpoint=checkpoint)) == []
+
+
+def test_an_acknowledgement_nobody_waits_for_is_written_while_it_polls_and_when_it_closes(tmp_path: Path) -> None:
+    path, checkpoint = tmp_path / "data", tmp_path / "checkpoint"
+    path.write_bytes(delimited(b"a", b"b", b"c"))
+    with Reader(FileSource(path, checkpoint=checkpoint)) as reader:
+        received = reader.take(3)
+        reader.acknowledge(received[:1], wait=False)
+        reader.acknowledge(received[:2], wait=False)
+        deadline = time.monotonic() + 10
+        while _acknowledged(checkpoint) < 2 and time.monotonic() < deadline:
+            reader.poll()
+        assert _acknowledged(checkpoint) == 2
+        reader.acknowledge(received, wait=False)
+    assert _acknowledged(checkpoint) == 3
+
+
+def _acknowledged(checkpoint: Path) -> int:
+    found: int = json.loads(checkpoint.read_text())["files"]["data"]["records"]
+    return found
+
+
+def test_a_file_that_is_no_checkpoint_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(delimited(b"a"))
+    for text in ("", "[]", '{"version": 2, "files": {}}', '{"version": 1, "files": {"data": {"bytes": 1}}}'):
+        (tmp_path / "checkpoint").write_text(text)
+        with pytest.raises(ConnectorError, match="is no checkpoint of a file source"):
+            FileSource(tmp_path / "data", checkpoint=tmp_path / "checkpoint").open()
+
+
+def test_a_file_shorter_than_its_checkpoint_is_an_error(tmp_path: Path) -> None:
+    path, checkpoint = tmp_path / "data", tmp_path / "checkpoint"
+    path.write_bytes(delimited(b"a", b"b"))
+    with Reader(FileSource(path, checkpoint=checkpoint)) as reader:
+        reader.acknowledge(reader.take(2))
+    path.write_bytes(delimited(b"c"))
+    with (
+        Reader(FileSource(path, checkpoint=checkpoint)) as reader,
+        pytest.raises(ConnectorError, match="it is another file now; delete the checkpoint"),
+    ):
+        reader.poll()
+
+
+def test_without_a_checkpoint_every_run_begins_at_the_first_record(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(delimited(b"a", b"b"))
+    for _ in range(2):
+        with Reader(FileSource(tmp_path / "data")) as reader:
+            received = reader.take(2)
+            reader.acknowledge(received)
+            assert [one.message.value for one in received] == [b"a", b"b"]
+
+
+def test_files_of_a_folder_come_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for name in ("b.bin", "a.bin", ".hidden", "c.txt"):
+        (tmp_path / name).write_bytes(delimited(name.encode()))
+    (tmp_path / "checkpoint").write_text('{"version": 1, "files": {}}')
+    folder = FileSource(tmp_path, checkpoint=tmp_path / "checkpoint")
+    assert values(folder) == [b"a.bin", b"b.bin", b"c.txt"]
+    assert values(FileSource(tmp_path / "*.bin")) == [b"a.bin", b"b.bin"]
+    assert values(FileSource(tmp_path, pattern="c.*")) == [b"c.txt"]
+
+
+def test_images_come_with_their_names_and_times_and_other_files_do_not(tmp_path: Path) -> None:
+    for name in ("2/b.PNG", "1/a.jpg", "notes.txt", ".hidden.png", "c.webp", ".cache/d.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+    with Reader(FileSource(tmp_path, "images")) as reader:
+        received = reader.until(_ended)
+    assert [one.message.key for one in received] == [b"1/a.jpg", b"2/b.PNG", b"c.webp"]
+    assert [one.message.value for one in received] == [b"1/a.jpg", b"2/b.PNG", b"c.webp"]
+    assert all(abs((one.message.timestamp or 0) - time.time() * 1000) < 3_600_000 for one in received)
+    assert values(FileSource(tmp_path / "*" / "*.jpg", "images")) == [b"1/a.jpg"]
+    assert values(FileSource(tmp_path, "images", pattern="*.txt")) == [b"notes.txt"]
+
+
+def test_images_go_on_after_the_acknowledged_name_when_others_were_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "frames"
+    folder.mkdir()
+    for name in "abcd":
+        (folder / f"{name}.png").write_text(name)
+    with Reader(FileSource(folder, "images", checkpoint=tmp_path / "checkpoint")) as reader:
+        reader.acknowledge(reader.take(4)[:2])
+    (folder / "a.png").unlink()
+    with Reader(FileSource(folder, "images", checkpoint=tmp_path / "checkpoint")) as reader:
+        assert [(one.position, one.message.value) for one in reader.take(2)] == [(2, b"c"), (3, b"d")]
+
+
+def test_a_large_file_is_not_held_in_memory(tmp_path: Path) -> None:
+    with (tmp_path / "data").open("wb") as file:
+        for _ in range(200):
+            file.write(delimited(bytes(100_000)))
+    source = FileSource(tmp_path / "data")
+    with Reader(source) as reader:
+        for _ in range(20):
+            reader.take(10)
+            assert source.held_bytes <= 2 * CHUNK
+
+
+def test_what_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing", tmp_path, tmp_path / "*.bin"):
+        with pytest.raises(ConnectorError, match="there is no file"):
+            FileSource(path).open()
+    with pytest.raises(ConnectorError, match='no file format "json"; did you mean "jsonl"'):
+        FileSource(tmp_path, "json")
+    with pytest.raises(ConnectorError, match="not open"):
+        FileSource(tmp_path).poll(1, 1, 0)
+
+
+def test_a_service_file_names_a_path_relative_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_text("1\n")
+    config = FileSourceConfig.model_validate(
+        {"type": "file", "path": "data.jsonl", "format": "jsonl", "max_record": "1MiB", "checkpoint": "state/at"},
+        context={"base": tmp_path},
+    )
+    assert (config.codec, config.max_record) == ("json", 2**20)
+    assert FileSourceConfig(path=Path("x")).codec == "protodata"
+    assert FileSourceConfig(path=Path("x"), format="jsonl", codec="raw").codec == "raw"
+    with Reader(config.build()) as reader:
+        reader.acknowledge(reader.take(1))
+    assert (tmp_path / "state" / "at").exists()

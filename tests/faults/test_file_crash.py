@@ -1,0 +1,91 @@
+"""A process that is killed while it writes files, or reads them, loses and damages nothing that was confirmed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from connectors.contract import Reader
+from connectors.file import FileSink, FileSource
+from connectors.message import Message, block_of
+
+WRITER = """
+import sys, time
+from connectors.file import FileSink
+from connectors.message import Message, block_of
+sink = FileSink(sys.argv[1], sys.argv[2])
+sink.open()
+number = 0
+while True:
+    block = [Message(b'{"n": "%08d", "pad": "%b"}' % (number + n, b"." * 5000)) for n in range(50)]
+    assert not sink.send(block_of(block), time.monotonic() + 10)
+    number += 50
+    if number % 250 == 0:
+        sink.barrier(time.monotonic() + 10)
+        print(number, flush=True)
+"""
+
+READER = """
+import sys
+from connectors.contract import Reader
+from connectors.file import FileSource
+with Reader(FileSource(sys.argv[1], checkpoint=sys.argv[2])) as reader:
+    while True:
+        for one in (block := reader.take(20)):
+            print(one.message.value.decode(), flush=True)
+        reader.acknowledge(block)
+"""
+
+
+@pytest.mark.parametrize("form", ["protodata", "jsonl"])
+def test_a_killed_writer_leaves_a_file_that_goes_on(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "out"
+    writer = _started(WRITER, str(path), form)
+    assert writer.stdout is not None
+    for _ in range(3):
+        confirmed = int(writer.stdout.readline())
+    writer.kill()
+    confirmed = max([confirmed, *(int(line) for line in writer.stdout.read().split())])
+    writer.wait()
+
+    sink = FileSink(path, form)
+    sink.open()
+    assert sink.send(block_of([Message(b'{"n": "after"}')]), time.monotonic() + 10) == {}
+    assert sink.barrier(time.monotonic() + 10) == {}
+    sink.close()
+
+    with Reader(FileSource(path, form)) as reader:
+        values = [one.message.value for one in reader.take(confirmed + 1) + reader.listen(0.2)]
+    assert values[-1] == b'{"n": "after"}'
+    assert [value[7:15] for value in values[:-1]] == [b"%08d" % number for number in range(len(values) - 1)]
+
+
+def test_a_killed_reader_gets_what_it_had_not_acknowledged_again_and_nothing_is_skipped(tmp_path: Path) -> None:
+    path, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    sink = FileSink(path)
+    sink.open()
+    sink.send(block_of([Message(b"%06d" % number) for number in range(20_000)]), time.monotonic() + 10)
+    sink.close()
+    seen: list[list[int]] = []
+    for _ in range(2):
+        reader = _started(READER, str(path), str(checkpoint))
+        assert reader.stdout is not None
+        lines = [reader.stdout.readline() for _ in range(150)]
+        reader.kill()
+        lines += reader.stdout.read().splitlines()
+        reader.wait()
+        # The last line may be cut short itself.
+        seen.append([int(line) for line in lines if len(line.strip()) == 6])
+    first, second = seen
+    assert first == list(range(len(first)))
+    assert second == list(range(second[0], second[0] + len(second)))
+    assert 0 < second[0] <= len(first), "it goes on where it had acknowledged: nothing is skipped"
+    assert second[0] >= len(first) - 40, "what was acknowledged does not come again"
+
+
+def _started(script: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", script, *arguments], stdout=subprocess.PIPE, text=True)
