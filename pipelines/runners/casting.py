@@ -21,6 +21,9 @@ def castable(source: np.dtype[Any], target: np.dtype[Any], *, freely: bool = Fal
     """
     if source == target:
         return True
+    if source.name == "bfloat16":
+        # A float type to us; numpy knows only that it is none of its own.
+        return target.kind == "f" or freely
     if source.kind not in "biuf" or target.kind not in "biuf":
         return False
     if freely or np.can_cast(source, target, "safe"):

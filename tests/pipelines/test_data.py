@@ -119,7 +119,6 @@ def test_the_largest_integers_are_kept(value: int) -> None:
         np.array(["2020-01-01"], "datetime64[D]"),
         {1: 2},
     ],
-    ids=repr,
 )
 def test_what_the_wire_has_no_type_for_is_refused_when_it_is_put(value: object) -> None:
     data = Data({"there": 1})

@@ -320,6 +320,13 @@ def test_half_precision_goes_in_and_comes_out(opened: Made) -> None:
     assert (found.dtype, found.tolist()) == (np.float16, [0.5, 1.0, 2.0])
 
 
+def test_brain_floats_are_widened(opened: Made) -> None:
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    found = one(opened(same()), x=np.array([0.5, 1, 2], bfloat16))["y"]
+    assert (found.dtype, found.tolist()) == (np.float32, [0.5, 1.0, 2.0])
+    assert "send that type" in failure(opened(same(T.INT64)), x=np.array([0.5, 1, 2], bfloat16))
+
+
 # Strings
 
 
