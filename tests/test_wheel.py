@@ -1,0 +1,71 @@
+"""What a user gets who installs the wheel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("protos", "pipelines", "connectors", "streamer")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # From a copy of what git has, so that nothing lying about gets in and nothing is left behind.
+    source = tmp_path_factory.mktemp("source")
+    files = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split("\0")
+    for name in filter(None, files):
+        if (ROOT / name).is_file() and name.split("/")[0] not in ("tests", "benchmarks"):
+            target = source / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes((ROOT / name).read_bytes())
+    out = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(source)]
+    subprocess.run(pip, check=True, timeout=100)
+    (found,) = out.glob("*.whl")
+    return found
+
+
+def test_the_wheel_holds_every_package_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == set(PACKAGES)
+    expected = {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if "__pycache__" not in path.parts
+    }
+    assert expected <= set(names)
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    assert "protos/data.proto" in names
+
+
+def test_the_wheel_imports_from_an_environment_that_has_only_its_dependencies(wheel: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    zipfile.ZipFile(wheel).extractall(site)
+    # A path that comes by a .pth file has its own .pth files ignored: the editable install stays out of sight.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    program = (
+        f"import {', '.join(PACKAGES)}, streamer.cli; "
+        f"print(all('venv' in module.__file__ for module in ({', '.join(PACKAGES)})))"
+    )
+    ran = subprocess.run(
+        [str(tmp_path / "venv" / "bin" / "python"), "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout.strip() == "True", ran.stderr
