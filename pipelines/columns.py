@@ -280,6 +280,11 @@ class WireColumn(Column):
     def values(self) -> list[Any]:
         return self.decoded().values()
 
+    @property
+    def decoder(self) -> Callable[[list[bytes | None]], Column]:
+        """What decodes the entries: the codec's own, which knows what they are."""
+        return self._decode
+
     def joined(self, columns: Sequence[Column]) -> WireColumn | None:
         """The rows of all columns, still undecoded; `None` unless each comes from this codec or has no values."""
         entries: list[bytes | None] = []

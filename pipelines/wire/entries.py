@@ -1,0 +1,221 @@
+"""Messages taken apart: whose map entry stands where, without a look at the values.
+
+A `DataMap` is its map entries one after the other, each framed by a tag and a length. So the entries of many messages
+can be told apart by their frames alone, an entry taken out is a message of its own, and entries put one after the
+other are one again. Messages that are framed in any other legal way are first brought into this one by protobuf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from pipelines.data import Data
+from pipelines.errors import WireError
+from pipelines.wire.limits import Limits
+from pipelines.wire.protobuf import decode
+from protos import data_pb2 as pb
+
+Cells = dict[str, list[bytes | None]]
+"""Key to its entries, tag and length included: one for each row, `None` where a row lacks the key."""
+
+ENTRY: Final = 0x0A
+"""Tag of an entry of `DataMap.mapItems`."""
+METADATA: Final = 0x12
+"""Tag of an entry of `DataMap.metaData`."""
+
+MAX_CELLS: Final = 4_000_000
+"""Keys times messages of a block, beyond 1024 keys: a table has a place for each, used or not."""
+
+
+@dataclass(slots=True)
+class Frames:
+    """The plainly framed messages of a block, cut into their entries."""
+
+    rows: list[int] = field(default_factory=list)
+    """Positions of the messages."""
+    entries: list[bytes] = field(default_factory=list)
+    """Entries of all these messages, in order."""
+    ends: list[int] = field(default_factory=list)
+    """`entries[:ends[i]]` are those of the messages up to and including `rows[i]`."""
+    metadata: dict[int, list[bytes]] = field(default_factory=dict)
+    """Position to the message's metadata entries, for messages that have any."""
+    odd: list[int] = field(default_factory=list)
+    """Positions of the messages that are framed otherwise, broken or too long."""
+
+
+def cut(values: Sequence[Any], longest: int) -> Frames:
+    """Cut messages into entries. `None` among them is passed over; what is no `bytes` or over `longest` is odd."""
+    frames = Frames()
+    rows, ends, entries = frames.rows, frames.ends, frames.entries
+    if not set(map(type, values)) <= {bytes, type(None)}:
+        values = [value if value is None or type(value) is bytes else _ODD for value in values]
+    # Half of what decoding costs is this loop, so lengths of two bytes are read in place.
+    for row, message in enumerate(values):
+        if message is None:
+            continue
+        at, end = 0, len(message)
+        try:
+            while at < end:
+                size = message[at + 1]
+                if size < 0x80:
+                    stop = at + size + 2
+                elif message[at + 2] < 0x80:
+                    stop = at + size + message[at + 2] * 0x80 - 0x7D
+                else:
+                    stop = _long_stop(message, at)
+                if message[at] == ENTRY:
+                    entries.append(message[at:stop])
+                elif message[at] == METADATA:
+                    frames.metadata.setdefault(row, []).append(message[at:stop])
+                else:
+                    break
+                at = stop
+        except IndexError:
+            at = -1
+        if at == end <= longest:
+            rows.append(row)
+            ends.append(len(entries))
+        else:
+            del entries[ends[-1] if ends else 0 :]
+            frames.metadata.pop(row, None)
+            frames.odd.append(row)
+    return frames
+
+
+def by_place(frames: Frames) -> Cells | None:
+    """The entries by key, if all messages have the keys of the first, in its order: this is a guess.
+
+    Only their number and a few samples are looked at; who uses the entries has to find out whether they are of that
+    key. `None` if the guess is wrong already, or the first message is odd.
+    """
+    total = len(frames.ends)
+    count = frames.ends[0] if total else 0
+    if count == 0 or frames.ends != list(range(count, count * total + 1, count)):
+        return None
+    keys = [key_of(entry) for entry in frames.entries[:count]]
+    for row in range(total - 1, 0, -max(1, total // _SAMPLES)):
+        if [key_of(entry) for entry in frames.entries[row * count : (row + 1) * count]] != keys:
+            return None
+    texts = [text for key in keys if (text := _text(key)) is not None]
+    if len(set(texts)) < count:
+        return None
+    return {key: list(frames.entries[place::count]) for place, key in enumerate(texts)}
+
+
+def by_key(frames: Frames) -> tuple[Cells, list[int], list[int]]:
+    """The entries by the key that each begins with.
+
+    Also the indices of `frames.rows` that are odd after all (without a key, or with one twice), and of those that
+    bring more keys than there is room for.
+    """
+    total = len(frames.rows)
+    room = max(_ALWAYS_ROOM, MAX_CELLS // max(total, 1))
+    found: dict[bytes | None, list[bytes | None]] = {}
+    odd, crowded = [], []
+    start = 0
+    for index, end in enumerate(frames.ends):
+        for entry in frames.entries[start:end]:
+            key = key_of(entry)
+            column = found.get(key)
+            if column is None:
+                if len(found) == room:
+                    crowded.append(index)
+                    break
+                column = found[key] = [None] * total
+            elif column[index] is not None:
+                odd.append(index)
+            column[index] = entry
+        start = end
+    cells: Cells = {}
+    for key, column in found.items():
+        text = _text(key)
+        if text is None:
+            odd.extend(index for index, entry in enumerate(column) if entry is not None)
+        else:
+            cells[text] = column
+    return cells, odd, crowded
+
+
+def key_of(entry: bytes) -> bytes | None:
+    """The key that a plainly framed entry begins with, in UTF-8; `None` if it begins with anything else.
+
+    What is broken may seem to have any key, and a second key may follow that replaces the first.
+    """
+    try:
+        start = 2
+        while entry[start - 1] > 0x7F:
+            start += 1
+        if entry[start] != _KEY:
+            return None
+        size = entry[start + 1]
+        if size < 0x80:
+            return entry[start + 2 : start + 2 + size]
+        stop, start = _long_stop(entry, start), start + 2
+        while entry[start - 1] > 0x7F:
+            start += 1
+        return entry[start:stop]
+    except IndexError:
+        return None
+
+
+def plain(payload: Any, limits: Limits) -> bytes:
+    """An odd message as protobuf understands it, framed plainly. Raises `WireError` if it is none."""
+    if not isinstance(payload, (bytes, bytearray, memoryview)):
+        raise WireError(f"a ProtoData message is bytes, not {type(payload).__name__}; choose the codec that fits")
+    payload = bytes(payload)
+    if len(payload) > at_most(limits):
+        # It may be within the limits all the same; that is found out by reading all of it.
+        decode(payload, limits)
+    try:
+        message = pb.DataMap.FromString(payload)
+    except DecodeError as error:
+        raise not_a_message(payload, error) from None
+    # Of what this version does not know nothing is lost that it could read, and all else is framed plainly then.
+    message.DiscardUnknownFields()
+    return message.SerializeToString()
+
+
+def at_most(limits: Limits) -> int:
+    """Bytes of a message that is within the limits for certain: an element takes a byte at least."""
+    return min(limits.max_bytes, limits.max_elements)
+
+
+def metadata_of(entries: Sequence[bytes], limits: Limits) -> Data | None:
+    """The metadata that entries of `DataMap.metaData` make. Raises `WireError`."""
+    return decode(b"".join(entries), limits).metadata
+
+
+def not_a_message(payload: bytes, error: Exception) -> WireError:
+    """What to raise for bytes that protobuf refuses."""
+    return WireError(
+        f"Error converting bytes array to data: the {len(payload)} bytes are no ProtoData message ({error})"
+    )
+
+
+def _long_stop(message: bytes, at: int) -> int:
+    """Where the field at `at` ends, whose length takes two to four bytes. `IndexError` if it takes more."""
+    size = message[at + 1] & 0x7F
+    for more in range(1, 4):
+        byte = message[at + 1 + more]
+        size |= (byte & 0x7F) << 7 * more
+        if byte < 0x80:
+            return at + 2 + more + size
+    raise IndexError
+
+
+def _text(key: bytes | None) -> str | None:
+    try:
+        return None if key is None else key.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+# No message begins with the tag 0.
+_ODD = b"\0"
+_KEY = 0x0A
+_ALWAYS_ROOM = 1024
+_SAMPLES = 4
