@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import threading
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
@@ -117,16 +119,10 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["kafka"] = node.config.stash[_broker_of_the_run].listen()
 
 
-# First, so that xdist sees the groups.
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        used = _REAL & set(getattr(item, "fixturenames", ()))
-        if used:
+        if _REAL & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
-        if "start_kafka" in used:
-            # One process after the other: two clusters at once would be too much for a small machine.
-            item.add_marker(pytest.mark.xdist_group("private_kafka"))
 
 
 @pytest.fixture(scope="session")
@@ -173,9 +169,29 @@ def mock_kafka() -> Iterator[MockKafka]:
         yield cluster
 
 
+# Not by xdist's groups: pytest 9.2 with xdist 3.8 takes no notice of them.
+@contextmanager
+def _turn(shared: Path) -> Iterator[None]:
+    slots = max(1, (os.cpu_count() or 1) // 2)
+    with ExitStack() as stack:
+        files = [stack.enter_context((shared / f"kafka-turn-{slot}").open("w")) for slot in range(slots)]
+        while True:
+            for file in files:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                yield
+                return
+            time.sleep(0.1)
+
+
 @pytest.fixture
-def start_kafka() -> Iterator[StartKafka]:
-    """A factory of real Kafkas for this test alone: `start_kafka(nodes=3)`. All are stopped at the test's end."""
+def start_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartKafka]:
+    """A factory of real Kafkas for this test alone: `start_kafka(nodes=3)`. All are stopped at the test's end.
+
+    Workers take turns, so that few such tests run at a time (one on two cores).
+    """
     try:
         KafkaJars.resolve()
     except (BrokerError, MissingPackageError) as error:
@@ -183,6 +199,8 @@ def start_kafka() -> Iterator[StartKafka]:
             raise
         pytest.skip(str(error))
     with ExitStack() as stack:
+        if hasattr(request.config, "workerinput"):
+            stack.enter_context(_turn(tmp_path_factory.getbasetemp().parent))
 
         def start(nodes: int = 1, data: Path | None = None, **settings: str) -> LocalKafka:
             cluster = LocalKafka(nodes, data, settings=_dotted(settings))

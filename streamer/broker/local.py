@@ -145,17 +145,8 @@ class LocalKafka:
         `grace` is 10 s where the data is kept, else 1 s: nodes that stop together wait for each other in vain.
         """
         self.thaw()
-        running = [process for process in self._processes.values() if process.poll() is None]
-        for process in running:
-            process.terminate()
         grace = (10.0 if self._keep else 1.0) if grace is None else grace
-        deadline = time.monotonic() + grace
-        for process in running:
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        self._end(list(self.pids), grace)
         self._processes.clear()
         self._release()
 
@@ -181,15 +172,11 @@ class LocalKafka:
 
     def restart(self, node: int = 1) -> None:
         """Start a node again with its old data and port (ending it first if it runs), and wait until it is listed."""
-        process = self._processes.get(node)
-        if process is not None and process.poll() is None:
+        if self._ports is None or node not in range(1, self.nodes + 1):
+            raise BrokerError(f"there is no node {node} to restart in {self.describe()}")
+        if node in self.pids:
             self.thaw(node)
-            process.terminate()
-            try:
-                process.wait(10.0)
-            except subprocess.TimeoutExpired:
-                pass
-            self.kill(node)
+            self._end([node], 10.0)
         self._spawn(node)
         self._wait_for({node}, self._timeout)
 
@@ -263,6 +250,19 @@ class LocalKafka:
             return subprocess.Popen(  # noqa: S603  the command is ours, and no shell reads it
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self._folder
             )
+
+    def _end(self, nodes: list[int], grace: float) -> None:
+        processes = [self._processes[node] for node in nodes]
+        for process in processes:
+            process.terminate()
+        deadline = time.monotonic() + grace
+        for process in processes:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            self._tell_guard(f"-{process.pid}")
 
     def _wait_for(self, nodes: set[int], timeout: float) -> None:
         try:

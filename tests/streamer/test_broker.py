@@ -60,7 +60,7 @@ def test_the_shared_broker_keeps_what_is_produced(kafka: Broker, topics: Topics)
     assert read(kafka.bootstrap, topic, 100) == VALUES
 
 
-def test_a_frozen_broker_answers_nothing_and_ends_without_a_trace(private_kafka: LocalKafka) -> None:
+def test_a_frozen_broker_answers_nothing_can_be_restarted_and_ends_without_a_trace(private_kafka: LocalKafka) -> None:
     (pid,), folder = private_kafka.pids.values(), private_kafka.folder
     assert psutil.Process(pid).name() == "java"
     assert folder is not None
@@ -73,6 +73,11 @@ def test_a_frozen_broker_answers_nothing_and_ends_without_a_trace(private_kafka:
         admin.list_topics(timeout=1.0)
     private_kafka.thaw()
     assert admin.list_topics(timeout=30.0).brokers
+
+    private_kafka.freeze()
+    private_kafka.restart()
+    assert list(private_kafka.pids.values()) != [pid]
+    (pid,) = private_kafka.pids.values()
 
     # A frozen process does not act on SIGTERM; it has to end all the same.
     private_kafka.freeze()
