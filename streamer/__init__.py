@@ -9,10 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from streamer.loading import load, load_all, loads
-from streamer.service import Service
-from streamer.summary import Summary
-
 if TYPE_CHECKING:
     from connectors.file import FileSinkConfig as FileSink
     from connectors.file import FileSourceConfig as FileSource
@@ -21,6 +17,9 @@ if TYPE_CHECKING:
     from connectors.memory import MemorySinkConfig as MemorySink
     from connectors.memory import MemorySourceConfig as MemorySource
     from streamer import testing
+    from streamer.loading import load, load_all, loads
+    from streamer.service import Service
+    from streamer.summary import Summary
 
 __all__ = [
     "FileSink",
@@ -44,12 +43,18 @@ _LATER = {
     "KafkaSource": "connectors.kafka.config:KafkaSourceConfig",
     "MemorySink": "connectors.memory:MemorySinkConfig",
     "MemorySource": "connectors.memory:MemorySourceConfig",
+    "Service": "streamer.service:Service",
+    "Summary": "streamer.summary:Summary",
+    "load": "streamer.loading:load",
+    "load_all": "streamer.loading:load_all",
+    "loads": "streamer.loading:loads",
     "testing": "streamer.testing:",
 }
 
 
 def __getattr__(name: str) -> Any:
-    # Connectors are imported when they are first named: each has a client library of its own.
+    # Imported when first named: connectors have client libraries of their own, and the command line, which is in this
+    # package too, shall print its help without loading any of it.
     if name not in _LATER:
         raise AttributeError(f"module 'streamer' has no attribute {name!r}")
     module, _, attribute = _LATER[name].partition(":")
