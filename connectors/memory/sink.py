@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 
@@ -115,27 +116,30 @@ class MemorySink(Sink):
             return
         faults = self.topic.faults
         while self._waiting and faults.away is None:
-            message, rows = self._waiting[0]
-            if faults.lose is not None and faults.lose(message):
-                self._lost.update((row, ConnectorError(f"{self.name}: lost", retriable=True)) for row in rows.tolist())
-            elif self._arrives(message):
-                self._confirmed.append(rows)
-            else:
+            if faults.lose is not None and faults.lose(self._waiting[0][0]):
+                lost = ConnectorError(f"{self.name}: lost", retriable=True)
+                self._lost.update(dict.fromkeys(self._passed(1)[0].tolist(), lost))
+                continue
+            # One at a time where each may be lost, or go somewhere else.
+            count = 1 if faults.lose is not None else self._same_topic()
+            arrived = self._arrive([message for message, _ in itertools.islice(self._waiting, count)])
+            self._confirmed.extend(self._passed(arrived))
+            if arrived < count:
                 return
-            self._waiting.popleft()
-            self._waiting_bytes -= size_of(message)
 
-    def _arrives(self, message: Message) -> bool:
-        try:
-            self._topic_of(message).append(message, deadline=0)
-        except ConnectorError as error:
-            if error.retriable:
-                return False
-            raise
-        return True
+    def _arrive(self, messages: list[Message]) -> int:
+        """Put these, which go to one topic, where they belong; how many found room."""
+        topic = messages[0].topic
+        return (memory_topic(topic) if topic else self.topic).append_some(messages)
 
-    def _topic_of(self, message: Message) -> MemoryTopic:
-        return self.topic if not message.topic else memory_topic(message.topic)
+    def _same_topic(self) -> int:
+        first = self._waiting[0][0].topic
+        return sum(1 for _ in itertools.takewhile(lambda waiting: waiting[0].topic == first, self._waiting))
+
+    def _passed(self, count: int) -> list[Ints]:
+        passed = [self._waiting.popleft() for _ in range(count)]
+        self._waiting_bytes -= sum(size_of(message) for message, _ in passed)
+        return [rows for _, rows in passed]
 
     def _why(self) -> str:
         return (

@@ -47,7 +47,7 @@ class MemorySource(Source):
         self.name = name
         self.topic = MemoryTopic(name, partitions) if topic is None else topic
         self._records: Iterator[object] | None = None if records is None else iter(records)
-        self._put_back: Message | None = None
+        self._pulled: list[Message] = []
         self._group_name = group
         self._start = start
         self._settle: Settle | None = None
@@ -199,22 +199,17 @@ class MemorySource(Source):
         if self._records is None:
             return
         available = sum(self.topic.end_of(partition) - self._next[partition] for partition in self._lanes)
-        for _ in range(wanted - available):
-            if self._put_back is None:
-                try:
-                    self._put_back = as_message(next(self._records))
-                except StopIteration:
-                    self._records = None
-                    self.end()
-                    return
-            try:
-                self.topic.append(self._put_back, deadline=0)
-            except ConnectorError as full:
-                if not full.retriable:
-                    raise
-                # Room comes with acknowledgements.
-                return
-            self._put_back = None
+        missing = wanted - available - len(self._pulled)
+        if missing > 0:
+            self._pulled.extend(map(as_message, itertools.islice(self._records, missing)))
+            exhausted = len(self._pulled) < wanted - available
+        else:
+            exhausted = False
+        # What finds no room in the topic waits for acknowledgements.
+        del self._pulled[: self.topic.append_some(self._pulled)]
+        if exhausted and not self._pulled:
+            self._records = None
+            self.end()
 
     def _gather(
         self, gathered: dict[Lane, list[tuple[int, Message]]], count: int, size: int, max_records: int, max_bytes: int

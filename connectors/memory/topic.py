@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from connectors.memory.faults import Faults
@@ -37,33 +37,49 @@ class MemoryTopic:
         self._bytes = 0
         self._dealt = 0
 
-    def append(self, message: Message, deadline: float | None = None) -> int:
-        """Put it at the end of its partition (its own, or by key, or dealt in turn); its position there.
+    def append(self, message: Message, deadline: float | None = None) -> None:
+        """Put it at the end of its partition: its own, or by key, or dealt in turn. Without a time it gets the present.
 
         Waits for room until `deadline` (seconds on `time.monotonic`), then raises a retriable `ConnectorError`;
-        without one it is taken whether there is room or not. Gives it the present time if it has none.
+        without one it is taken whether there is room or not. `ConnectorError` for a partition that is not there.
         """
-        if message.timestamp is None:
-            message = message._replace(timestamp=time.time_ns() // 1_000_000)
-        size = size_of(message)
         with self.changed:
-            if deadline is not None and not self._wait_for_room(size, deadline):
-                raise ConnectorError(
-                    f'the memory topic "{self.name}" holds {self._bytes} bytes that nobody has acknowledged; '
-                    f"read it, or give it more max_bytes than {self.max_bytes}",
-                    retriable=True,
-                )
-            partition = self._partition_of(message)
-            log = self._logs[partition]
-            log.append(message._replace(partition=partition, topic=self.name))
-            self._bytes += size
-            self.changed.notify_all()
-            return self._first[partition] + len(log) - 1
+            if deadline is None:
+                self._put(message, size_of(message), _now())
+                self.changed.notify_all()
+                return
+            while not self.append_some([message]):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise ConnectorError(
+                        f'the memory topic "{self.name}" holds {self._bytes} bytes that nobody has acknowledged; '
+                        f"read it, or give it more max_bytes than {self.max_bytes}",
+                        retriable=True,
+                    )
+                self.changed.wait(left)
+
+    def append_some(self, messages: Sequence[Message]) -> int:
+        """Put as many of these as there is room for, without waiting; how many."""
+        now = _now()
+        with self.changed:
+            taken = 0
+            for message in messages:
+                size = size_of(message)
+                if self._bytes + size > self.max_bytes and not self._make_room(size):
+                    break
+                self._put(message, size, now)
+                taken += 1
+            if taken:
+                self.changed.notify_all()
+            return taken
 
     def extend(self, messages: Iterable[Message]) -> None:
         """Append these, without a bound."""
-        for message in messages:
-            self.append(message)
+        with self.changed:
+            now = _now()
+            for message in messages:
+                self._put(message, size_of(message), now)
+            self.changed.notify_all()
 
     def end(self) -> None:
         """Nothing more will be appended: sources end after the last message."""
@@ -111,16 +127,17 @@ class MemoryTopic:
     def __repr__(self) -> str:
         return f"MemoryTopic({self.name}: {len(self)} messages in {self.partitions} partitions)"
 
-    def _wait_for_room(self, size: int, deadline: float) -> bool:
-        while self._bytes + size > self.max_bytes and self._bytes:
-            self._forget_acknowledged()
-            if self._bytes + size <= self.max_bytes or not self._bytes:
-                return True
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            self.changed.wait(left)
-        return True
+    def _put(self, message: Message, size: int, now: int) -> None:
+        value, key, headers, timestamp, _, _ = message
+        partition = self._partition_of(message)
+        stamp = now if timestamp is None else timestamp
+        self._logs[partition].append(Message(value, key, headers, stamp, partition, self.name))
+        self._bytes += size
+
+    def _make_room(self, size: int) -> bool:
+        """Whether it fits after forgetting what is acknowledged. An empty topic takes a message of any size."""
+        self._forget_acknowledged()
+        return self._bytes == 0 or self._bytes + size <= self.max_bytes
 
     def _forget_acknowledged(self) -> None:
         if not self._groups:
@@ -145,9 +162,15 @@ class MemoryTopic:
 
 def size_of(message: Message) -> int:
     """Bytes of payload and key; an object that does not tell its size (`nbytes`) counts as none."""
-    value = message.value
+    value, key = message.value, message.key
+    if type(value) is bytes:
+        return len(value) if key is None else len(value) + len(key)
     size = len(value) if isinstance(value, (bytes, bytearray, memoryview, str)) else int(getattr(value, "nbytes", 0))
-    return size + len(message.key or b"")
+    return size + len(key or b"")
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
 
 
 _named: dict[str, MemoryTopic] = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from connectors.memory.sink import MemorySink
 from connectors.memory.source import MemorySource
-from connectors.memory.topic import MemoryTopic
+from connectors.memory.topic import MemoryTopic, memory_topic
 from connectors.message import Message
 from connectors.records import Ints, Lane
 from connectors.sink import TransactionalSink
@@ -52,7 +52,7 @@ class MemoryTransactionalSink(MemorySink, TransactionalSink):
                 raise ConnectorError(f"{self.name}: the transaction is void, these lanes have ended: {ended}")
             with self.topic.changed:
                 for message in self._transaction:
-                    self._topic_of(message).append(message)
+                    (memory_topic(message.topic) if message.topic else self.topic).append(message)
                 token.acknowledge(positions)
         self._transaction = None
 
@@ -74,7 +74,7 @@ class MemoryTransactionalSink(MemorySink, TransactionalSink):
             raise ConnectorError(f"{self.name}: begin a transaction before sending")
         return super()._take(message, rows, deadline)
 
-    def _arrives(self, message: Message) -> bool:
+    def _arrive(self, messages: list[Message]) -> int:
         assert self._transaction is not None
-        self._transaction.append(message)
-        return True
+        self._transaction.extend(messages)
+        return len(messages)
