@@ -66,7 +66,7 @@ class Delivery:
         self._meters = meters
         self._keep_going = keep_going
         self._log = log
-        self._held: list[tuple[Work, Failed]] = []
+        self._held: Failed = {}
         self._held_since = 0.0
         self._unconfirmed = False
 
@@ -94,46 +94,49 @@ class Delivery:
         failed: Failed = {**work.failed, **result.failed}
         skipped = self._sort_out_tombstones(work, failed)
         began = time.perf_counter()
-        blocks = self._encode(work, result, failed)
+        blocks = self._encode(result, failed, work)
         encoded = time.perf_counter()
-        self._check(work, failed, rows=len(work.records))
+        self._check(failed, rows=len(work.records))
         self._expect_of_held(blocks, work.first, len(work.records))
         outputs = np.zeros(len(work.records), np.int32)
         refused: Failed = {}
         for outlet, messages in zip(self._outlets, blocks, strict=True):
             self._send_results(outlet, messages, work, outputs, refused)
         if refused:
-            self._check(work, refused)
+            self._check(refused)
             failed.update(refused)
         self._meters.stages["encode"].add_one(encoded - began)
         self._meters.stages["send"].add_one(time.perf_counter() - encoded)
         if failed and not self._drop_failed:
-            outputs[[row - work.first for row in failed]] += 1
+            outputs[[row - work.first for row in failed if self._is_of(work, row)]] += 1
         if len(result.held):
             own = result.held[(result.held >= work.first) & (result.held < work.first + len(work.records))]
             outputs[own - work.first] += 1
         self._expect(work, outputs)
-        self._bury(work, failed)
+        self._settle_held(result, failed, work)
+        self._bury(failed)
         self._count(work, result, failed, len(result.dropped) + len(skipped))
 
     def emit(self, result: Result) -> None:
         """Send what a stateful step gave without new input: its rows are in the ledger already, held.
 
-        Raises `ServiceStopped` if some of it cannot be sent.
+        Raises `ServiceStopped` when the failures rules say so.
         """
-        if not result.batch.size:
+        if not (result.batch.size or result.failed or result.dropped):
             return
-        selected, failed = select_all([outlet.selection for outlet in self._outlets], result.batch)
-        blocks = []
-        for outlet, rows in zip(self._outlets, selected, strict=True):
-            messages, wrong = outlet.messages(rows)
-            failed.update(wrong)
-            blocks.append(messages)
+        failed: Failed = dict(result.failed)
+        blocks = self._encode(result, failed)
+        self._check(failed)
         self._expect_of_held(blocks)
         for outlet, messages in zip(self._outlets, blocks, strict=True):
-            failed.update(self._send(outlet, messages))
-        if failed:
-            raise ServiceStopped(f"a result of earlier records cannot be sent: {next(iter(failed.values()))}")
+            refused = self._send(outlet, messages)
+            for at, error in refused.items():
+                # What one sink refuses of a window, others may have: its records wait for their dead letters alone.
+                rows = messages.parents(at).tolist()
+                failed.update(dict.fromkeys(rows, StepError.of(f"sink {outlet.name}", error)))
+            self._check({row: failed[row] for at in refused for row in messages.parents(at).tolist()})
+        self._settle_held(result, failed)
+        self._bury(failed)
 
     def collect(self) -> None:
         """Take in what the sinks have confirmed by themselves."""
@@ -161,9 +164,8 @@ class Delivery:
             return
         if not now and self._watch.suspect is not None and time.monotonic() - self._held_since < HOLD:
             return
-        held, self._held = self._held, []
-        for work, failed in held:
-            self._send_dead(work, failed)
+        held, self._held = self._held, {}
+        self._send_dead(held)
 
     def _sort_out_tombstones(self, work: Work, failed: Failed) -> list[int]:
         policy = self._tombstones[work.source]
@@ -176,7 +178,7 @@ class Delivery:
         failed.update(dict.fromkeys(rows, error))
         return []
 
-    def _check(self, work: Work, failed: Failed, rows: int = 0) -> None:
+    def _check(self, failed: Failed, rows: int = 0) -> None:
         """Stop the service if these failures, among `rows` new rows, mean that it must not go on."""
         self._watch.add(rows, failed)
         if not failed:
@@ -184,16 +186,16 @@ class Delivery:
         row = min(failed)
         if not self._drop_failed and self._dead is None:
             raise ServiceStopped(
-                f"{_place(work, row)}: {failed[row]}; give the service a dead_letter to go on without such records, "
+                f"{self._place(row)}: {failed[row]}; give the service a dead_letter to go on without such records, "
                 f"or write down on_error: drop"
             )
         if self._watch.broken is not None:
             raise ServiceStopped(
-                f"{self._watch.text()}, so it is not the records: {failed[row]} (at {_place(work, row)}); "
+                f"{self._watch.text()}, so it is not the records: {failed[row]} (at {self._place(row)}); "
                 f"nothing of this batch was acknowledged. Mend it and start again, or raise errors.stop_ratio"
             )
 
-    def _encode(self, work: Work, result: Result, failed: Failed) -> list[Messages]:
+    def _encode(self, result: Result, failed: Failed, work: Work | None = None) -> list[Messages]:
         """The messages of each outlet; a record that fails for one has failed, and none of them has it."""
         blocks: list[Messages] = []
         wrong: Failed = {}
@@ -202,7 +204,7 @@ class Delivery:
         for outlet, rows in zip(self._outlets, selected, strict=True):
             messages, unwritten = outlet.messages(rows)
             wrong.update(unwritten)
-            if work.tombstones:
+            if work is not None and work.tombstones:
                 empty, unplaced = outlet.tombstones(work)
                 messages = in_row_order(messages, empty)
                 wrong.update(unplaced)
@@ -219,8 +221,9 @@ class Delivery:
         for at, error in self._send(outlet, messages).items():
             wrapped = StepError.of(f"sink {outlet.name}", error)
             for row in messages.parents(at).tolist():
-                outputs[row - work.first] -= 1
                 refused[row] = wrapped
+                if self._is_of(work, row):
+                    outputs[row - work.first] -= 1
 
     def _expect_of_held(self, blocks: list[Messages], first: int = 0, count: int = 0) -> None:
         """Rows of earlier batches wait for one output while a step holds them; from now on for all of these."""
@@ -261,27 +264,40 @@ class Delivery:
         if block is not None:
             self.ledger.expect(block, outputs)
 
-    def _bury(self, work: Work, failed: Failed) -> None:
+    def _settle_held(self, result: Result, failed: Failed, work: Work | None = None) -> None:
+        """Rows of earlier batches that a step dropped at last, or that failed where failures are dropped, are done."""
+        gone = [*result.dropped, *(failed if self._drop_failed else ())]
+        for row in gone:
+            if work is None or not self._is_of(work, row):
+                self.ledger.wait_for(row, 0)
+
+    def _bury(self, failed: Failed) -> None:
         if not failed or self._drop_failed:
             return
         if self._watch.suspect is not None:
             if not self._held:
                 self._held_since = time.monotonic()
-            self._held.append((work, failed))
+            self._held.update(failed)
             return
         self.release(now=True)
-        self._send_dead(work, failed)
+        self._send_dead(failed)
 
-    def _send_dead(self, work: Work, failed: Failed) -> None:
+    def _send_dead(self, failed: Failed) -> None:
         if self._dead is None:
             raise ServiceStopped("records failed and there is no dead_letter")
-        letters = dead_letters(work.records, work.first, failed, self._service)
-        for row, error in failed.items():
-            self._log.warning("dead letter", at=_place(work, row), error=str(error)[:300])
-        refused = self._send(self._dead, letters)
-        if refused:
-            row, error = next(iter(refused.items()))
-            raise ServiceStopped(f"the dead letter sink refused {_place(work, row)}: {error}")
+        by_batch: dict[int, tuple[Work, Failed]] = {}
+        for row in sorted(failed):
+            work = self._work_of(row)
+            # A row that nobody waits for any more was in a lane that has ended: it is someone else's.
+            if work is not None:
+                by_batch.setdefault(work.first, (work, {}))[1][row] = failed[row]
+        for work, own in by_batch.values():
+            for row, error in own.items():
+                self._log.warning("dead letter", at=self._place(row), error=str(error)[:300])
+            letters = dead_letters(work.records, work.first, own, self._service)
+            for at, refusal in self._send(self._dead, letters).items():
+                place = self._place(int(letters.rows[at]))
+                raise ServiceStopped(f"the dead letter sink refused the record at {place}: {refusal}")
 
     def _count(self, work: Work, result: Result, failed: Failed, dropped: int) -> None:
         outcomes, source = self._meters.outcomes, work.source
@@ -314,13 +330,13 @@ class Delivery:
                 again.append(row)
                 continue
             if outlet is self._dead:
-                raise ServiceStopped(f"the dead letter of {_place(work, row)} was lost: {error}")
+                raise ServiceStopped(f"the dead letter of {self._place(row)} was lost: {error}")
             failed: Failed = {row: StepError.of(f"sink {outlet.name}", error)}
-            self._check(work, failed)
+            self._check(failed)
             # Whatever else the row waited for is settled by now: what is left is its dead letter, if any.
             self.ledger.wait_for(row, 0 if self._drop_failed else 1)
             if not self._drop_failed:
-                self._send_dead(work, failed)
+                self._send_dead(failed)
         if again:
             lanes = self.ledger.lanes_of(again)
             self._log.warning("messages were lost, their records come again", sink=outlet.name, rows=len(again))
@@ -331,8 +347,18 @@ class Delivery:
     def _sinks(self) -> list[Outlet]:
         return self._outlets if self._dead is None else [*self._outlets, self._dead]
 
+    def _work_of(self, row: int) -> Work | None:
+        block = self.ledger.block_of(row)
+        return None if block is None else block.note
 
-def _place(work: Work, row: int) -> str:
-    index = row - work.first
-    span = work.records.span_of(index)
-    return f"{work.records.topics[span]}[{work.records.partitions[span]}]@{int(work.records.positions[index])}"
+    @staticmethod
+    def _is_of(work: Work, row: int) -> bool:
+        return work.first <= row < work.first + len(work.records)
+
+    def _place(self, row: int) -> str:
+        work = self._work_of(row)
+        if work is None:
+            return "a record that is someone else's now"
+        index = row - work.first
+        span = work.records.span_of(index)
+        return f"{work.records.topics[span]}[{work.records.partitions[span]}]@{int(work.records.positions[index])}"

@@ -411,3 +411,17 @@ def test_held_rows_wait_for_every_sink() -> None:
     assert [message.value for message in report.sinks["a"]] == [message.value for message in report.sinks["b"]]
     assert values(report) == [12, 30]
     assert report.acknowledged == 6
+
+
+def test_a_window_that_fails_sends_all_its_records_to_the_dead_letter() -> None:
+    def refuse(data: Data) -> Data:
+        if data["y"] == 6:
+            raise ValueError("not this window")
+        return data
+
+    definition = service(double, batch={"max_records": 2}, errors={"stop_ratio": 1.0})
+    definition = definition.model_copy(update={"pipeline": WithWindows([WindowStep(), refuse])})
+    report = testing.run(definition, numbers(1, 2, 3, 4, 5, 6, 7))
+    assert values(report) == [15, 7]
+    assert [letter.origin.offset for letter in report.dead] == [0, 1, 2]
+    assert report.acknowledged == 7
