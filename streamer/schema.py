@@ -94,7 +94,7 @@ def _with_references(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _with_reference(schema: dict[str, Any]) -> dict[str, Any]:
     """The field's schema, or a text with a reference where the field would not take a text."""
-    if schema.get("type") == "string" and not schema.keys() & {"enum", "pattern", "format"}:
+    if any(_takes_any_text(one) for one in (schema, *schema.get("anyOf", ()))):
         return schema
     notes: dict[str, Any] = {
         key: schema[key] for key in ("title", "description", "default", "examples") if key in schema
@@ -103,3 +103,7 @@ def _with_reference(schema: dict[str, Any]) -> dict[str, Any]:
     if kept.get("type") in ("array", "object") or not kept or "$ref" in str(kept):
         return schema
     return {**notes, "anyOf": [*(kept["anyOf"] if list(kept) == ["anyOf"] else [kept]), _REFERENCE]}
+
+
+def _takes_any_text(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "string" and not schema.keys() & {"enum", "const", "pattern", "format"}

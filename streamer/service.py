@@ -141,7 +141,7 @@ def _dead_letter(value: object, info: ValidationInfo) -> SinkConfig | None:
     config = config if config.name is not None else config.model_copy(update={"name": "dead_letter"})
     if any(sink.name == config.name for sink in info.data.get("sink", ())):
         raise ValueError(f'a sink has the name "{config.name}" too; give each a name of its own')
-    return config
+    return config.in_service(_service_name(info), info.data.get("source", ()))
 
 
 def _pipeline(value: object, info: ValidationInfo) -> pipelines.Sequence:

@@ -77,6 +77,7 @@ def test_the_documented_service_file_is_valid(schema: dict[str, Any]) -> None:
         MEMORY.replace("digits.pipeline.yaml", '{steps: [{"@type": LOGGING}], id: x}'),
         MEMORY.replace("digits.pipeline.yaml", '[{"@type": ONNX, "modelUri": m.onnx}]'),
         MEMORY.replace("sink: {type: memory, topic: out}", "sink: [{type: memory, topic: out, when: {a: 1}}]"),
+        DIGITS.replace("[digits.images] ", "digits.images "),
         MEMORY + "batch: {max_records: '${N}', max_wait: 0.5, max_bytes: '${S:-1MiB}', type: '${T}'}",
         MEMORY + "keep: all\ndead_letter: {type: memory, topic: d}\non_error: stop",
     ],
