@@ -20,9 +20,10 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from pipelines.columns import Column, Rows, WireColumn
 from pipelines.data import Data, check_key
 from pipelines.errors import ReservedKeyError, RowsFailed, WireError
-from pipelines.wire.entries import Cells, Frames, at_most, by_key, by_place, cut, key_of, metadata_of, plain
+from pipelines.wire.entries import Cells, Frames, ReadOptions, by_key, by_place, cut, key_of, metadata_of, plain
 from pipelines.wire.layouts import PART_BYTES
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
+from pipelines.wire.protobuf import FloatLists
 from pipelines.wire.values_read import read_values
 from protos import data_pb2 as pb
 
@@ -42,14 +43,14 @@ class ReadColumns(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EntryDecoder:
-    """Decodes a `WireColumn` of one key; two of the same key and limits are equal."""
+    """Decodes a `WireColumn` of one key; two of the same key and options are equal."""
 
     key: str
-    limits: Limits
+    options: ReadOptions
 
     def __call__(self, entries: list[bytes | None]) -> Column:
         """The column of these entries. Raises `RowsFailed` naming those that cannot be decoded."""
-        column, failed, odd = read_values(self.key, entries, self.limits)
+        column, failed, odd = read_values(self.key, entries, self.options)
         if failed or odd:
             refused = {row: WireError(f'key "{self.key}" cannot be read: its entry is broken') for row in odd}
             raise RowsFailed({**failed, **refused})
@@ -57,7 +58,11 @@ class EntryDecoder:
 
 
 def decode_columns(
-    values: Sequence[Any], wanted: frozenset[str] | None = None, limits: Limits = DEFAULT_LIMITS
+    values: Sequence[Any],
+    wanted: frozenset[str] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    float_lists: FloatLists = "exact",
 ) -> ReadColumns:
     """The columns of many ProtoData messages, each `bytes`, or `None` (a tombstone), which is passed over.
 
@@ -65,24 +70,25 @@ def decode_columns(
     are (`WireColumn`). A message fails if `pipelines.wire.protobuf.decode` refuses it, but not for the value of a key
     that is not wanted: that shows when it is decoded, if it ever is.
     """
-    return _decode(values, wanted or frozenset(), limits, at_most(limits))
+    options = ReadOptions(limits, float_lists)
+    return _decode(values, wanted or frozenset(), options, options.surely)
 
 
-def _decode(values: Sequence[Any], wanted: frozenset[str], limits: Limits, longest: int) -> ReadColumns:
+def _decode(values: Sequence[Any], wanted: frozenset[str], options: ReadOptions, longest: int) -> ReadColumns:
     frames = cut(values, longest)
-    mended, failed = _mended(values, frames.odd, limits)
+    mended, failed = _mended(values, frames.odd, options)
     table = None
     if not mended:
-        table = _table(frames, wanted, limits)
-        mended, broken = _mended(values, table.odd, limits)
+        table = _table(frames, wanted, options)
+        mended, broken = _mended(values, table.odd, options)
         # What is wrong with a value of an odd message may be wrong with one that does not count.
         failed.update({row: error for row, error in table.failed.items() if row not in mended} | broken)
     if table is None or mended:
         # Whoever is plain now is plain to the end, so this happens twice at most.
         again = [mended.get(row, None if row in failed else payload) for row, payload in enumerate(values)]
-        found = _decode(again, wanted, limits, sys.maxsize)
+        found = _decode(again, wanted, options, sys.maxsize)
         return found._replace(failed=failed | found.failed)
-    return _finished(frames, table.columns, failed, limits)
+    return _finished(frames, table.columns, failed, options)
 
 
 class _Table(NamedTuple):
@@ -91,14 +97,14 @@ class _Table(NamedTuple):
     failed: dict[int, WireError]
 
 
-def _table(frames: Frames, wanted: frozenset[str], limits: Limits) -> _Table:
+def _table(frames: Frames, wanted: frozenset[str], options: ReadOptions) -> _Table:
     """The columns over all of `frames.rows`, and the positions of the messages that do not belong there."""
     cells = by_place(frames)
-    table = None if cells is None else _columns(frames, cells, wanted, limits, placed=True)
+    table = None if cells is None else _columns(frames, cells, wanted, options, placed=True)
     if table is not None:
         return table
     cells, odd, crowded = by_key(frames)
-    table = _columns(frames, cells, wanted, limits, placed=False)
+    table = _columns(frames, cells, wanted, options, placed=False)
     assert table is not None
     table.odd.extend(frames.rows[index] for index in odd)
     for index in crowded:
@@ -109,15 +115,17 @@ def _table(frames: Frames, wanted: frozenset[str], limits: Limits) -> _Table:
     return table
 
 
-def _columns(frames: Frames, cells: Cells, wanted: frozenset[str], limits: Limits, *, placed: bool) -> _Table | None:
+def _columns(
+    frames: Frames, cells: Cells, wanted: frozenset[str], options: ReadOptions, *, placed: bool
+) -> _Table | None:
     """`None` if entries were put into columns by their place and turn out to be of other keys."""
     table = _Table({}, [], {})
     for key, entries in cells.items():
         if key in wanted:
-            column, wrong, odd = read_values(key, entries, limits)
+            column, wrong, odd = read_values(key, entries, options)
             table.failed.update((frames.rows[index], error) for index, error in wrong.items())
         else:
-            column, odd = WireColumn(entries, EntryDecoder(key, limits)), _malformed(key, entries)
+            column, odd = WireColumn(entries, EntryDecoder(key, options)), _malformed(key, entries)
         if odd:
             if placed and any(key_of(entries[index] or b"") != key.encode() for index in odd):
                 return None
@@ -173,24 +181,26 @@ def _filled(entries: Sequence[bytes | None]) -> list[int]:
 
 
 def _mended(
-    values: Sequence[Any], rows: Iterable[int], limits: Limits
+    values: Sequence[Any], rows: Iterable[int], options: ReadOptions
 ) -> tuple[dict[int, bytes], dict[int, WireError]]:
     """Odd messages as plain ones, and what is wrong with those that are no messages."""
     mended: dict[int, bytes] = {}
     broken: dict[int, WireError] = {}
     for row in rows:
         try:
-            mended[row] = plain(values[row], limits)
+            mended[row] = plain(values[row], options)
         except WireError as error:
             broken[row] = error
     return mended, broken
 
 
-def _finished(frames: Frames, columns: dict[str, Column], failed: dict[int, WireError], limits: Limits) -> ReadColumns:
+def _finished(
+    frames: Frames, columns: dict[str, Column], failed: dict[int, WireError], options: ReadOptions
+) -> ReadColumns:
     metadata: dict[int, Data | None] = {}
     for row, entries in frames.metadata.items():
         try:
-            metadata[row] = metadata_of(entries, limits)
+            metadata[row] = metadata_of(entries, options)
         except WireError as error:
             failed.setdefault(row, error)
     rows = np.array(frames.rows, np.int64)

@@ -15,8 +15,8 @@ from google.protobuf.message import DecodeError
 
 from pipelines.data import Data
 from pipelines.errors import WireError
-from pipelines.wire.limits import Limits
-from pipelines.wire.protobuf import decode
+from pipelines.wire.limits import DEFAULT_LIMITS, Limits
+from pipelines.wire.protobuf import FloatLists, decode
 from protos import data_pb2 as pb
 
 Cells = dict[str, list[bytes | None]]
@@ -29,6 +29,19 @@ METADATA: Final = 0x12
 
 MAX_CELLS: Final = 4_000_000
 """Keys times messages of a block, beyond 1024 keys: a table has a place for each, used or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a reader of messages was told: see `pipelines.wire.protobuf.decode`."""
+
+    limits: Limits = DEFAULT_LIMITS
+    float_lists: FloatLists = "exact"
+
+    @property
+    def surely(self) -> int:
+        """Bytes of a message that is within the limits for certain: each element takes a byte at least."""
+        return min(self.limits.max_bytes, self.limits.max_elements)
 
 
 @dataclass(slots=True)
@@ -162,14 +175,14 @@ def key_of(entry: bytes) -> bytes | None:
         return None
 
 
-def plain(payload: Any, limits: Limits) -> bytes:
+def plain(payload: Any, options: ReadOptions) -> bytes:
     """An odd message as protobuf understands it, framed plainly. Raises `WireError` if it is none."""
     if not isinstance(payload, (bytes, bytearray, memoryview)):
         raise WireError(f"a ProtoData message is bytes, not {type(payload).__name__}; choose the codec that fits")
     payload = bytes(payload)
-    if len(payload) > at_most(limits):
+    if len(payload) > options.surely:
         # It may be within the limits all the same; that is found out by reading all of it.
-        decode(payload, limits)
+        decode(payload, options.limits, float_lists=options.float_lists)
     try:
         message = pb.DataMap.FromString(payload)
     except DecodeError as error:
@@ -179,14 +192,9 @@ def plain(payload: Any, limits: Limits) -> bytes:
     return message.SerializeToString()
 
 
-def at_most(limits: Limits) -> int:
-    """Bytes of a message that is within the limits for certain: an element takes a byte at least."""
-    return min(limits.max_bytes, limits.max_elements)
-
-
-def metadata_of(entries: Sequence[bytes], limits: Limits) -> Data | None:
+def metadata_of(entries: Sequence[bytes], options: ReadOptions) -> Data | None:
     """The metadata that entries of `DataMap.metaData` make. Raises `WireError`."""
-    return decode(b"".join(entries), limits).metadata
+    return decode(b"".join(entries), options.limits, float_lists=options.float_lists).metadata
 
 
 def not_a_message(payload: bytes, error: Exception) -> WireError:

@@ -12,8 +12,8 @@ from google.protobuf.message import DecodeError
 from pipelines.columns import MISSING, Column, DenseColumn, Rows
 from pipelines.errors import DataError, WireError
 from pipelines.values.valuetype import ValueType
+from pipelines.wire.entries import ReadOptions
 from pipelines.wire.layouts import Layout, learn
-from pipelines.wire.limits import Limits
 from pipelines.wire.protobuf import UNKNOWN, value_of
 from protos import data_pb2 as pb
 
@@ -32,13 +32,13 @@ class ReadValues(NamedTuple):
     """Rows whose entry is not well-formed, or of another key after all."""
 
 
-def read_values(key: str, entries: Sequence[bytes | None], limits: Limits) -> ReadValues:
+def read_values(key: str, entries: Sequence[bytes | None], options: ReadOptions) -> ReadValues:
     """The column of these entries, each a plainly framed map entry or `None`.
 
     It is dense or ragged where the values allow it (see `pipelines.columns`). Values of a type that is not known are
     missing, as in `pipelines.wire.protobuf.decode`.
     """
-    reading = _Reading(key, entries, limits)
+    reading = _Reading(key, entries, options)
     for rows in _by_size(entries, reading.read_texts()):
         reading.read(rows)
     return ReadValues(reading.column(), reading.failed, reading.odd)
@@ -51,12 +51,12 @@ class _Piece(NamedTuple):
 
 
 class _Reading:
-    def __init__(self, key: str, entries: Sequence[bytes | None], limits: Limits) -> None:
+    def __init__(self, key: str, entries: Sequence[bytes | None], options: ReadOptions) -> None:
         self.failed: dict[int, WireError] = {}
         self.odd: list[int] = []
         self._key = key
         self._entries = entries
-        self._limits = limits
+        self._options = options
         self._pieces: list[_Piece] = []
         self._others: dict[int, Any] = {}
 
@@ -153,7 +153,7 @@ class _Reading:
             self.odd.append(row)
             return MISSING
         try:
-            value = value_of(scheme, self._limits)
+            value = value_of(scheme, self._options.limits, float_lists=self._options.float_lists)
         except (WireError, DataError) as error:
             self.failed[row] = WireError(f'key "{self._key}" cannot be read: {error}')
             return MISSING
