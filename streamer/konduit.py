@@ -152,6 +152,8 @@ def _bootstrap(config: InferenceConfiguration, environment: Mapping[str, str], d
 
 def _codec(class_name: str, ending: str, document: Document, path: KeyPath) -> dict[str, Any]:
     name = class_name.rpartition(".")[2].removesuffix(ending)
+    if name == "String" and ending == "Serializer":
+        return {"type": "json", "byte_order": "little", "pretty": True}
     if name in ("JsonObject", "String"):
         return {"type": "json", "byte_order": "little"}
     if name in ("Buffer", "ByteArray"):

@@ -7,9 +7,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 import pipelines
+from connectors.codecs.registry import CODECS
 from connectors.config import ConnectorConfig
 from connectors.registry import SINKS, SOURCES, Registry
 from pipelines.definition import read_pipeline
@@ -24,6 +25,7 @@ SHOWN_ERRORS = 3
 """How many errors one message lists."""
 
 Config = TypeVar("Config", bound=ConnectorConfig)
+Registered = TypeVar("Registered", bound=BaseModel)
 
 
 def load(path: str | PathLike[str]) -> Service:
@@ -132,21 +134,27 @@ def _connectors(
 
 
 def _connector(registry: Registry[Config], document: Document, base: Path) -> Config:
-    try:
-        model = config_class(registry, document.data)
-    except DefinitionError as error:
-        typed = isinstance(document.data, dict) and "type" in document.data
-        raise document.error(("type",) if typed else (), str(error)) from None
-    try:
-        config = model.model_validate(document.data, context={"base": base.absolute()})
-    except ValidationError as error:
-        raise definition_error(error, document, model, ignorable=False) from error
+    config = _read(registry, document, base)
+    if isinstance(config.codec, dict):
+        _read(CODECS, document.at("codec"), base)
     for field, check in checks(config).items():
         try:
             check()
         except StreamerError as error:
             raise document.error((field,) if field in document.data else (), str(error)) from error
     return config
+
+
+def _read(registry: Registry[Registered], document: Document, base: Path) -> Registered:
+    try:
+        model = config_class(registry, document.data)
+    except DefinitionError as error:
+        typed = isinstance(document.data, dict) and "type" in document.data
+        raise document.error(("type",) if typed else (), str(error)) from None
+    try:
+        return model.model_validate(document.data, context={"base": base.absolute()})
+    except ValidationError as error:
+        raise definition_error(error, document, model, ignorable=False) from error
 
 
 def _pipeline(document: Document, base: Path) -> pipelines.Sequence:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pydantic import BaseModel
+
 import pipelines
-from connectors.config import ConnectorConfig
+from connectors.codecs.registry import CODECS
 from connectors.registry import SINKS, SOURCES, Registry
 from pipelines.errors import DISTRIBUTION
 from streamer.service import Service
@@ -30,7 +32,12 @@ def service_schema() -> dict[str, Any]:
         "reference": {"type": "string", "pattern": r"\$\{[^}]+\}", "description": "A text with a ${VAR} in it."},
         **{name: _with_references(model) for name, model in own.pop("$defs").items()},
     }
-    source, sink = _one_of(SOURCES, defs), _one_of(SINKS, defs)
+    source, sink, codec = (_one_of(registry, defs) for registry in (SOURCES, SINKS, CODECS))
+    named = {"enum": sorted(CODECS.load_all())}
+    for key, model in defs.items():
+        if key.startswith(("source-", "sink-")):
+            described = {name: one for name, one in model["properties"]["codec"].items() if name != "anyOf"}
+            model["properties"]["codec"] = {**described, "anyOf": [named, codec, _REFERENCE]}
     properties = {
         key: value if key in ("source", "pipeline", "sink", "dead_letter") else _with_reference(value)
         for key, value in own["properties"].items()
@@ -53,7 +60,7 @@ def service_schema() -> dict[str, Any]:
 
 
 def _one_of(registry: Registry[Any], defs: dict[str, Any]) -> dict[str, Any]:
-    """The connectors of one kind, told apart by `type`; their models go into `defs`."""
+    """The connectors or codecs of one kind, told apart by `type`; their models go into `defs`."""
     references = []
     for name, model in registry.load_all().items():
         key = f"{registry.kind}-{name}"
@@ -63,11 +70,11 @@ def _one_of(registry: Registry[Any], defs: dict[str, Any]) -> dict[str, Any]:
     return {"$ref": f"#/$defs/{registry.kind}"}
 
 
-def _connector(model: type[ConnectorConfig], name: str, defs: dict[str, Any]) -> dict[str, Any]:
+def _connector(model: type[BaseModel], name: str, defs: dict[str, Any]) -> dict[str, Any]:
     schema = model.model_json_schema(ref_template=_DEFS)
     defs.update({inner: _with_references(one) for inner, one in schema.pop("$defs", {}).items()})
     schema = _with_references(schema)
-    described = schema["properties"]["type"].get("description", "Which connector this is.")
+    described = schema["properties"]["type"].get("description", f"Which {name} this is.")
     schema["properties"]["type"] = {"const": name, "description": described}
     schema["required"] = ["type", *(key for key in schema.get("required", []) if key != "type")]
     return schema

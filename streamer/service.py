@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -22,6 +23,7 @@ from pydantic import (
 )
 
 import pipelines
+from connectors.codecs.registry import codec_config
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES, Registry
 from pipelines.data import Data
@@ -38,12 +40,13 @@ if TYPE_CHECKING:
     from streamer.summary import Summary
 
 Config = TypeVar("Config", bound=ConnectorConfig)
+Registered = TypeVar("Registered", bound=BaseModel)
 
 
-def config_class(registry: Registry[Config], data: object) -> type[Config]:
-    """The model that reads this mapping of a service file, by its `type`.
+def config_class(registry: Registry[Registered], data: object) -> type[Registered]:
+    """The model that reads this mapping of a service file, by its `type`: a connector's or a codec's.
 
-    Raises `DefinitionError` if it is no mapping, says no type, or there is no such connector.
+    Raises `DefinitionError` if it is no mapping, says no type, or there is nothing of that type.
     """
     known = ", ".join(sorted(registry.known))
     if not isinstance(data, Mapping):
@@ -62,7 +65,7 @@ def _configured(registry: Registry[Config], value: object, info: ValidationInfo)
 
 def checks(config: ConnectorConfig) -> dict[str, Callable[[], object]]:
     """What a connector's own model cannot check, by field; each raises `StreamerError` if the field is wrong."""
-    found: dict[str, Callable[[], object]] = {}
+    found: dict[str, Callable[[], object]] = {"codec": lambda: codec_config(config.codec)}
     if isinstance(config, SourceConfig):
         found["into"] = lambda: Data(dict.fromkeys(config.into.values(), ""))
     if isinstance(config, SinkConfig):

@@ -78,7 +78,8 @@ def test_classes_of_values_are_codecs(name: str, codec: dict[str, str]) -> None:
     writer = name.replace("Deserializer", "Serializer")
     found = translated(configuration(consumerValueDeserializerClass=name, producerValueSerializerClass=writer))
     assert found["source"]["codec"] == codec
-    assert found["sink"]["codec"] == codec
+    # Konduit Serving writes a text with indentation, an object without.
+    assert found["sink"]["codec"] == (codec | {"pretty": True} if "String" in name else codec)
 
 
 def test_an_unknown_class_of_values_is_an_error_at_its_line() -> None:

@@ -200,6 +200,17 @@ ERRORS = [
         "digits.yaml:3: sink.when: p: gte: no such comparison; there are gt, ge, lt, le, eq, ne, in, exists",
     ),
     (
+        "a codec that is none",
+        SHORT.replace("topic: out", "topic: out, codec: jsn"),
+        'digits.yaml:3: sink.codec: there is no codec of type "jsn"; did you mean "json"?; known are image, json, '
+        "protodata, raw, tensor, text",
+    ),
+    (
+        "a misspelt option of a codec",
+        SHORT.replace("topic: in", "topic: in, codec: {type: json, byte_oder: little}"),
+        'digits.yaml:1: source.codec.byte_oder: no such field; did you mean "byte_order"?',
+    ),
+    (
         "a metadata name that is none",
         SHORT.replace("topic: in", "topic: in, into: {keys: id}"),
         'digits.yaml:1: source.into: "keys" is no metadata of a record; did you mean "key"?; there are key, timestamp, '

@@ -144,6 +144,7 @@ def test_a_missing_pipeline_file_is_an_error_when_the_service_is_made() -> None:
         ({"source": {"type": "memory", "topic": "a", "into": {"key": "@type"}}}, "into: .*reserved"),
         ({"sink": {"type": "memory", "topic": "a", "when": {"p": {"gte": 1}}}}, "when: p: gte: no such comparison"),
         ({"sink": {"type": "memory", "topic": "a.{b}"}}, "topic: .*`topics` must list"),
+        ({"sink": {"type": "memory", "topic": "a", "codec": "jsn"}}, 'codec: there is no codec of type "jsn"'),
         ({"keep": "some"}, "keep"),
         ({"kepe": []}, "Extra inputs are not permitted"),
     ],
