@@ -1,4 +1,4 @@
-"""Which connectors there are: ours, and those that other distributions add by entry point.
+"""Which connectors there are: ours, and those that other distributions add by entry point. Codecs are found alike.
 
 A plug-in puts its configuration models into the entry-point groups `streamer.sources` and `streamer.sinks`; the
 entry's name is the `type` of the service file. Nothing is imported before it is asked for.
@@ -14,10 +14,12 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
-from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
+from pydantic import BaseModel
+
+from connectors.config import SinkConfig, SourceConfig
 from pipelines.errors import DISTRIBUTION, DefinitionError, MissingPackageError, StreamerError, nearest
 
-Config = TypeVar("Config", bound=ConnectorConfig)
+Config = TypeVar("Config", bound=BaseModel)
 
 _log = logging.getLogger(__name__)
 

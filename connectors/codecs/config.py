@@ -1,0 +1,44 @@
+"""What every codec's configuration has in common: the fields of `codec: {type: NAME, ...}` in a service file."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from pydantic import BaseModel, ConfigDict, PositiveInt
+
+from connectors.codec import Codec
+from connectors.units import Size
+from pipelines.wire.limits import DEFAULT_LIMITS, Limits
+
+
+class CodecConfig(BaseModel, ABC):
+    """The configuration of a codec. Frozen; an unknown field is an error.
+
+    A codec derives its own model with `type: Literal["name"] = "name"` and its options with a docstring each, which
+    become the JSON schema and the reference page.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    type: str
+    """Which codec this is."""
+
+    @abstractmethod
+    def build(self) -> Codec:
+        """The codec. Raises `MissingPackageError` without a library it cannot do without."""
+
+
+class MessageConfig(CodecConfig):
+    """The bounds that a codec checks before it believes a message of keys and values."""
+
+    max_bytes: Size = DEFAULT_LIMITS.max_bytes
+    """Size of the largest payload; a larger one is an error of its record."""
+    max_depth: PositiveInt = DEFAULT_LIMITS.max_depth
+    """How deep values may be nested."""
+    max_elements: PositiveInt = DEFAULT_LIMITS.max_elements
+    """How many entries, list elements and coordinates a payload may have, counted together."""
+
+    @property
+    def limits(self) -> Limits:
+        """These bounds as readers take them."""
+        return Limits(self.max_bytes, self.max_depth, self.max_elements)

@@ -1,0 +1,49 @@
+"""`json`: payloads are JSON objects in Konduit Serving's form of a `Data` (docs/data.md)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from connectors.codec import Codec, Decoded, Encoded
+from connectors.codecs.config import MessageConfig
+from connectors.codecs.rows import decode_rows, encode_rows, payload_bytes
+from connectors.records import Records
+from pipelines.batch import Batch
+from pipelines.wire.json import dumps, loads
+
+
+class JsonConfig(MessageConfig):
+    """JSON objects: plain numbers, texts, booleans and lists; arrays, images and boxes in Konduit's way."""
+
+    type: Literal["json"] = "json"
+    """Which codec this is."""
+    byte_order: Literal["big", "little"] = "big"
+    """Order of the bytes in the base64 of an array. Later releases of Konduit Serving write `little`."""
+    nulls: Literal["error", "drop"] = "error"
+    """What to do with a key whose value is null: refuse the record, or leave the key out."""
+    pretty: bool = False
+    """Write indented text over several lines, for people."""
+
+    def build(self) -> Json:
+        """The codec."""
+        return Json(self)
+
+
+class Json(Codec):
+    """One JSON object, UTF-8, for each row."""
+
+    def __init__(self, config: JsonConfig | None = None) -> None:
+        self._config = config or JsonConfig()
+        self._limits = self._config.limits
+
+    def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
+        """Columns of all keys, decoded."""
+        order, nulls = self._config.byte_order, self._config.nulls
+        return decode_rows(
+            records, first, lambda payload: loads(payload_bytes(payload, "json"), order, self._limits, nulls=nulls)
+        )
+
+    def encode(self, batch: Batch) -> Encoded:
+        """One object for each row, with its metadata."""
+        order, pretty = self._config.byte_order, self._config.pretty
+        return encode_rows(batch, lambda data: dumps(data, order, pretty=pretty).encode())

@@ -1,0 +1,106 @@
+"""`raw` and `text`: the payload is one value, bytes or a string, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from connectors.codec import Codec, Decoded, Encoded
+from connectors.codecs.config import CodecConfig
+from connectors.codecs.rows import decoded_column, encode_values, payload_bytes
+from connectors.records import Records
+from pipelines.batch import Batch
+from pipelines.columns import Column
+from pipelines.errors import WireError
+from pipelines.values import type_of
+
+
+class RawConfig(CodecConfig):
+    """Payloads as they are, as the bytes of one key."""
+
+    type: Literal["raw"] = "raw"
+    """Which codec this is."""
+    key: str = "bytes"
+    """The key of the bytes. A result that has one value only may have it under another key."""
+
+    def build(self) -> Raw:
+        """The codec."""
+        return Raw(self)
+
+
+class TextConfig(CodecConfig):
+    """Payloads as the text of one key, UTF-8."""
+
+    type: Literal["text"] = "text"
+    """Which codec this is."""
+    key: str = "text"
+    """The key of the text. A result that has one value only may have it under another key."""
+
+    def build(self) -> Text:
+        """The codec."""
+        return Text(self)
+
+
+class Raw(Codec):
+    """Bytes in, bytes (or a string, as UTF-8) out."""
+
+    def __init__(self, config: RawConfig | None = None) -> None:
+        self._key = (config or RawConfig()).key
+
+    def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
+        """One column of bytes."""
+        return _each(records, first, self._key, lambda payload: payload_bytes(payload, "raw"))
+
+    def encode(self, batch: Batch) -> Encoded:
+        """The bytes of each row."""
+        return encode_values(batch, self._key, "raw", lambda value, key: _written(value, key, "raw"))
+
+
+class Text(Codec):
+    """A string in, a string (or bytes, as they are) out."""
+
+    def __init__(self, config: TextConfig | None = None) -> None:
+        self._key = (config or TextConfig()).key
+
+    def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
+        """One column of strings; a payload that is no UTF-8 fails."""
+        return _each(records, first, self._key, _text)
+
+    def encode(self, batch: Batch) -> Encoded:
+        """The string of each row in UTF-8."""
+        return encode_values(batch, self._key, "text", lambda value, key: _written(value, key, "text"))
+
+
+def _each(records: Records, first: int, key: str, read: Any) -> Decoded:
+    values, rows = [], []
+    failed: dict[int, Exception] = {}
+    for row, payload in enumerate(records.values):
+        if payload is None:
+            continue
+        try:
+            values.append(read(payload))
+        except WireError as error:
+            failed[row] = error
+        else:
+            rows.append(row)
+    return decoded_column(records, first, key, Column.of(values), rows, failed)
+
+
+def _text(payload: object) -> str:
+    try:
+        return payload_bytes(payload, "text").decode()
+    except UnicodeDecodeError as error:
+        raise WireError(f"the payload is no UTF-8 text ({error}); use the codec raw for other bytes") from None
+
+
+def _written(value: Any, key: str, codec: str) -> bytes:
+    if isinstance(value, bytes):
+        return bytes(value)
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise WireError(f'the text of "{key}" cannot be written as UTF-8: {error}') from None
+    raise WireError(
+        f'the {codec} codec writes bytes or a string, but "{key}" is of type {type_of(value).name}; '
+        "use the codec protodata or json, or another value (keys: [NAME])"
+    )

@@ -1,0 +1,55 @@
+"""Which codecs there are: ours, and those that other distributions add by entry point.
+
+A plug-in puts its configuration model (a `connectors.codecs.config.CodecConfig`) into the entry-point group
+`streamer.codecs`; the entry's name is what service files call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from connectors.codec import Codec
+from connectors.codecs.config import CodecConfig
+from connectors.registry import Registry
+from pipelines.documents import Document
+from pipelines.errors import DefinitionError
+from pipelines.validation import definition_error
+
+CODECS: Final[Registry[CodecConfig]] = Registry(
+    "codec",
+    "streamer.codecs",
+    CodecConfig,  # type: ignore[type-abstract]
+    {
+        "protodata": "connectors.codecs.protodata:ProtoDataConfig",
+        "json": "connectors.codecs.json:JsonConfig",
+        "raw": "connectors.codecs.raw:RawConfig",
+        "text": "connectors.codecs.raw:TextConfig",
+        "tensor": "connectors.codecs.tensor:TensorConfig",
+        "image": "connectors.codecs.image:ImageConfig",
+    },
+)
+"""Codecs by the name or `type` of a service file's `codec`."""
+
+
+def codec_of(setting: str | Mapping[str, Any]) -> Codec:
+    """The codec of a `codec` field: a name, or `{type: NAME, OPTION: ...}`.
+
+    Raises `DefinitionError` for a codec or an option that there is not, `ConnectorClash` if two plug-ins have one name.
+    """
+    return codec_config(setting).build()
+
+
+def codec_config(setting: str | Mapping[str, Any]) -> CodecConfig:
+    """The configuration of the codec that a `codec` field means. Raises as `codec_of` does."""
+    fields = {"type": setting} if isinstance(setting, str) else dict(setting)
+    name = fields.get("type")
+    if not isinstance(name, str):
+        raise DefinitionError("codec: type is missing; write the name of a codec, or {type: NAME, OPTION: ...}")
+    model = CODECS.get(name)
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise definition_error(error, Document(fields, prefix=("codec",)), model, ignorable=False) from error
