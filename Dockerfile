@@ -9,6 +9,7 @@ COPY protos protos
 COPY pipelines pipelines
 COPY connectors connectors
 COPY streamer streamer
+COPY examples/digits examples/digits
 RUN python -m pip wheel --no-deps --wheel-dir /wheels . \
     && wheel=$(echo /wheels/*.whl) \
     && /opt/streamer/bin/python -m pip install --constraint constraints.txt "${wheel}[kafka,onnx]"

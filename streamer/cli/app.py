@@ -1,0 +1,133 @@
+"""The commands put together, and the one place where an error becomes text and an exit code."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from streamer.cli.broker import broker
+from streamer.cli.check import check
+from streamer.cli.demo import demo
+from streamer.cli.replay import replay
+from streamer.cli.run import run
+from streamer.cli.schema import schema
+from streamer.cli.send import send
+from streamer.cli.steps import steps
+from streamer.cli.tap import tap
+
+DONE: Final = 0
+"""Done, or drained after a first signal."""
+FAILED: Final = 1
+"""Failed while running."""
+WRONG: Final = 2
+"""Wrong use, or a wrong file."""
+CUT_SHORT: Final = 130
+"""Ended at once by a second signal."""
+
+MAX_LINES: Final = 3
+"""Lines that an error takes at most."""
+
+COMMANDS: Final[dict[Any, str]] = {
+    run: "streamer run digits.yaml",
+    check: "streamer check digits.yaml --connect",
+    demo: "streamer demo",
+    tap: "streamer tap digits.predictions --from earliest --count 5",
+    send: "streamer send digits.images photos/*.png",
+    replay: "streamer replay digits.dead --step decode --dry-run",
+    schema: "streamer schema --out service.schema.json",
+    steps: "streamer steps",
+    broker: "streamer broker --topic digits.images:4",
+}
+"""Every command with its example."""
+
+app = typer.Typer(
+    name="streamer",
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Begin with: streamer demo",
+)
+
+
+def _help(command: Any) -> str:
+    # Typer keeps the line ends of a docstring, which are right for the source's width only.
+    return "\n\n".join(" ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n"))
+
+
+for _command, _example in COMMANDS.items():
+    app.command(epilog=f"Example: {_example}", help=_help(_command))(_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    from importlib.metadata import version
+
+    print(version("streamer-inference"))
+    raise typer.Exit
+
+
+@app.callback()
+def streamer(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Errors with their traceback; anywhere on the line.")] = False,
+) -> None:
+    """Run models on records as they arrive: topic in, pipeline, topic out, nothing lost."""
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Run the command line `arguments`; returns the exit code. Errors go to stderr, three lines at most."""
+    debug = "--debug" in arguments
+    given = [one for one in arguments if one != "--debug"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = _told
+        try:
+            result = app(given or ["--help"], prog_name="streamer", standalone_mode=False)
+        except (KeyboardInterrupt, typer.Abort):
+            return CUT_SHORT
+        except Exception as error:  # noqa: BLE001 - whatever it is, people get a sentence and not a traceback
+            if debug:
+                traceback.print_exc()
+            return _failed(error, debug)
+    if not given:
+        return WRONG
+    return result if isinstance(result, int) else DONE
+
+
+def _failed(error: Exception, debug: bool) -> int:
+    from pipelines.errors import DefinitionError, StreamerError
+
+    if hasattr(error, "format_message"):
+        # A usage error, as Typer raises it; its class is not in Typer's public interface.
+        command = getattr(getattr(error, "ctx", None), "command_path", "streamer")
+        _say(f"{error.format_message()}\nTry: {command} --help")
+        return WRONG
+    if isinstance(error, DefinitionError):
+        _say(str(error))
+        return WRONG
+    if isinstance(error, StreamerError):
+        _say(str(error))
+        return FAILED
+    hint = "" if debug else "\nThis should not happen; --debug shows where it did."
+    _say(f"{type(error).__name__}: {error}{hint}")
+    return FAILED
+
+
+def _say(text: str) -> None:
+    lines = [line for line in text.splitlines() if line.strip()] or ["unknown"]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 1], f"{lines[MAX_LINES - 1]} ... (--debug shows all)"]
+    print("\n".join([f"error: {lines[0]}", *lines[1:]]), file=sys.stderr)
+
+
+def _told(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    print(f"warning: {message}", file=sys.stderr)

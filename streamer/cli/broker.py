@@ -1,0 +1,68 @@
+"""`streamer broker`: a real Apache Kafka on this machine, for development."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streamer.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from streamer.broker import LocalKafka
+
+
+def broker(
+    nodes: Annotated[int, typer.Option("--nodes", min=1, max=9, help="Brokers; 3 for replicated topics.")] = 1,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="A folder that keeps the topics; without it they go when it stops.")
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port of the first node, the next ones follow; 0: any free.")
+    ] = 9092,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", help="Create NAME or NAME:PARTITIONS; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start Apache Kafka on localhost, with no Docker and no Java installed, until Ctrl-C.
+
+    The first time it downloads Kafka's jars, 43 MB.
+    """
+    import json
+
+    from streamer.broker import LocalKafka, create_topics
+    from streamer.cli.signals import draining
+    from streamer.cli.terminal import notes
+
+    wanted = dict(_topic(text) for text in topic or ())
+    try:
+        with draining(_interrupt), notes().status("starting Apache Kafka ...") as status:
+            kafka = LocalKafka(nodes, data, port=port or None, progress=lambda text: status.update(f"{text} ..."))
+            with kafka:
+                if wanted:
+                    create_topics(kafka.bootstrap, wanted, replication=min(nodes, 3))
+                status.stop()
+                if as_json:
+                    print(json.dumps({"bootstrap": kafka.bootstrap, "nodes": nodes, "topics": wanted}), flush=True)
+                print(_how_to_use(kafka), file=sys.stderr, flush=True)
+                kafka.wait()
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _topic(text: str) -> tuple[str, int]:
+    name, separator, partitions = text.partition(":")
+    if not name or (separator and not (partitions.isdecimal() and int(partitions))):
+        raise typer.BadParameter(f"--topic takes NAME or NAME:PARTITIONS, not {text!r}")
+    return name, int(partitions or 1)
+
+
+def _how_to_use(kafka: LocalKafka) -> str:
+    return f"{kafka.describe()}\n  export KAFKA_BOOTSTRAP_SERVERS={kafka.bootstrap}\nCtrl-C stops it"

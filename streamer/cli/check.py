@@ -1,0 +1,92 @@
+"""`streamer check`: everything about a service that can be known before it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamer.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from streamer.cli.findings import Finding
+
+
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Service files.")],
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Also ask the brokers for their topics, and open the whole pipeline.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Check service files: their text, steps and runners, packages, models, sources and sinks.
+
+    Nothing is connected to unless asked. A wrong file ends with exit code 2, brokers that cannot be reached with 1.
+    """
+    import sys
+
+    from pipelines.errors import DefinitionError
+    from streamer.cli.findings import examined
+    from streamer.cli.folder import import_from_here
+    from streamer.cli.reach import reached
+    from streamer.loading import load_all
+    from streamer.observe.logs import configure
+
+    configure("error")
+    import_from_here()
+    wrong = unreachable = 0
+    reports: list[dict[str, Any]] = []
+    for file in files:
+        try:
+            services = load_all(file)
+        except DefinitionError as error:
+            wrong += 1
+            reports.append({"file": str(file), "service": None, "ok": False, "error": str(error)})
+            print(f"error: {error}", file=sys.stderr)
+            continue
+        for service in services:
+            found = examined(service)
+            wrong += sum(not one.ok for one in found)
+            if connect:
+                further = reached(service)
+                unreachable += sum(not one.ok for one in further)
+                found += further
+            reports.append(_report(file, service.name, found))
+            if not as_json:
+                _show(file, service.name, found)
+    if as_json:
+        import json
+
+        print(json.dumps({"ok": not wrong and not unreachable, "services": reports}, indent=2, ensure_ascii=False))
+    return 2 if wrong else 1 if unreachable else 0
+
+
+def _report(file: Path, name: str, found: list[Finding]) -> dict[str, Any]:
+    findings = [{"part": one.part, "ok": one.ok, "text": one.text} for one in found]
+    return {"file": str(file), "service": name, "ok": all(one.ok for one in found), "findings": findings}
+
+
+def _show(file: Path, name: str, found: list[Finding]) -> None:
+    import sys
+
+    from rich.table import Table
+    from rich.text import Text
+
+    from streamer.cli.terminal import output
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for one in found:
+        mark = Text("ok", "green") if one.ok else Text("wrong", "bold red")
+        table.add_row(mark, Text(one.part, "bold"), Text(one.text))
+    wrong = sum(not one.ok for one in found)
+    output().print(Text(f"{file}: service {name}"))
+    output().print(table)
+    if wrong:
+        print(
+            f"error: {file}: service {name}: {wrong} {'thing is' if wrong == 1 else 'things are'} wrong",
+            file=sys.stderr,
+        )

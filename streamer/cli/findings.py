@@ -1,0 +1,113 @@
+"""What is found out about a service without connecting to anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from connectors.codecs.registry import codec_of
+from connectors.config import SinkConfig, SourceConfig
+from pipelines.errors import StepError, StreamerError
+from pipelines.registry import default_registry
+from pipelines.runner import OpenContext
+from pipelines.steps import Onnx, Step
+from streamer.cli.run import described
+from streamer.outlet import Outlet
+from streamer.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    part: str
+    """What it is of: `source kafka`, `step 0:ONNX`, ..."""
+    ok: bool
+    text: str
+    """What was found, or what is wrong."""
+
+
+def found(part: str, look: Callable[[], str]) -> Finding:
+    """What `look` returns, or the error that it raises."""
+    try:
+        return Finding(part, True, look())
+    except StreamerError as error:
+        return Finding(part, False, str(error))
+    except Exception as error:  # noqa: BLE001 - of a user's function or a plug-in; the other parts are looked at too
+        return Finding(part, False, f"{type(error).__name__}: {error}")
+
+
+def examined(service: Service) -> list[Finding]:
+    """Every part of the service: connectors and their packages, steps with runners and models, settings."""
+    findings = [found(f"source {config.label}", partial(_source, config)) for config in service.sources]
+    pipeline = service.sequence()
+    base = Path.cwd() if pipeline.base is None else pipeline.base
+    findings += [
+        found(f"step {name}", partial(_step, step, OpenContext(base=base))) for name, step in pipeline.named_steps()
+    ]
+    findings += [found(f"sink {config.label}", partial(_sink, config)) for config in service.sinks]
+    findings.append(found("failures", lambda: _failures(service)))
+    findings.append(Finding("batch", True, _batch(service)))
+    findings.append(Finding("delivery", True, _delivery(service)))
+    if service.control is not None:
+        findings.append(Finding("control", True, f"metrics and health on http://{service.control.listen}"))
+    return findings
+
+
+def _source(config: SourceConfig) -> str:
+    codec_of(config.codec)
+    config.build()
+    return f"{described(config)}, {_codec(config.codec)}"
+
+
+def _sink(config: SinkConfig) -> str:
+    Outlet.of(config, config.build(), codec_of(config.codec), config.label)
+    return f"{described(config)}, {_codec(config.codec)}"
+
+
+def _step(step: Step, context: OpenContext) -> str:
+    factory = default_registry().runner_for(step)
+    if isinstance(step, Onnx):
+        return f"{factory.name}, {_model(step, context)}"
+    try:
+        factory.create(step, context).close()
+    except StepError as error:
+        raise error.__cause__ or error from None
+    return factory.name
+
+
+def _model(step: Onnx, context: OpenContext) -> str:
+    from pipelines.runners.onnxmodel import OnnxModel
+
+    model = OnnxModel(step, context)
+    inputs = ", ".join(f"{port.name} {port}" for port in model.inputs)
+    outputs = ", ".join(f"{port.name} {port}" for port in model.outputs)
+    model.close()
+    return f"{model.path.name}: {inputs} -> {outputs}"
+
+
+def _failures(service: Service) -> str:
+    if service.dead_letter is not None:
+        return f"dead letters to {_sink(service.dead_letter)}"
+    if service.on_error == "drop":
+        return "a record that fails is lost (on_error: drop)"
+    return "the first record that fails stops the service (no dead_letter)"
+
+
+def _batch(service: Service) -> str:
+    batch = service.batch
+    if batch.type == "hard":
+        return f"exactly {batch.max_records} records"
+    return (
+        f"up to {batch.max_records} records or {batch.max_bytes:,} bytes, waiting {batch.max_wait * 1000:g} ms at most"
+    )
+
+
+def _delivery(service: Service) -> str:
+    return f"{service.delivery}, {service.limits.in_flight:,} bytes in flight at most"
+
+
+def _codec(setting: str | dict[str, object]) -> str:
+    return f"codec {setting if isinstance(setting, str) else setting.get('type')}"

@@ -1,0 +1,156 @@
+"""Files as payloads for a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from connectors.codec import Codec
+from connectors.codecs.registry import codec_of
+from connectors.file import FileSource
+from connectors.file.config import CODECS
+from connectors.records import Records
+from pipelines.batch import Batch
+from pipelines.data import Data
+from pipelines.errors import ConnectorError, DefinitionError
+from pipelines.values import Image
+from streamer.template import Template, template
+
+ENDINGS: Final = {
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
+    **dict.fromkeys((".pb", ".bin", ".protodata", ".delimited"), "protodata"),
+    **dict.fromkeys((".txt", ".log", ".csv"), "lines"),
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".gif"), "image"),
+}
+"""What a file's ending says of it, in lower case."""
+
+ROOM: Final = 4 << 20
+"""Bytes of one part, but for a single larger record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some records, ready to be sent."""
+
+    values: list[bytes | None]
+    keys: list[bytes | None] | None
+    size: int
+    """Bytes of the files that they were."""
+
+
+def parts(
+    files: list[Path], form: str, setting: str | dict[str, object], key: str | None, *, repeat: int, at_most: int
+) -> Iterator[Part]:
+    """The records of all files in order, `repeat` times, at most `at_most` in one part.
+
+    `form` is `auto` or one of the formats; `setting` is the codec of the topic, `key` a text that may name values.
+    Raises `typer.BadParameter` naming the file, and the record, that cannot be sent.
+    """
+    codec = codec_of(setting)
+    made = _key(key)
+    forms = [(file, form_of(file) if form == "auto" else form) for file in files]
+    for _ in range(repeat):
+        for file, kind in forms:
+            if kind == "raw":
+                yield Part([_content(file)], _constant(made, file), size_of(file))
+            elif kind == "image":
+                yield _encoded(codec, _image(file), made, [file.name.encode()], file, size_of(file))
+            else:
+                yield from _records(file, kind, codec, made, at_most)
+
+
+def form_of(file: Path) -> str:
+    """The format that a file's ending tells. Raises `typer.BadParameter` for another ending."""
+    found = ENDINGS.get(file.suffix.lower())
+    if found is None:
+        raise typer.BadParameter(
+            f"{file}: its ending says nothing; --format tells what it is (raw: one record, its bytes as they are)"
+        )
+    return found
+
+
+def size_of(file: Path) -> int:
+    """Bytes of the file. Raises `typer.BadParameter` if there is none."""
+    if not file.is_file():
+        raise typer.BadParameter(f"{file}: {'is a folder; name its files' if file.is_dir() else 'no such file'}")
+    return file.stat().st_size
+
+
+def _records(file: Path, kind: str, codec: Codec, key: Template | None, at_most: int) -> Iterator[Part]:
+    reads = codec_of(CODECS[kind])
+    source = FileSource(file, kind, name=str(file))
+    source.open()
+    try:
+        while len(records := _polled(source, file, at_most)):
+            decoded = reads.decode(records, None)
+            for row, error in decoded.failed.items():
+                raise _wrong(file, records, row, error)
+            yield _encoded(codec, decoded.batch, key, None, file, records.byte_count, records)
+    finally:
+        source.close()
+
+
+def _polled(source: FileSource, file: Path, at_most: int) -> Records:
+    try:
+        return source.poll(at_most, ROOM, 0.0)
+    except ConnectorError as error:
+        raise typer.BadParameter(f"{file}: {error}") from error
+
+
+def _encoded(
+    codec: Codec,
+    batch: Batch,
+    key: Template | None,
+    keys: list[bytes | None] | None,
+    file: Path,
+    size: int,
+    records: Records | None = None,
+) -> Part:
+    encoded = codec.encode(batch)
+    for row, error in encoded.failed.items():
+        raise _wrong(file, records, row, error)
+    if key is not None:
+        texts, failures = key.texts(batch)
+        for row, error in failures.items():
+            raise _wrong(file, records, row, error)
+        keys = [text.encode() for text in texts]
+    return Part(encoded.values, keys, size)
+
+
+def _image(file: Path) -> Batch:
+    content = _content(file)
+    image = Image(content)
+    if image.format is None:
+        raise typer.BadParameter(f"{file}: is no PNG, JPEG, BMP or GIF file")
+    return Batch.of([Data({"image": image})])
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror or error}") from error
+
+
+def _key(text: str | None) -> Template | None:
+    try:
+        return None if text is None else template(text)
+    except DefinitionError as error:
+        raise typer.BadParameter(f"--key: {error}") from error
+
+
+def _constant(key: Template | None, file: Path) -> list[bytes | None] | None:
+    if key is None:
+        return None
+    if not key.constant:
+        raise typer.BadParameter(f"{file}: a raw file has no values for --key '{key.text}'")
+    return [key.text.encode()]
+
+
+def _wrong(file: Path, records: Records | None, row: int, error: Exception) -> typer.BadParameter:
+    place = "" if records is None else f":{int(records.positions[row]) + 1}"
+    return typer.BadParameter(f"{file}{place}: {' '.join(str(error).split())}")

@@ -1,0 +1,65 @@
+"""docs/cli.md, written from the commands themselves: `python -m streamer.cli.reference > docs/cli.md`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from streamer.cli.app import COMMANDS
+
+_HEAD = """# Command line
+
+    streamer COMMAND ...
+
+Exit codes: 0 done, or drained after a first SIGTERM or Ctrl-C; 1 failed while running; 2 wrong use, or a wrong file;
+130 cut short by a second signal. Errors are three lines at most, on stderr; `--debug`, anywhere on the line, adds the
+traceback. `--json` prints results for machines on stdout. Brokers are named by `-b`, else by the environment variable
+`KAFKA_BOOTSTRAP_SERVERS`, else they are looked for on localhost:9092. Functions and connectors of your own are imported
+from the working directory, after everything that is installed.
+
+This page is written from the commands' own help: `python -m streamer.cli.reference > docs/cli.md`.
+"""
+
+
+def reference() -> str:
+    """The page as Markdown."""
+    return "\n".join([_HEAD, *(_command(function, example) for function, example in COMMANDS.items())])
+
+
+def _command(function: Callable[..., Any], example: str) -> str:
+    rows = list(_rows(function))
+    table = ["| | |", "| --- | --- |", *rows, ""] if rows else []
+    return "\n".join(
+        [f"## streamer {function.__name__}", "", inspect.getdoc(function) or "", "", f"    {example}", "", *table]
+    )
+
+
+def _rows(function: Callable[..., Any]) -> Iterator[str]:
+    hints = get_type_hints(function, include_extras=True)
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind, described = get_args(hints[name])
+        text = described.help or ""
+        if choices := _choices(kind):
+            text += f" One of {', '.join(choices)}."
+        if parameter.default not in (inspect.Parameter.empty, None, False):
+            text += f" Default: {parameter.default}."
+        names = ", ".join(f"`{one}`" for one in _names(described))
+        cell = text.replace("|", "\\|")
+        yield f"| {names} | {cell} |"
+
+
+def _names(described: Any) -> list[str]:
+    # In an annotation Typer takes the first name for the default, and puts that right when it builds the command.
+    written = (described.default, *(described.param_decls or ()))
+    return [one for one in written if isinstance(one, str) and one.startswith("-")] or [described.metavar]
+
+
+def _choices(kind: Any) -> list[str]:
+    if get_origin(kind) is Literal:
+        return list(map(str, get_args(kind)))
+    return [choice for part in get_args(kind) for choice in _choices(part)]
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

@@ -1,0 +1,108 @@
+"""`streamer run`: services until they end, are told to stop, or fail."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from streamer.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from streamer.agent import Agent
+    from streamer.service import Service
+    from streamer.summary import Summary
+
+Level = Literal["debug", "info", "warning", "error"]
+
+
+def run(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Service files; each YAML document in them is a service.")
+    ],
+    start_from: Annotated[
+        str | None,
+        typer.Option("--from", help="Put the sources back first: earliest, latest or a time (2026-01-31T12:00:00Z)."),
+    ] = None,
+    log_level: Annotated[
+        Level | None, typer.Option("--log-level", help="What is logged to stderr; by default warning, JSON info.")
+    ] = None,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Nothing but JSON lines on stderr.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Run services, all in this process, until SIGTERM, Ctrl-C or the end of their sources.
+
+    The first signal stops the intake, finishes what is in flight and ends with exit code 0, a second one ends at once
+    with 130. When one service fails the others are drained and the exit code is 1.
+    """
+    import json
+
+    from streamer.agent import Agent
+    from streamer.cli.folder import import_from_here
+    from streamer.cli.together import run_together
+    from streamer.observe.logs import configure
+
+    configure(log_level or ("info" if log_json else "warning"), as_json=log_json)
+    import_from_here()
+    agents = [Agent(service, start_from=start_from) for service in _loaded(files)]
+
+    def say(text: str) -> None:
+        # The log says it too, and in JSON only the log may speak.
+        if not log_json:
+            print(text, file=sys.stderr, flush=True)
+
+    summaries = run_together(
+        agents,
+        started=lambda agent: say(_started(agent)),
+        note="" if log_json else "stopping: finishing what is in flight (once more to end at once)",
+    )
+    for summary in summaries:
+        say(_ended(summary))
+        if as_json:
+            print(json.dumps(summary.to_dict()), flush=True)
+    return 1 if any(summary.reason == "failed" for summary in summaries) else 0
+
+
+def _loaded(files: list[Path]) -> list[Service]:
+    from pipelines.errors import DefinitionError
+    from streamer.loading import load_all
+
+    found: dict[str, tuple[Path, Service]] = {}
+    for file in files:
+        for service in load_all(file):
+            if service.name in found:
+                raise DefinitionError(
+                    f'{file}: {found[service.name][0]} has a service "{service.name}" too; '
+                    "their metrics and logs need names of their own"
+                )
+            found[service.name] = (file, service)
+    return [service for _, service in found.values()]
+
+
+def _started(agent: Agent) -> str:
+    service = agent.service
+    sources = ", ".join(described(config) for config in service.sources)
+    sinks = ", ".join(described(config) for config in service.sinks)
+    at = "" if agent.endpoint is None else ", metrics on http://{}:{}/metrics".format(*agent.endpoint)
+    return f"{service.name}: running, {sources} -> {sinks}{at}"
+
+
+def _ended(summary: Summary) -> str:
+    counts = f"{summary.ok:,} ok, {summary.dead:,} dead, {summary.dropped:,} dropped"
+    text = f"{summary.service}: {summary.reason} after {summary.seconds:.1f} s, {counts}"
+    if summary.error is None:
+        return text
+    return f"{text}\nerror: {' '.join(summary.error.splitlines()[:2])}"
+
+
+def described(config: object) -> str:
+    """A source or sink in a word or two: its type, and its topics or path."""
+    kind = getattr(config, "type", "?")
+    for field in ("topics", "topic", "path"):
+        found = getattr(config, field, None)
+        # A sink's `topics` is the list of allowed ones.
+        if found and not (field == "topics" and hasattr(config, "topic")):
+            return f"{kind} {', '.join(map(str, found)) if isinstance(found, (list, tuple)) else found}"
+    return str(kind)

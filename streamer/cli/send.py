@@ -1,0 +1,149 @@
+"""`streamer send`: files to a topic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from streamer.cli.options import LOCAL, AsJson, Bootstrap, Client, CodecName
+
+if TYPE_CHECKING:
+    from connectors.records import Header
+    from connectors.sink import Sink
+    from streamer.cli.payloads import Part
+
+Format = Literal["auto", "jsonl", "protodata", "lines", "image", "raw"]
+
+FULL = 30.0
+"""Seconds that a full sink is waited for, and confirmations at the end."""
+
+
+def send(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE", help="JSON lines, delimited ProtoData messages, text, images, or anything with raw."
+        ),
+    ],
+    form: Annotated[
+        Format,
+        typer.Option("--format", help="What the files are; auto goes by their endings (.jsonl .pb .txt .png ...)."),
+    ] = "auto",
+    codec: CodecName = "protodata",
+    key: Annotated[
+        str | None, typer.Option("--key", help="Record key; may be made from values: '{device}'. Images: their name.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", help="A header as NAME=VALUE; may be repeated.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="Records a second at most.")] = None,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Send everything so many times.")] = 1,
+    bootstrap: Bootstrap = LOCAL,
+    client: Client = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send the records in files to a topic, and wait until the brokers have confirmed them.
+
+    JSON lines are in Konduit's JSON form, one record a line. An image becomes the value `image`. Raw files become one
+    record each, their bytes as they are. Ctrl-C stops, after what was sent is confirmed.
+    """
+    import json
+    import threading
+
+    from connectors.kafka.config import KafkaSinkConfig
+    from streamer.cli.folder import import_from_here
+    from streamer.cli.options import client_properties, codec_setting
+    from streamer.cli.payloads import parts, size_of
+    from streamer.cli.signals import draining
+
+    import_from_here()
+    headers = [_header(one) for one in header or ()]
+    properties: Any = client_properties(client)
+    setting = codec_setting(codec)
+    total = sum(size_of(file) for file in files) * repeat
+    sink = KafkaSinkConfig(name="send", bootstrap=bootstrap, topic=topic, client=properties).build()
+    stop = threading.Event()
+    pace = Pace(rate)
+    sent = 0
+    began = time.monotonic()
+    with draining(stop.set), _progress_of(total) as advance:
+        sink.open()
+        try:
+            for part in parts(files, form, setting, key, repeat=repeat, at_most=pace.at_once):
+                if stop.is_set():
+                    break
+                _send(sink, part, headers)
+                sent += len(part.values)
+                advance(part.size, sent)
+                pace.wait(sent, stop)
+            _confirm(sink)
+        finally:
+            sink.close()
+    seconds = time.monotonic() - began
+    if as_json:
+        print(json.dumps({"topic": topic, "sent": sent, "seconds": seconds, "complete": not stop.is_set()}))
+    else:
+        print(f"{sent:,} records sent to {topic} in {seconds:.1f} s{' (stopped)' if stop.is_set() else ''}")
+
+
+class Pace:
+    """Keeps to a rate."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._began = time.monotonic()
+        self.at_once = 1000 if rate is None else max(1, min(1000, int(rate / 20)))
+        """Records of one send at most, so that the rate is kept twenty times a second."""
+
+    def wait(self, sent: int, stop: Any) -> None:
+        """Wait until the next record is due, or `stop` is set."""
+        if self._rate is not None:
+            stop.wait(max(0.0, self._began + sent / self._rate - time.monotonic()))
+
+
+def _send(sink: Sink, part: Part, headers: list[Header]) -> None:
+    import numpy as np
+
+    from connectors.records import Messages
+
+    count = len(part.values)
+    messages = Messages(
+        np.arange(count, dtype=np.int64), part.values, part.keys, [headers] * count if headers else None
+    )
+    for error in sink.send(messages, time.monotonic() + FULL).values():
+        raise error
+
+
+def _confirm(sink: Sink) -> None:
+    for error in sink.barrier(time.monotonic() + FULL).values():
+        raise error
+
+
+def _header(text: str) -> Header:
+    name, separator, value = text.partition("=")
+    if not name or not separator:
+        raise typer.BadParameter(f"--header takes NAME=VALUE, not {text!r}")
+    return name, value.encode()
+
+
+@contextmanager
+def _progress_of(total: int) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, nothing elsewhere; what is given takes the bytes done and the records sent so far."""
+    from streamer.cli.terminal import notes
+
+    console = notes()
+    if not console.is_terminal:
+        yield lambda size, sent: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), DownloadColumn(), TextColumn("{task.fields[sent]:,} records"), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("sending", total=total, sent=0)
+        yield lambda size, sent: progress.update(task, advance=size, sent=sent)

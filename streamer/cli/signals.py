@@ -1,0 +1,48 @@
+"""SIGTERM and SIGINT on the command line: the first drains, the second ends at once with exit code 130."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+CUT_SHORT = 130
+
+
+@contextmanager
+def draining(stop: Callable[[], None], note: str = "") -> Iterator[None]:
+    """Inside, the first signal calls `stop` and writes `note` to stderr; the second one ends the process.
+
+    In another thread than the main one, which is never told of signals, it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    stopping = False
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal stopping
+        if stopping:
+            with suppress(Exception):
+                sys.stdout.flush()
+            # At once: neither threads that are stuck nor exit handlers are waited for.
+            os._exit(CUT_SHORT)
+        stopping = True
+        if note:
+            # Not print: a handler may run in the middle of one.
+            os.write(2, f"{note}\n".encode())
+        stop()
+
+    for number in SIGNALS:
+        signal.signal(number, on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

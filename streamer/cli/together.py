@@ -1,0 +1,47 @@
+"""Several agents in one process, which stop together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from streamer.agent import Agent
+from streamer.cli.signals import draining
+from streamer.summary import Summary
+
+WATCH = 0.05
+"""Seconds between two looks at whether an agent has ended."""
+
+
+def run_together(agents: Sequence[Agent], *, started: Callable[[Agent], None], note: str = "") -> list[Summary]:
+    """Run all agents until each has ended; a signal drains all, and so does the failure of one.
+
+    `started` is told of each that runs, `note` is written to stderr at the first signal. Raises what opening one
+    raises, after the others were drained.
+    """
+
+    def stop() -> None:
+        for agent in agents:
+            agent.stop()
+
+    running: list[Agent] = []
+    with draining(stop, note):
+        try:
+            for agent in agents:
+                agent.start()
+                running.append(agent)
+                started(agent)
+            _watch(running, stop)
+        except BaseException:
+            stop()
+            for agent in running:
+                agent.join()
+            raise
+        return [agent.join() for agent in running]
+
+
+def _watch(running: Sequence[Agent], stop: Callable[[], None]) -> None:
+    while any(agent.summary is None for agent in running):
+        if any(agent.summary is not None and agent.summary.reason == "failed" for agent in running):
+            stop()
+        time.sleep(WATCH)

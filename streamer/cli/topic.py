@@ -1,0 +1,144 @@
+"""Reading a topic without being a member of any group, for looking and for replaying."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from connectors.kafka.block import block, by_place
+from connectors.kafka.config import KafkaSourceConfig, Position
+from connectors.kafka.errors import error_of, explained
+from connectors.kafka.lanes import Lanes
+from connectors.kafka.properties import scrubber, source_properties
+from connectors.kafka.start import positions
+from connectors.records import Records
+from pipelines.errors import ConnectorError, nearest
+
+Answer = TypeVar("Answer")
+
+PATIENCE = 10.0
+"""Seconds that the brokers may take to answer."""
+AT_ONCE = 1000
+"""Records of one block at most."""
+
+
+class TopicReader:
+    """Assigns itself all partitions of one topic. A context manager; used by one thread.
+
+    `group` names what `committed` and `commit` work on; a reader that uses neither leaves no trace on the brokers.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, client: Mapping[str, Any] | None = None, *, group: str) -> None:
+        """Connects when it is entered. Raises `ConnectorError` for brokers that do not answer and unknown topics."""
+        self._config = KafkaSourceConfig(
+            bootstrap=bootstrap, topics=(topic,), group=group, client=dict(client or {}), out_of_range="earliest"
+        )
+        self.topic = topic
+        self._scrub = scrubber(self._config)
+        self._lanes = Lanes("kafka")
+        self.ended: set[int] = set()
+        """Partitions that have been read to their end at some time."""
+        self.partitions: list[int] = []
+        """Numbers of the topic's partitions."""
+        self._consumer: Consumer | None = None
+
+    def __enter__(self) -> TopicReader:
+        properties = {**source_properties(self._config, {}), "enable.partition.eof": True}
+        try:
+            self._consumer = Consumer(properties)
+        except KafkaException as error:
+            raise explained(error_of(error), "Kafka", self._scrub) from error
+        try:
+            self.partitions = self._found()
+        except BaseException:
+            self._consumer.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    @property
+    def at_end(self) -> bool:
+        """Whether all partitions are among `ended`."""
+        return len(self.ended) == len(self.partitions)
+
+    def committed(self) -> list[TopicPartition]:
+        """What the group has committed, for each partition; offsets below 0: nothing."""
+        return self._asked(lambda: self._open.committed(self._places(), PATIENCE))
+
+    def commit(self, offsets: list[TopicPartition]) -> None:
+        """Commit these for the group. Raises `ConnectorError`."""
+        self._asked(lambda: self._open.commit(offsets=offsets, asynchronous=False))
+
+    def starts(self, position: Position) -> dict[int, int]:
+        """The offset of earliest, latest or a time in each partition, logical ones (< 0) included."""
+        places = [(self.topic, number) for number in self.partitions]
+        found = self._asked(lambda: positions(self._open, places, position))
+        return {number: offset for (_, number), offset in found.items()}
+
+    def range(self) -> tuple[dict[int, int], dict[int, int]]:
+        """The first offset that is there and the one after the last, in each partition, now."""
+        found = {
+            number: self._asked(partial(self._open.get_watermark_offsets, TopicPartition(self.topic, number), PATIENCE))
+            for number in self.partitions
+        }
+        return {number: low for number, (low, _) in found.items()}, {
+            number: high for number, (_, high) in found.items()
+        }
+
+    def begin(self, starts: Mapping[int, int]) -> None:
+        """Read on from these offsets, by partition."""
+        for number, offset in starts.items():
+            self._lanes.begin((self.topic, number), offset, -1)
+        self._open.assign([TopicPartition(self.topic, number, offset) for number, offset in starts.items()])
+
+    def poll(self, timeout: float, at_most: int = AT_ONCE) -> Records:
+        """What has come, waiting for a first record at most `timeout` seconds. Raises `ConnectorError`."""
+        found = self._open.consume(1, timeout)
+        if found and at_most > 1:
+            found += self._open.consume(at_most - 1, 0.0)
+        messages = [message for message in found if self._is_record(message)]
+        if not messages:
+            return Records.empty("kafka")
+        return block("kafka", by_place(messages, self.topic), self._lanes.places)
+
+    def _is_record(self, message: Message) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        if error.code() == KafkaError._PARTITION_EOF:
+            self.ended.add(int(message.partition() or 0))
+            return False
+        if error.retriable():
+            return False
+        raise explained(error, f'topic "{self.topic}"', self._scrub)
+
+    def _found(self) -> list[int]:
+        topics = self._asked(lambda: self._open.list_topics(timeout=PATIENCE)).topics
+        if self.topic not in topics:
+            raise ConnectorError(
+                f'there is no topic "{self.topic}" on {self._config.bootstrap}{nearest(self.topic, topics)}'
+            )
+        return sorted(topics[self.topic].partitions)
+
+    def _places(self) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, number) for number in self.partitions]
+
+    def _asked(self, ask: Callable[[], Answer]) -> Answer:
+        try:
+            return ask()
+        except KafkaException as error:
+            raise explained(error_of(error), self._config.bootstrap, self._scrub) from error
+
+    @property
+    def _open(self) -> Consumer:
+        if self._consumer is None:
+            raise ConnectorError("the reader is not open")
+        return self._consumer

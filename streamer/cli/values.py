@@ -1,0 +1,81 @@
+"""Values for people and for machines: short, arrays summarised."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from pipelines.data import Data
+from pipelines.values import ByteBuffer, Image
+
+FIRST: Final = 6
+"""Elements of an array or list that are shown."""
+MAX_TEXT: Final = 200
+"""Characters of a text, bytes of a payload."""
+
+
+def summary(value: Any) -> Any:
+    """The value as plain JSON: short ones as they are, arrays by dtype, shape, range and first elements."""
+    if isinstance(value, np.ndarray):
+        return _array(value)
+    if isinstance(value, Mapping):
+        return {key: summary(one) for key, one in value.items()}
+    if isinstance(value, list):
+        if len(value) <= FIRST:
+            return [summary(one) for one in value]
+        return {"list": len(value), "first": [summary(one) for one in value[:FIRST]]}
+    if isinstance(value, (bytes, bytearray, ByteBuffer)):
+        content = bytes(value)
+        return {"bytes": len(content), "first": content[:16].hex(" ")}
+    if isinstance(value, Image):
+        return _image(value)
+    if isinstance(value, str):
+        return value if len(value) <= MAX_TEXT else {"text": len(value), "first": value[:MAX_TEXT]}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, (bool, int, float)):
+        return value
+    return repr(value)
+
+
+def line(value: Any) -> str:
+    """The value in one line."""
+    found = summary(value)
+    if isinstance(value, np.ndarray):
+        shape = "x".join(map(str, value.shape)) or "scalar"
+        spread = f"  {found['min']:.4g} to {found['max']:.4g}, mean {found['mean']:.4g}" if "mean" in found else ""
+        more = " ..." if value.size > FIRST else ""
+        return f"{found['dtype']} {shape}{spread}  [{' '.join(map(_number, found['first']))}{more}]"
+    if isinstance(value, Data):
+        return "{" + ", ".join(f"{key}: {line(one)}" for key, one in value.items()) + "}"
+    if isinstance(found, dict):
+        kind, size = next(iter(found.items()))
+        return f"{kind} of {size}: {json.dumps(found['first'], ensure_ascii=False)} ..."
+    return found if isinstance(value, Image) else json.dumps(found, ensure_ascii=False)
+
+
+def _array(value: np.ndarray[Any, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"dtype": str(value.dtype), "shape": list(value.shape)}
+    if value.size and value.dtype.kind in "iufb" and np.isfinite(value).all():
+        wide = value.astype(np.float64)
+        found |= {"min": float(wide.min()), "mean": float(wide.mean()), "max": float(wide.max())}
+    found["first"] = [summary(one) for one in value.reshape(-1)[:FIRST].tolist()]
+    return found
+
+
+def _image(value: Image) -> str:
+    try:
+        size = f"{value.width}x{value.height}"
+    except Exception as error:  # noqa: BLE001 - a broken picture must still be shown as one
+        size = f"unreadable ({error})"
+    encoded = value.encoded
+    content = "pixels" if encoded is None else f"{value.format or 'unknown format'}, {len(encoded):,} bytes"
+    return f"image {size}, {content}"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

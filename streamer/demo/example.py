@@ -1,0 +1,59 @@
+"""The digits example: its service and its images, from the checkout or from the installed package."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.errors import StreamerError
+
+if TYPE_CHECKING:
+    from streamer.service import Service
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Digits(NamedTuple):
+    """Images that the model has not been trained on, and what they show."""
+
+    images: Bytes
+    """`uint8 (N, 8, 8)`, 0 (paper) to 16 (ink)."""
+    labels: Bytes
+    """`uint8 (N,)`, 0 to 9."""
+
+
+def folder() -> Path:
+    """Where `digits.yaml` and what belongs to it lie. Raises `StreamerError` if they are nowhere."""
+    here = Path(__file__).parent
+    # A wheel has examples/digits beside this file; a checkout has it where it is edited.
+    for found in (here / "digits", here.parents[1] / "examples" / "digits"):
+        if (found / "digits.yaml").is_file():
+            return found
+    raise StreamerError("the digits example is not installed; reinstall, or use a checkout of the repository")
+
+
+def digits() -> Digits:
+    """The images and labels of `digits.npz`."""
+    with np.load(folder() / "digits.npz") as arrays:
+        return Digits(arrays["images"], arrays["labels"])
+
+
+def service(bootstrap: str) -> Service:
+    """The service that `digits.yaml` defines, on this broker."""
+    import streamer.loading
+
+    text = (folder() / "digits.yaml").read_text(encoding="utf-8")
+    environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": bootstrap}
+    return streamer.loading.loads(text, folder(), environment=environment)
+
+
+def topics_of(found: Service) -> tuple[str, str, str]:
+    """Names of the topics of images, of predictions and of dead letters."""
+    source: Any = found.sources[0]
+    sink: Any = found.sinks[0]
+    dead: Any = found.dead_letter
+    return source.topics[0], sink.topic, dead.topic

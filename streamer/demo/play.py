@@ -1,0 +1,217 @@
+"""The demo from broker to summary."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from connectors.codecs.registry import codec_of
+from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+from pipelines.errors import StreamerError
+from streamer.agent import Agent
+from streamer.broker import Broker, create_topics, open_broker
+from streamer.demo import example
+from streamer.demo.feeder import Feeder
+from streamer.demo.score import Score, Standing
+from streamer.demo.screen import Look, Screen
+from streamer.demo.sheet import contact_sheet
+from streamer.demo.viewer import Viewer
+from streamer.observe.metrics import Histogram
+from streamer.service import Service
+
+PARTITIONS = 4
+"""Of the topics, where the demo creates them."""
+REFRESH = 0.25
+"""Seconds between two looks."""
+OPENING = 45.0
+"""Seconds until the first prediction has to be back."""
+LAST = 10.0
+"""Seconds that the last predictions may take after the last image."""
+WARM_UP = 5.0
+"""Seconds at the beginning of a long enough run that do not count for rate and latencies."""
+SHOWN = 8
+"""Newest predictions on the screen at most."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How it went. Times are in seconds."""
+
+    broker: str
+    real: bool
+    """Whether it was a real Kafka."""
+    topics: tuple[str, str, str]
+    """Images, predictions, dead letters."""
+    score: Standing
+    warm_up: float
+    """Seconds at the beginning that rate and latencies leave out: broker and caches are cold."""
+    batch_mean: float
+    batch_median: float
+    dead: int
+    sheet: Path | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        standing = {**asdict(self.score), "accuracy": self.score.accuracy}
+        found = {key: value for key, value in asdict(self).items() if key != "score"}
+        return {**found, **standing, "sheet": None if self.sheet is None else str(self.sheet)}
+
+
+def play(
+    *,
+    seconds: float,
+    rate: float,
+    sheet: Path | None,
+    progress: Progress,
+    screen: Callable[[Broker], Screen],
+    stop: threading.Event,
+) -> Outcome:
+    """Run the demo: about `seconds` of `rate` images a second, less if `stop` is set.
+
+    `progress` is told what is being prepared, `screen` makes the view once the broker is there, `sheet` is where
+    the contact sheet goes (`None`: no sheet). Raises `StreamerError` and its kind if something cannot be had or fails.
+    """
+    run = uuid.uuid4().hex[:8]
+    data = example.digits()
+    with ExitStack() as stack:
+        progress("looking for a broker")
+        broker = stack.enter_context(open_broker("the demo", allow_mock=True, progress=progress))
+        progress("starting the service")
+        service = example.service(broker.bootstrap)
+        images, predictions, dead = example.topics_of(service)
+        # Somebody else's broker decides itself how often a topic is kept.
+        replication = -1 if broker.kind == "environment" else 1
+        create_topics(broker.bootstrap, {images: PARTITIONS, predictions: PARTITIONS, dead: 1}, replication)
+        score = Score(data.labels, round(seconds * rate) + 1)
+        agent = _started(service, stack)
+        viewer = _viewer(broker, predictions, score, run)
+        stack.callback(viewer.stop)
+        viewer.start()
+        feeder = _feeder(broker, images, data, score, run, rate, seconds, stack)
+        _wait_for_the_first(agent, viewer, feeder, stop)
+        with screen(broker) as view:
+            _watch(agent, viewer, feeder, score, seconds, view, stop)
+        viewer.stop()
+        agent.stop()
+        summary = agent.join()
+        if summary.error is not None:
+            raise StreamerError(f"the service failed: {summary.error}")
+        batches = _batches(agent)
+        warm_up = WARM_UP if seconds >= 2 * WARM_UP else 0.0
+        written = None
+        if sheet is not None:
+            progress("drawing the contact sheet")
+            written = contact_sheet(data, score.by_image(), sheet)
+        return Outcome(
+            broker=broker.describe(),
+            real=broker.kind != "mock",
+            topics=(images, predictions, dead),
+            score=score.final(warm_up),
+            warm_up=warm_up,
+            batch_mean=_mean(batches),
+            batch_median=batches.quantile(0.5),
+            dead=summary.dead,
+            sheet=written,
+        )
+
+
+def _started(service: Service, stack: ExitStack) -> Agent:
+    agent = Agent(service)
+    agent.start()
+    stack.callback(agent.join)
+    stack.callback(agent.stop)
+    return agent
+
+
+def _viewer(broker: Broker, topic: str, score: Score, run: str) -> Viewer:
+    # Predictions of former runs need not be read again, and none of this run may be missed.
+    start: Literal["earliest"] | int = round((time.time() - 5.0) * 1000) if broker.kind == "environment" else "earliest"
+    config = KafkaSourceConfig(
+        name="viewer", bootstrap=broker.bootstrap, topics=(topic,), group=f"streamer-demo-{run}", start=start
+    )
+    return Viewer(config.build(), codec_of(config.codec), score, run)
+
+
+def _feeder(
+    broker: Broker,
+    topic: str,
+    data: example.Digits,
+    score: Score,
+    run: str,
+    rate: float,
+    seconds: float,
+    stack: ExitStack,
+) -> Feeder:
+    sink = KafkaSinkConfig(name="feeder", bootstrap=broker.bootstrap, topic=topic).build()
+    sink.open()
+    stack.callback(sink.close)
+    feeder = Feeder(sink, data, score, run, rate=rate, seconds=seconds)
+    stack.callback(feeder.stop)
+    return feeder
+
+
+def _wait_for_the_first(agent: Agent, viewer: Viewer, feeder: Feeder, stop: threading.Event) -> None:
+    deadline = time.monotonic() + OPENING
+    while not stop.is_set():
+        feeder.probe()
+        if viewer.sees.wait(0.3):
+            viewer.check()
+            return
+        _check(agent, viewer)
+        if time.monotonic() > deadline:
+            raise StreamerError(
+                f"no prediction came back within {OPENING:.0f} s ({agent.ready() or 'the service runs'}); "
+                "streamer tap digits.predictions shows whether there are any"
+            )
+
+
+def _watch(
+    agent: Agent, viewer: Viewer, feeder: Feeder, score: Score, seconds: float, view: Screen, stop: threading.Event
+) -> None:
+    began = time.monotonic()
+    deadline = float("inf")
+    feeder.start()
+    while True:
+        _check(agent, viewer)
+        if stop.is_set():
+            feeder.stop()
+        if feeder.done and deadline == float("inf"):
+            deadline = time.monotonic() + LAST
+        standing = score.standing()
+        batches = _batches(agent)
+        view.show(
+            Look(
+                elapsed=time.monotonic() - began,
+                seconds=seconds,
+                standing=standing,
+                batch_median=batches.quantile(0.5) if batches.count else 0.0,
+                batch_mean=_mean(batches),
+                latest=score.latest(SHOWN),
+            )
+        )
+        if time.monotonic() > deadline or (feeder.done and standing.answered == standing.sent):
+            return
+        time.sleep(REFRESH)
+
+
+def _check(agent: Agent, viewer: Viewer) -> None:
+    viewer.check()
+    if agent.summary is not None and agent.summary.error is not None:
+        raise StreamerError(f"the service failed: {agent.summary.error}")
+
+
+def _batches(agent: Agent) -> Histogram:
+    (meters,) = agent.meters.sources.values()
+    return meters.batch_records
+
+
+def _mean(batches: Histogram) -> float:
+    return batches.total / batches.count if batches.count else 0.0

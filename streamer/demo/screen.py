@@ -1,0 +1,189 @@
+"""What people see while the demo runs: a live view on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from streamer.demo.example import Bytes
+from streamer.demo.score import Standing
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.text import Text
+
+BARS = "▁▂▃▄▅▆▇█"
+EVERY = 2.0
+"""Seconds between two plain lines."""
+SAMPLE = 0.5
+"""Seconds between two points of the curves."""
+POINTS = 36
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Everything that is shown at one moment."""
+
+    elapsed: float
+    seconds: float
+    """How long the demo feeds."""
+    standing: Standing
+    batch_median: float
+    batch_mean: float
+    latest: list[tuple[int, int, bool]]
+    """Image number, prediction, whether it is right."""
+
+
+class Screen(Protocol):
+    """Somewhere to show looks."""
+
+    def __enter__(self) -> Screen: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def show(self, look: Look) -> None:
+        """Show this one now."""
+
+
+class PlainScreen:
+    """A line every two seconds."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next = EVERY
+
+    def __enter__(self) -> PlainScreen:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to put away."""
+
+    def show(self, look: Look) -> None:
+        """As `Screen.show`."""
+        if look.elapsed < self._next:
+            return
+        self._next += EVERY
+        score = look.standing
+        self._console.print(
+            f"{look.elapsed:4.0f} s  {score.sent:,} sent, {score.answered:,} predicted, {score.rate:,.0f}/s, "
+            f"batches of {look.batch_mean:.1f}, latency p50 {milliseconds(score.p50)} p99 {milliseconds(score.p99)}, "
+            f"accuracy {percent(score.accuracy)}"
+        )
+
+
+class LiveScreen:
+    """A panel that is drawn again several times a second, and gone at the end."""
+
+    def __init__(self, console: Console, images: Bytes, where: str) -> None:
+        from rich.live import Live
+
+        self._console = console
+        self._images = images
+        self._where = where
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._rates: deque[float] = deque(maxlen=POINTS)
+        self._delays: deque[float] = deque(maxlen=POINTS)
+        self._next = 0.0
+
+    def __enter__(self) -> LiveScreen:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.__exit__(kind, error, trace)
+
+    def show(self, look: Look) -> None:
+        """As `Screen.show`."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + SAMPLE
+            self._rates.append(look.standing.rate)
+            self._delays.append(look.standing.p50)
+        self._live.update(self._panel(look), refresh=True)
+
+    def _panel(self, look: Look) -> RenderableType:
+        from rich.console import Group
+        from rich.panel import Panel
+        from rich.progress_bar import ProgressBar
+        from rich.rule import Rule
+        from rich.text import Text
+
+        left = max(look.seconds - look.elapsed, 0.0)
+        bar = ProgressBar(total=look.seconds, completed=min(look.elapsed, look.seconds))
+        parts = [self._numbers(look), Text(), Rule(style="dim"), Text(), self._pictures(look.latest), Text(), bar]
+        return Panel(
+            Group(*parts),
+            title="[bold]streamer demo[/]  images -> model -> predictions",
+            subtitle=f"{self._where}, {left:.0f} s to go",
+            padding=(1, 2),
+            width=min(self._console.width, 92),
+        )
+
+    def _numbers(self, look: Look) -> RenderableType:
+        from rich.table import Table
+
+        score = look.standing
+        table = Table.grid(padding=(0, 3))
+        table.add_column(style="dim")
+        table.add_column(justify="right", style="bold", min_width=10)
+        table.add_column(style="cyan", no_wrap=True)
+        table.add_row("predictions/s", f"{score.rate:,.0f}", curve(self._rates))
+        table.add_row("latency p50", milliseconds(score.p50), curve(self._delays))
+        table.add_row("latency p95, p99", milliseconds(score.p95), milliseconds(score.p99))
+        table.add_row("batch size", f"{look.batch_median:,.0f}", f"median, {look.batch_mean:.1f} on average")
+        table.add_row("images sent", f"{score.sent:,}", f"{score.answered:,} predicted")
+        table.add_row("accuracy", percent(score.accuracy), f"{score.answered - score.correct:,} wrong")
+        return table
+
+    def _pictures(self, latest: list[tuple[int, int, bool]]) -> RenderableType:
+        from rich.table import Table
+        from rich.text import Text
+
+        fitting = max((min(self._console.width, 92) - 6) // 10, 1)
+        table = Table.grid(padding=(0, 2, 0, 0))
+        shown = latest[-fitting:]
+        table.add_row(*(blocks(self._images[number]) for number, _, _ in shown))
+        table.add_row(*(Text(f"{digit}".center(8), "bold green" if right else "bold red") for _, digit, right in shown))
+        return table
+
+
+def blocks(image: Bytes) -> Text:
+    """An image of 8 x 8 pixels as four lines of half blocks, two pixels a character."""
+    from rich.text import Text
+
+    text = Text()
+    for row in range(0, 8, 2):
+        for column in range(8):
+            upper, lower = (min(int(image[row + half, column]) * 16, 255) for half in (0, 1))
+            text.append("▀", f"rgb({upper},{upper},{upper}) on rgb({lower},{lower},{lower})")
+        if row < 6:
+            text.append("\n")
+    return text
+
+
+def curve(values: deque[float]) -> str:
+    """Numbers as a line of bars, the highest as high as a line."""
+    finite = [value for value in values if math.isfinite(value)]
+    top = max(finite, default=0.0)
+    if top <= 0:
+        return ""
+    return "".join(BARS[min(int(value / top * 7.99), 7)] if math.isfinite(value) else " " for value in values)
+
+
+def milliseconds(seconds: float) -> str:
+    """A duration for people."""
+    return f"{seconds * 1000:.1f} ms" if math.isfinite(seconds) else "-"
+
+
+def percent(share: float) -> str:
+    """A share for people."""
+    return f"{share:.1%}" if math.isfinite(share) else "-"
