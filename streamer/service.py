@@ -257,6 +257,8 @@ class Service(Settings):
     def _begin(self, start_from: str | None) -> Agent:
         from streamer.agent import Agent
 
+        if self._agent is not None and self._agent.summary is None:
+            raise StreamerError(f'the service "{self.name}" runs already; stop it first, or make another')
         self._agent = Agent(self, start_from=start_from)
         return self._agent
 

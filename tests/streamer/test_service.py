@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,11 @@ import pytest
 from pydantic import ValidationError
 
 import pipelines
+from connectors.memory import memory_topic
 from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
+from connectors.message import Message
 from pipelines.data import Data
+from pipelines.errors import StreamerError
 from streamer.batcher import HardBatcher, SoftBatcher
 from streamer.service import Service
 
@@ -178,6 +184,52 @@ def test_control_listens_at_a_host_and_port(listen: str) -> None:
 def test_a_service_cannot_be_changed_behind_the_agents_back() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         service().name = "other"
+
+
+# running
+
+
+def waited(ready: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 30
+    while not ready() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return ready()
+
+
+def memory_service(name: str) -> Service:
+    memory_topic(f"{name}-in").append(Message(Data({"x": 1}).to_bytes()))
+    return service(source=MemorySourceConfig(topic=f"{name}-in"), sink=MemorySinkConfig(topic=f"{name}-out"))
+
+
+def test_with_runs_a_service_in_the_background() -> None:
+    out = memory_topic("with-out")
+    with memory_service("with") as running:
+        assert waited(lambda: len(out.messages()) == 1)
+        with pytest.raises(StreamerError, match="runs already"):
+            running.run()
+    assert Data.from_bytes(out.messages()[0].value) == Data({"x": 1})
+
+
+def test_run_goes_on_until_stop_and_can_be_run_again() -> None:
+    made = memory_service("run")
+    made.stop()
+    for count in (1, 2):
+
+        def stop_in_the_end(count: int = count) -> None:
+            waited(lambda: len(memory_topic("run-out").messages()) == count)
+            made.stop()
+
+        threading.Thread(target=stop_in_the_end).start()
+        summary = made.run()
+        assert (summary.ok, summary.reason, summary.error) == (1, "stopped", None)
+        memory_topic("run-in").append(Message(Data({"x": 2}).to_bytes()))
+
+
+def test_a_service_that_failed_in_the_background_says_so_at_the_end() -> None:
+    made = memory_service("fails")
+    memory_topic("fails-in").append(Message(b"\xff"))
+    with pytest.raises(StreamerError, match=r"fails-in\[0\]@1: decode"), made:
+        assert waited(lambda: made._agent is not None and made._agent.summary is not None)
 
 
 def test_a_notebook_shows_a_table() -> None:
