@@ -1,0 +1,193 @@
+"""The fields of Kafka connectors in a service file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, SecretStr, WithJsonSchema, field_validator, model_validator
+
+from connectors.config import SinkConfig, SourceConfig
+from connectors.kafka.properties import OF_SINKS, OF_SOURCES, is_security, refuse, require_client
+from connectors.kafka.secrets import wrapped
+from connectors.units import Duration, Size
+from pipelines.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from connectors.kafka.sink import KafkaSink
+    from connectors.kafka.source import KafkaSource
+
+Client = dict[str, SecretStr | bool | int | float | str]
+"""Properties of librdkafka by name; those whose name tells a secret are masked wherever they are shown."""
+
+
+def _position(value: object) -> object:
+    """`earliest`, `latest`, or milliseconds since 1970 from an ISO time (UTC where it has no zone) or a number."""
+    if isinstance(value, str) and value not in ("earliest", "latest"):
+        if value.isdigit():
+            return int(value)
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(
+                f'"{value}" is not earliest, latest, an ISO time like 2025-03-01T12:00:00Z or milliseconds since 1970'
+            ) from None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if isinstance(value, datetime):
+        return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000)
+    return value
+
+
+Position = Annotated[
+    Literal["earliest", "latest"] | Annotated[int, Field(ge=0)],
+    BeforeValidator(_position),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0}]}),
+]
+"""Where to begin: `earliest`, `latest`, an ISO time, or milliseconds since 1970."""
+
+
+def _secrets_wrapped(data: Any) -> Any:
+    # Before anything else looks at the fields: a validation error quotes what it was given.
+    if isinstance(data, dict) and isinstance(data.get("client"), dict):
+        return {**data, "client": wrapped(data["client"])}
+    return data
+
+
+class KafkaSourceConfig(SourceConfig):
+    """Records from Kafka topics, as a member of a consumer group."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    type: Literal["kafka"] = "kafka"
+    """Which connector this is."""
+    bootstrap: str = "localhost:9092"
+    """`host:port` of some of the brokers, separated by commas."""
+    topics: tuple[str, ...] = Field(min_length=1)
+    """Names of topics; one text instead of a list is one name. One that begins with ^ is a regular expression: topics that match are found as they appear, within `topic.metadata.refresh.interval.ms` (5 min)."""  # noqa: E501
+    group: str | None = Field(default=None, min_length=1)
+    """The consumer group: its members share the partitions, and positions are kept under its name. By default the service's name."""  # noqa: E501
+    start: Position = "earliest"
+    """Where partitions begin for which the group has committed nothing: earliest, latest or a time."""
+    out_of_range: Literal["stop", "earliest", "latest"] = "stop"
+    """What to do when the position has been deleted by the topic's retention: stop with an error, so that the loss is noticed, or go on at the earliest or latest record."""  # noqa: E501
+    instance: str | None = Field(default=None, min_length=1)
+    """A name for this member that stays the same over restarts (static membership): a restart within `session.timeout.ms` (45 s) then moves no partitions. Every process needs its own."""  # noqa: E501
+    assignor: Literal["range", "consumer", "roundrobin", "cooperative-sticky"] = "range"
+    """Who gets which partitions: range, roundrobin and cooperative-sticky are librdkafka's; consumer is the brokers' own protocol (Kafka 4.0 and later). All members of a group use the same."""  # noqa: E501
+    revoke_timeout: Duration = 10.0
+    """How long partitions that are taken away are held until what is in flight of them is confirmed; at most 20 % of `max.poll.interval.ms`."""  # noqa: E501
+    client: Client = Field(default={})
+    """Any property of librdkafka, such as `security.protocol`; `oauth_cb` may name a function as module:function."""
+    reset: Position | None = None
+    """Put the group back to this position before anything is read, wherever it was. Fails while the group has other members."""  # noqa: E501
+
+    _wrap = model_validator(mode="before")(_secrets_wrapped)
+
+    @field_validator("topics", mode="before", json_schema_input_type=str | tuple[str, ...])
+    @classmethod
+    def _one_topic(cls, topics: object) -> object:
+        return (topics,) if isinstance(topics, str) else topics
+
+    @field_validator("topics")
+    @classmethod
+    def _named_topics(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(topics):
+            raise ValueError("a topic's name is empty")
+        return tuple(dict.fromkeys(topics))
+
+    @field_validator("client")
+    @classmethod
+    def _free_properties(cls, client: Client) -> Client:
+        refuse(client, OF_SOURCES)
+        return client
+
+    def starting(self, position: str) -> Self:
+        """The same source with its group put back to `position` first: earliest, latest or a time.
+
+        Raises `DefinitionError` for a position that is none of these.
+        """
+        try:
+            found = _position(position)
+        except ValueError as error:
+            raise DefinitionError(f'source "{self.label}": {error}') from error
+        return self.model_copy(update={"reset": found})
+
+    def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
+        """The same source; where it names no group, the service's name is the group."""
+        return self if self.group else self.model_copy(update={"group": service})
+
+    def build(self) -> KafkaSource:
+        """The source, not yet open. Raises `DefinitionError` if it has no group, `MissingPackageError`."""
+        if self.group is None:
+            raise DefinitionError(f'source "{self.label}": group is missing; give the consumer group a name')
+        require_client()
+        from connectors.kafka.source import KafkaSource
+
+        return KafkaSource(self)
+
+
+class KafkaSinkConfig(SinkConfig):
+    """Messages to Kafka topics, confirmed when all in-sync replicas have them."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    type: Literal["kafka"] = "kafka"
+    """Which connector this is."""
+    bootstrap: str | None = None
+    """`host:port` of some of the brokers, separated by commas; by default those of the service's Kafka source, with its security properties."""  # noqa: E501
+    topic: str = Field(min_length=1)
+    """The topic; may be made from values: `results.{label}`, `{record.topic}.out`. Then `topics` says which are allowed."""  # noqa: E501
+    topics: tuple[str, ...] = ()
+    """Topics that may be made from values: names, or regular expressions that begin with ^."""
+    key: str | None = None
+    """The value of the result that becomes the message's key, instead of the record's key."""
+    timestamp: Literal["now", "source"] = "now"
+    """The message's time: when it is written, or that of the record."""
+    headers: bool = True
+    """Whether the record's headers go with the result. Records without any cost nothing."""
+    compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = "none"
+    """Compression of the batches on their way to the brokers."""
+    linger: Duration = 0.002
+    """How long a message waits for others of its partition to travel with it."""
+    partitioner: Literal[
+        "murmur2_random", "murmur2", "consistent_random", "consistent", "fnv1a_random", "fnv1a", "random"
+    ] = "murmur2_random"
+    """Which partition a key goes to. murmur2_random is that of Kafka's Java clients; librdkafka's own default is consistent_random."""  # noqa: E501
+    max_message: Annotated[Size, Field(ge=1000, le=1_000_000_000)] = 1_000_000
+    """Largest message; one that is larger is refused alone. The topic's `max.message.bytes` has to allow it too."""
+    timeout: Annotated[Duration, Field(gt=0)] = 120.0
+    """How long a message may take until it is confirmed; then it counts as lost and is sent again."""
+    client: Client = Field(default={})
+    """Any property of librdkafka, such as `security.protocol`; `oauth_cb` may name a function as module:function."""
+
+    _wrap = model_validator(mode="before")(_secrets_wrapped)
+
+    @field_validator("topics", mode="before", json_schema_input_type=str | tuple[str, ...])
+    @classmethod
+    def _one_topic(cls, topics: object) -> object:
+        return (topics,) if isinstance(topics, str) else topics
+
+    @field_validator("client")
+    @classmethod
+    def _free_properties(cls, client: Client) -> Client:
+        refuse(client, OF_SINKS)
+        return client
+
+    def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
+        """The same sink; where it names no brokers, those of the first Kafka source, and how to log in to them."""
+        source = next((config for config in sources if isinstance(config, KafkaSourceConfig)), None)
+        if self.bootstrap is not None or source is None:
+            return self
+        security = {name: value for name, value in source.client.items() if is_security(name)}
+        return self.model_copy(update={"bootstrap": source.bootstrap, "client": {**security, **self.client}})
+
+    def build(self) -> KafkaSink:
+        """The sink, not yet open. Raises `DefinitionError` if it has no brokers, `MissingPackageError`."""
+        if self.bootstrap is None:
+            raise DefinitionError(f'sink "{self.label}": bootstrap is missing; name the brokers, as in localhost:9092')
+        require_client()
+        from connectors.kafka.sink import KafkaSink
+
+        return KafkaSink(self)

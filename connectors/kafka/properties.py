@@ -1,0 +1,173 @@
+"""From our fields to librdkafka's properties, and which of them a service file may set itself."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import SecretStr
+
+from connectors.kafka.secrets import Scrubber
+from pipelines.errors import ConnectorError, MissingPackageError
+
+if TYPE_CHECKING:
+    from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+
+_CALLBACKS = dict.fromkeys(
+    ("error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery", "dr_cb", "logger", "log_cb", "rebalance_cb"),
+    "it is ours: errors and losses are reported by the service",
+)
+_CONFIRMED = "positions are acknowledged by the service, once the results of the records are confirmed"
+
+OF_SOURCES: Mapping[str, str] = {
+    **_CALLBACKS,
+    "bootstrap.servers": "use the field bootstrap",
+    "metadata.broker.list": "use the field bootstrap",
+    "group.id": "use the field group",
+    "group.instance.id": "use the field instance",
+    "group.protocol": "use the field assignor (consumer is the new protocol)",
+    "group.remote.assignor": "use the field assignor (consumer lets the brokers choose)",
+    "partition.assignment.strategy": "use the field assignor",
+    "auto.offset.reset": "use the fields start and out_of_range",
+    "enable.auto.commit": _CONFIRMED,
+    "auto.commit.enable": _CONFIRMED,
+    "auto.commit.interval.ms": _CONFIRMED,
+    "enable.auto.offset.store": _CONFIRMED,
+    "enable.partition.eof": "a topic has no end for a service; use the lag metric",
+}
+"""Properties that a source's `client` may not set, and what to do instead."""
+
+_TIMEOUT = "use the field timeout"
+_LINGER = "use the field linger"
+_COMPRESSION = "use the field compression"
+
+OF_SINKS: Mapping[str, str] = {
+    **_CALLBACKS,
+    "bootstrap.servers": "use the field bootstrap",
+    "metadata.broker.list": "use the field bootstrap",
+    "compression.type": _COMPRESSION,
+    "compression.codec": _COMPRESSION,
+    "linger.ms": _LINGER,
+    "queue.buffering.max.ms": _LINGER,
+    "message.timeout.ms": _TIMEOUT,
+    "delivery.timeout.ms": _TIMEOUT,
+    "message.max.bytes": "use the field max_message",
+    "partitioner": "use the field partitioner",
+    "transactional.id": "use `delivery: exactly_once` of the service",
+    "delivery.report.only.error": "losses are found by it: without it nothing could be confirmed",
+}
+"""Properties that a sink's `client` may not set, and what to do instead."""
+
+_SECURITY = ("security.", "sasl.", "ssl.", "https.", "oauth_cb", "enable.sasl.", "enable.ssl.")
+
+
+def is_security(name: str) -> bool:
+    """Whether this property says how to log in to the brokers, rather than what to do there."""
+    return name.startswith(_SECURITY)
+
+
+def refuse(client: Mapping[str, object], ours: Mapping[str, str]) -> None:
+    """Raise `ValueError` for the first property that is ours."""
+    for name in client:
+        if name in ours:
+            raise ValueError(f"{name} cannot be set here: {ours[name]}")
+
+
+def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callable[..., None]]) -> dict[str, Any]:
+    """What `confluent_kafka.Consumer` gets. Raises `ConnectorError` for an `oauth_cb` that cannot be loaded."""
+    assert config.group is not None
+    properties: dict[str, Any] = {
+        "bootstrap.servers": config.bootstrap,
+        "client.id": f"streamer-{config.label}",
+        "group.id": config.group,
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error" if config.out_of_range == "stop" else config.out_of_range,
+        "allow.auto.create.topics": False,
+        # The default of 1 s caps the draining of a backlog at a quarter of what is possible.
+        "fetch.queue.backoff.ms": 5,
+        "max.partition.fetch.bytes": 1024 * 1024,
+        # What is fetched ahead stays below this, plus one fetch of at most fetch.max.bytes.
+        "queued.max.messages.kbytes": 32 * 1024,
+        "fetch.max.bytes": 16 * 1024 * 1024,
+        # A commit to a coordinator that hangs holds up the loss of partitions for so long, instead of a minute.
+        "socket.timeout.ms": 20_000,
+        **_of_assignor(config.assignor),
+    }
+    if config.instance is not None:
+        properties["group.instance.id"] = config.instance
+    return {**properties, **_passed_through(config), **callbacks, **_logged(config.label)}
+
+
+def sink_properties(config: KafkaSinkConfig, callbacks: Mapping[str, Callable[..., None]]) -> dict[str, Any]:
+    """What `confluent_kafka.Producer` gets. Raises `ConnectorError` for an `oauth_cb` that cannot be loaded."""
+    properties: dict[str, Any] = {
+        "bootstrap.servers": config.bootstrap,
+        "client.id": f"streamer-{config.label}",
+        "acks": "all",
+        "enable.idempotence": True,
+        "compression.type": config.compression,
+        "linger.ms": config.linger * 1000,
+        "message.timeout.ms": max(1, round(config.timeout * 1000)),
+        "message.max.bytes": config.max_message,
+        "partitioner": config.partitioner,
+        "queue.buffering.max.kbytes": 64 * 1024,
+        # A topic that is not there is found out after this, instead of half a minute.
+        "topic.metadata.propagation.max.ms": 5000,
+        "delivery.report.only.error": True,
+    }
+    return {**properties, **_passed_through(config), **callbacks, **_logged(config.label)}
+
+
+def scrubber(config: KafkaSourceConfig | KafkaSinkConfig) -> Scrubber:
+    """Takes this client's secrets out of texts."""
+    return Scrubber(config.client)
+
+
+def require_client() -> None:
+    """Raise `MissingPackageError` where confluent-kafka is not installed."""
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError as error:
+        raise MissingPackageError("confluent-kafka", "kafka", "A Kafka source or sink") from error
+
+
+def _of_assignor(assignor: str) -> dict[str, str]:
+    if assignor == "consumer":
+        return {"group.protocol": "consumer"}
+    return {"partition.assignment.strategy": assignor}
+
+
+def _passed_through(config: KafkaSourceConfig | KafkaSinkConfig) -> dict[str, Any]:
+    return {name: _plain(name, value) for name, value in config.client.items()}
+
+
+def _plain(name: str, value: object) -> Any:
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
+    if name == "oauth_cb":
+        return _function(str(value))
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, int) else str(value)
+
+
+def _function(reference: str) -> Callable[[str], tuple[str, float]]:
+    module, _, name = reference.partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConnectorError(
+            f'client.oauth_cb "{reference}" cannot be loaded ({error}); name it as module:function'
+        ) from error
+    if not callable(found):
+        raise ConnectorError(f'client.oauth_cb "{reference}" is no function')
+    callback: Callable[[str], tuple[str, float]] = found
+    return callback
+
+
+def _logged(label: str) -> dict[str, logging.Logger]:
+    return {"logger": logging.getLogger(f"connectors.kafka.client.{label}")}

@@ -1,0 +1,58 @@
+"""Whether the brokers can be reached: librdkafka says when they are gone, but not when they are back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaException
+
+_EVERY = 1.0
+_PATIENCE = 0.2
+
+
+class Reachability:
+    """Asks the brokers once a second while they are said to be away.
+
+    `ask(seconds)` asks them for something cheap and raises `KafkaException` without an answer in this time.
+    """
+
+    def __init__(self, ask: Callable[[float], object]) -> None:
+        self._ask = ask
+        self._suspicion: str | None = None
+        self._next = 0.0
+        self.reason: str | None = None
+        """Why they cannot be reached; `None`: they can, as far as known."""
+
+    def suspect(self, reason: str) -> None:
+        """The client library says that all brokers are away. Any thread; counts once asking them failed too."""
+        self._suspicion = reason
+
+    @property
+    def suspected(self) -> bool:
+        """Whether there is reason to ask."""
+        return self._suspicion is not None or self.reason is not None
+
+    def check(self) -> bool:
+        """Ask the brokers if there is reason to, waiting at most 0.2 s; whether `reason` came or went."""
+        if not self.suspected:
+            return False
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + _EVERY
+        suspicion, self._suspicion = self._suspicion, None
+        before = self.reason
+        try:
+            self._ask(_PATIENCE)
+            self.reason = None
+        except KafkaException:
+            self.reason = before or suspicion
+        return (before is None) != (self.reason is None)
+
+    def answered(self) -> bool:
+        """They did answer; whether `reason` went."""
+        if self.reason is None:
+            return False
+        self.reason = self._suspicion = None
+        return True

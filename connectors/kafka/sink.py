@@ -1,0 +1,315 @@
+"""`KafkaSink`: messages to Kafka topics, confirmed by the brokers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from connectors.kafka.errors import FORBIDDEN, REFUSED_LOGIN, error_of, explained
+from connectors.kafka.properties import scrubber, sink_properties
+from connectors.kafka.reachability import Reachability
+from connectors.kafka.sent import Sent
+from connectors.kafka.topics import check_topic
+from connectors.records import Ints, Messages
+from connectors.sink import Lost, Refused, Sink
+from pipelines.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from connectors.kafka.config import KafkaSinkConfig
+
+_log = logging.getLogger(__name__)
+
+_SLICE = 0.1
+_FULL_WAIT = 0.05
+# Brokers refuse whole batches for these: the others in a batch have done nothing wrong.
+_OF_THE_BATCH = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+
+
+class KafkaSink(Sink):
+    """Messages to Kafka topics, by an idempotent producer with `acks: all`.
+
+    Messages with only key and payload are handed over in bulk; those with headers, timestamps or different topics one
+    by one, at about twice the cost. The client reports the messages that fail, and a thread of this sink watches for
+    the moments when nothing is outstanding: then all that was sent is confirmed but for those. While messages are sent
+    without pause there may be no such moment, and it is the barrier that makes one.
+
+    Unconfirmed messages are held in at most 64 MiB (`queue.buffering.max.kbytes`) of the client's memory, and once
+    more by the sink, which can so tell the rows of those that fail.
+    """
+
+    def __init__(self, config: KafkaSinkConfig) -> None:
+        self.name = config.label
+        self._config = config
+        self._topic = config.topic
+        self._scrub = scrubber(config)
+        self._producer: Producer
+        self._reach: Reachability
+        self._watcher: threading.Thread
+        self._open = False
+        self._met = False
+        self._fatal: ConnectorError | None = None
+        self._changed = threading.Condition()
+        # Counts of `send` calls: the watcher reads the first and writes the second.
+        self._handed_over = 0
+        self._settled = 0
+        self._collected = 0
+        self._outstanding: deque[Sent] = deque()
+        self._confirmed: list[Ints] = []
+        self._lost: dict[int, ConnectorError] = {}
+        self._to_send_alone: list[Messages] = []
+
+    def open(self) -> None:
+        """Connect. Waits up to 5 s for the brokers to tell a wrong topic and credentials; absent ones are no error.
+
+        Raises `ConnectorError` for a property or topic that is not known, and a login that is refused.
+        """
+        try:
+            self._producer = Producer(sink_properties(self._config, {"error_cb": self._on_error}))
+        except (KafkaException, ValueError, TypeError) as error:
+            text = self._scrub(str(error_of(error).str() if isinstance(error, KafkaException) else error))
+            raise ConnectorError(f"sink {self.name}: client: {text}; see librdkafka's CONFIGURATION.md") from None
+        self._reach = Reachability(lambda seconds: self._producer.list_topics(self._plain_topic, timeout=seconds))
+        self._open = True
+        self._watcher = threading.Thread(target=self._watch, name=f"kafka sink {self.name}", daemon=True)
+        self._watcher.start()
+        try:
+            self._check_topic()
+        except KafkaException as error:
+            self.close()
+            raise explained(error_of(error), f"sink {self.name}", self._scrub) from error
+        except ConnectorError:
+            self.close()
+            raise
+
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        """See `Sink.send`. Refused alone are messages that are too large or whose topic is not there.
+
+        Raises `ConnectorError` once the client has failed for good or may not write.
+        """
+        self._raise_fatal()
+        if not len(messages):
+            return {}
+        sent = Sent(messages)
+        topic = self._common_topic(messages)
+        if topic is not None and messages.headers is None and messages.timestamps is None:
+            refused = self._send_in_bulk(sent, messages, topic, deadline)
+        else:
+            refused = self._send_one_by_one(sent, messages, deadline)
+        for index in refused:
+            sent.refuse(index)
+        self._outstanding.append(sent)
+        self._handed_over += 1
+        return refused
+
+    def barrier(self, deadline: float) -> Lost:
+        """See `Sink.barrier`. Raises `ConnectorError` also once the client has failed for good or may not write."""
+        self._wait_until_settled(deadline)
+        self._collect()
+        while self._to_send_alone:
+            self._send_alone(self._to_send_alone.pop(0), deadline)
+        self._raise_fatal()
+        lost, self._lost = self._lost, {}
+        return lost
+
+    def confirmed(self) -> list[Ints]:
+        """See `Sink.confirmed`."""
+        self._collect()
+        confirmed, self._confirmed = self._confirmed, []
+        return confirmed
+
+    def close(self) -> None:
+        """See `Sink.close`. What is not confirmed is dropped."""
+        if not self._open:
+            return
+        self._open = False
+        self._watcher.join()
+        self._producer.purge()
+        self._producer.close()
+
+    def down(self) -> str | None:
+        """See `Sink.down`."""
+        return self._reach.reason if self._open else None
+
+    def _send_in_bulk(self, sent: Sent, messages: Messages, topic: str, deadline: float) -> dict[int, ConnectorError]:
+        if messages.keys is None:
+            waiting: list[dict[str, Any]] = [{"value": value} for value in messages.values]
+        else:
+            waiting = [{"value": value, "key": key} for value, key in zip(messages.values, messages.keys, strict=True)]
+        taken = self._producer.produce_batch(topic, waiting, on_delivery=sent.failed)
+        if taken == len(waiting):
+            return {}
+        refused: dict[int, ConnectorError] = {}
+        places = list(range(len(waiting)))
+        while True:
+            errors = [one.pop("_error", None) for one in waiting]
+            full = []
+            for at, error in enumerate(errors):
+                if error is None:
+                    continue
+                if error.code() == KafkaError._QUEUE_FULL:
+                    full.append(at)
+                else:
+                    refused[places[at]] = self._refusal(error, topic)
+            if not full:
+                return refused
+            if not self._wait_for_room(deadline):
+                return refused | dict.fromkeys((places[at] for at in full), self._full())
+            # A full queue takes the first and refuses all the rest, so the order stays.
+            waiting, places = [waiting[at] for at in full], [places[at] for at in full]
+            self._producer.produce_batch(topic, waiting, on_delivery=sent.failed)
+
+    def _send_one_by_one(self, sent: Sent, messages: Messages, deadline: float) -> dict[int, ConnectorError]:
+        refused: dict[int, ConnectorError] = {}
+        count = len(messages)
+        nothing: Sequence[None] = [None] * count
+        stamps = [0] * count if messages.timestamps is None else messages.timestamps.tolist()
+        rows = zip(
+            messages.values,
+            messages.keys or nothing,
+            messages.headers or nothing,
+            stamps,
+            messages.topics or nothing,
+            strict=True,
+        )
+        for index, (value, key, headers, stamp, topic) in enumerate(rows):
+            produce = partial(
+                self._producer.produce,
+                topic or self._topic,
+                value,
+                key,
+                on_delivery=partial(sent.failed_at, index),
+                timestamp=max(stamp, 0),
+                headers=list(headers) if headers else None,
+            )
+            try:
+                taken = self._produce_one(produce, deadline)
+            except KafkaException as exception:
+                refused[index] = self._refusal(error_of(exception), topic or self._topic)
+                continue
+            if not taken:
+                return refused | dict.fromkeys(range(index, count), self._full())
+        return refused
+
+    def _produce_one(self, produce: Callable[[], None], deadline: float) -> bool:
+        while True:
+            try:
+                produce()
+                return True
+            except BufferError:
+                if not self._wait_for_room(deadline):
+                    return False
+
+    def _send_alone(self, block: Messages, deadline: float) -> None:
+        for index, error in self.send(block, deadline).items():
+            self._lost |= dict.fromkeys(block.parents(index).tolist(), error)
+        self._wait_until_settled(deadline)
+        self._collect(alone=True)
+
+    def _collect(self, alone: bool = False) -> None:
+        """Take from what is outstanding what has been settled."""
+        # Read before the failures: those of what was settled by then are all there.
+        settled = self._handed_over if self._is_idle() else self._settled
+        while self._collected < settled:
+            self._collected += 1
+            sent = self._outstanding.popleft()
+            losses = sent.losses()
+            if len(rows := sent.rows(without=losses)):
+                self._confirmed.append(rows)
+            for index, error in losses.items():
+                if error.code() in _OF_THE_BATCH and not alone:
+                    self._to_send_alone.append(sent.only(index))
+                    continue
+                refusal = self._refusal(error, sent.topic(index) or self._topic)
+                self._lost |= dict.fromkeys(sent.parents(index).tolist(), refusal)
+
+    def _watch(self) -> None:
+        """Serve the client's callbacks, and notice when nothing is outstanding."""
+        while self._open:
+            self._producer.poll(_SLICE)
+            # Before the length: it must not count what is handed over between the two.
+            handed_over = self._handed_over
+            idle = self._is_idle()
+            with self._changed:
+                if idle:
+                    self._settled = handed_over
+                self._changed.notify_all()
+            self._reach.check()
+
+    def _wait_until_settled(self, deadline: float) -> None:
+        with self._changed:
+            done = self._changed.wait_for(
+                lambda: self._settled >= self._handed_over or self._is_idle(), max(0.0, deadline - time.monotonic())
+            )
+        if not done:
+            reason = self.down()
+            raise ConnectorError(
+                f"sink {self.name}: {len(self._producer)} messages are not confirmed yet"
+                + (f", as the brokers cannot be reached: {reason}" if reason else "; the brokers are slow or away"),
+                retriable=True,
+            )
+
+    def _is_idle(self) -> bool:
+        # Counts messages until their callbacks have returned (seen in librdkafka 2.16, and tested).
+        return len(self._producer) == 0
+
+    def _wait_for_room(self, deadline: float) -> bool:
+        if not self._open or time.monotonic() >= deadline:
+            return False
+        with self._changed:
+            self._changed.wait(_FULL_WAIT)
+        return True
+
+    def _full(self) -> ConnectorError:
+        return ConnectorError(
+            f"sink {self.name}: the client's queue is full, as the brokers are slower than the service or away",
+            retriable=True,
+        )
+
+    def _refusal(self, error: KafkaError, topic: str) -> ConnectorError:
+        refusal = explained(error, f'sink {self.name}, topic "{topic}"', self._scrub)
+        if error.fatal() or error.code() in FORBIDDEN:
+            self._fatal = self._fatal or refusal
+        return refusal
+
+    def _raise_fatal(self) -> None:
+        if self._fatal is not None:
+            raise self._fatal
+
+    @property
+    def _plain_topic(self) -> str | None:
+        return None if "{" in self._topic else self._topic
+
+    def _common_topic(self, messages: Messages) -> str | None:
+        if messages.topics is None:
+            return self._topic
+        first = messages.topics[0]
+        same = all(topic == first for topic in messages.topics)
+        return (first or self._topic) if same else None
+
+    def _check_topic(self) -> None:
+        if self._plain_topic is None:
+            return
+        if check_topic(self._producer, self._plain_topic, f"sink {self.name}", self._is_hopeless):
+            self._met = True
+            return
+        self._raise_fatal()
+        self._reach.suspect(f"{self._config.bootstrap} does not answer")
+
+    def _is_hopeless(self) -> bool:
+        return self._fatal is not None or self._reach.suspected
+
+    def _on_error(self, error: KafkaError) -> None:
+        text = self._scrub(error.str())
+        if error.fatal() or (error.code() in REFUSED_LOGIN and not self._met):
+            self._fatal = self._fatal or explained(error, f"sink {self.name}", self._scrub)
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN or error.code() in REFUSED_LOGIN:
+            self._reach.suspect(f"{self._config.bootstrap}: {text}")
+        else:
+            _log.info("sink %s: %s", self.name, text)

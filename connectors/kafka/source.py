@@ -1,0 +1,419 @@
+"""`KafkaSource`: records of Kafka topics, as a member of a consumer group."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import stamina
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from connectors.kafka.aside import Aside
+from connectors.kafka.block import block, by_place, fitting, offset_of, rising
+from connectors.kafka.commits import Commits
+from connectors.kafka.errors import NO_SUCH_TOPIC, REFUSED_LOGIN, error_of, explained, is_passing
+from connectors.kafka.lanes import Lanes, Place, Progress
+from connectors.kafka.properties import scrubber, source_properties
+from connectors.kafka.reachability import Reachability
+from connectors.kafka.start import begins, put_back
+from connectors.kafka.topics import check_topic
+from connectors.records import Lane, Records
+from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown
+from pipelines.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from connectors.kafka.config import KafkaSourceConfig
+
+_log = logging.getLogger(__name__)
+
+_SLICE = 0.1
+"""Longest wait in the client library: what `wake` takes at most."""
+_LOOK_AFTER = 0.5
+"""Seconds between looks at the ends of partitions, for `lag`."""
+_COMMIT_WAIT = 10.0
+_CLOSE_WAIT = 15.0
+_SEEK_WAIT = 5.0
+_FIRST_GUESS = 1024.0
+
+
+class KafkaSource(Source):
+    """Records of Kafka topics. Positions are offsets; a lane is one partition during one assignment.
+
+    What is acknowledged is committed for the group, without waiting unless asked; a failed commit is logged and tried
+    again. `poll` waits in slices of 0.1 s, which is how soon `wake` ends it. While nobody polls, the client fetches
+    ahead up to `queued.max.messages.kbytes` (32 MiB) and one fetch (`fetch.max.bytes`, 16 MiB), and keeps its
+    membership for `max.poll.interval.ms` (5 min), or as long as `standing_still` is called.
+
+    Where the group has committed nothing, partitions begin at `start`; where that is an offset (latest, a time), it
+    is committed at once, so that a crash before the first acknowledgement loses nothing.
+    """
+
+    replays = Replays.OFFSET
+
+    def __init__(self, config: KafkaSourceConfig) -> None:
+        self.name = config.label
+        self._config = config
+        self._scrub = scrubber(config)
+        self._only_topic = config.topics[0] if len(config.topics) == 1 and config.topics[0][0] != "^" else None
+        self._only_patterns = all(topic.startswith("^") for topic in config.topics)
+        self._incremental = config.assignor in ("consumer", "cooperative-sticky")
+        self._lanes = Lanes(self.name)
+        self._events: list[Event] = []
+        self._kept: list[Message] = []
+        self._mean_size = _FIRST_GUESS
+        self._aside = Aside()
+        self._settle: Settle | None = None
+        self._failure: ConnectorError | None = None
+        self._lag: dict[Place, int] = {}
+        self._look_at = 0.0
+        self._woken = self._still = self._leaving = self._met = False
+        self._consumer: Consumer
+        self._commits: Commits
+        self._reach: Reachability
+        self._open = False
+
+    def open(self, settle: Settle | None = None) -> None:
+        """Join the group. Waits up to 5 s for the brokers to tell wrong topics and logins; absent ones are an event.
+
+        Raises `ConnectorError` for a property or topic that is not known, and a login that is refused.
+        """
+        self._settle = settle
+        callbacks: dict[str, Callable[..., None]] = {"error_cb": self._on_error, "on_commit": self._on_commit}
+        try:
+            self._consumer = Consumer(source_properties(self._config, callbacks))
+        except (KafkaException, ValueError, TypeError) as error:
+            text = self._scrub(str(error.args[0].str() if isinstance(error, KafkaException) else error))
+            raise ConnectorError(f"source {self.name}: client: {text}; see librdkafka's CONFIGURATION.md") from None
+        self._open = True
+        self._commits = Commits(self._consumer, self._lanes, str(self._config.group), self._scrub)
+        self._reach = Reachability(lambda seconds: self._consumer.list_topics(self._only_topic, timeout=seconds))
+        try:
+            self._check_topics()
+            if self._config.reset is not None:
+                put_back(self._consumer, self._config.topics, self._config.reset)
+            self._consumer.subscribe(
+                list(self._config.topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+        except KafkaException as error:
+            self.close()
+            raise self._explained(error, f"source {self.name}") from error
+        except ConnectorError:
+            self.close()
+            raise
+
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        """See `Source.poll`. Rows are grouped by partition; headers and timestamps are read when asked for.
+
+        Raises `ConnectorError` for a position that is out of range (unless `out_of_range` says where to go on),
+        a topic that is gone, a login or access that is refused, and fatal errors of the client.
+        """
+        self._fill(max_records, max_bytes, time.monotonic() + timeout)
+        self._look_after()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        if not self._kept:
+            return Records.empty(self.name)
+        return self._take(max_records, max_bytes)
+
+    def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
+        """See `Source.acknowledge`. With `wait` raises `ConnectorError` if the brokers do not have it after 10 s."""
+        moved = self._move(positions)
+        if not self._open:
+            return
+        if not wait:
+            self._commits.later(moved)
+            return
+        behind = [progress for progress in self._lanes if progress.committed < progress.acknowledged]
+        try:
+            self._aside.run(lambda: self._commits.now(behind, _COMMIT_WAIT), _COMMIT_WAIT + 1)
+        except TimeoutError as error:
+            raise ConnectorError(
+                f"source {self.name}: the brokers do not answer, so the last positions may not be committed; "
+                "records after the last commit will be delivered again",
+                retriable=True,
+            ) from error
+
+    def rewind(self, lanes: Iterable[Lane]) -> None:
+        """See `Source.rewind`."""
+        found = [progress for lane in set(lanes) if (progress := self._lanes.find(lane)) is not None]
+        if not found:
+            return
+        self._lanes.next_epoch()
+        for progress in found:
+            self._forget([progress.place])
+            self._seek(progress)
+            self._begin(progress.place, progress.acknowledged, progress.committed)
+
+    def events(self) -> list[Event]:
+        """See `Source.events`."""
+        if not self._events:
+            return []
+        events, self._events = self._events, []
+        return events
+
+    def standing_still(self, still: bool) -> None:
+        """Pause all partitions and take part in rebalances; or fetch again. What a call happens to receive is kept."""
+        if not self._open:
+            return
+        if still != self._still:
+            self._still = still
+            (self._consumer.pause if still else self._consumer.resume)(_partitions(self._lanes.places))
+        if not still:
+            return
+        self._receive(1, 0.0)
+        self._look_after()
+
+    def wake(self) -> None:
+        """See `Source.wake`; takes up to 0.1 s."""
+        self._woken = True
+
+    def transaction_token(self) -> object | None:
+        """The group's metadata, for a transactional producer."""
+        token: object = self._consumer.consumer_group_metadata()
+        return token
+
+    def lag(self) -> Mapping[Place, int]:
+        """Records behind the end, as of the last poll, at most half a second earlier."""
+        return self._lag
+
+    def close(self) -> None:
+        """Leave the group (a static member does not leave, so that it can come back). Gives up waiting after 15 s."""
+        if not self._open:
+            return
+        self._open = False
+        self._leaving = True
+        with suppress(TimeoutError):
+            self._aside.run(self._consumer.close, _CLOSE_WAIT)
+        self._end(list(self._lanes.places))
+        self._kept = []
+
+    def _fill(self, max_records: int, max_bytes: int, deadline: float) -> None:
+        """Receive until there is enough, or it is late."""
+        while True:
+            lacking = max_records - len(self._kept)
+            room = max_bytes - len(self._kept) * self._mean_size
+            if lacking <= 0 or room <= 0 or self._failure is not None:
+                return
+            rest = deadline - time.monotonic()
+            # As many as fit by their usual size: what is over would wait here, beside what the client holds.
+            wanted = min(lacking, int(room / self._mean_size) + 1)
+            self._receive(wanted, min(max(rest, 0.0), _SLICE))
+            if rest <= _SLICE or self._woken:
+                self._woken = False
+                return
+
+    def _receive(self, count: int, timeout: float) -> None:
+        try:
+            messages = self._consumer.consume(count, timeout)
+        except KafkaException as exception:
+            self._fail(self._explained(exception, f"source {self.name}"))
+            return
+        if not messages:
+            return
+        if any(map(Message.error, messages)):
+            messages = [message for message in messages if self._is_record(message)]
+        # Most polls find nothing kept: no copy.
+        self._kept = messages if not self._kept else self._kept + messages
+        self._met = True
+        if self._reach.reason is not None and self._reach.answered():
+            self._tell_reachability()
+
+    def _take(self, max_records: int, max_bytes: int) -> Records:
+        count = min(max_records, len(self._kept))
+        taken, self._kept = self._kept[:count], self._kept[count:]
+        records, rest = self._block(taken)
+        if records.byte_count > max_bytes and (fits := fitting(taken, max_bytes)) < count:
+            records, rest = self._block(taken[:fits])
+            rest += taken[fits:]
+        self._kept = rest + self._kept if rest else self._kept
+        if len(records):
+            self._mean_size = max(1.0, records.byte_count / len(records))
+        for topic, partition, span in zip(records.topics, records.partitions, records.spans, strict=True):
+            self._lanes.places[topic, partition].delivered = int(records.positions[span.stop - 1]) + 1
+        return records
+
+    def _block(self, messages: list[Message]) -> tuple[Records, list[Message]]:
+        """Columns of the messages whose lane has not ended, and those messages that have to wait for a new lane."""
+        groups = by_place(messages, self._only_topic)
+        rest: list[Message] = []
+        for place, group in list(groups.items()):
+            progress = self._lanes.places.get(place)
+            if progress is None:
+                del groups[place]
+                continue
+            if offset_of(group[0]) < progress.delivered:
+                # The topic was made anew or cut short, and `out_of_range` says to go on: another life of the lane.
+                self._lanes.next_epoch()
+                self._begin(place, offset_of(group[0]), -1)
+            if (count := rising(group)) < len(group):
+                groups[place] = group[:count]
+                rest += group[count:]
+        return (block(self.name, groups, self._lanes.places) if groups else Records.empty(self.name)), rest
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        places = [(one.topic, one.partition) for one in partitions]
+        assign = consumer.incremental_assign if self._incremental else consumer.assign
+        try:
+            found, new = begins(consumer, places, self._config.start)
+        except KafkaException as exception:
+            assign([])
+            self._fail(self._explained(exception, f"source {self.name}: where to begin cannot be found out"))
+            return
+        self._met = True
+        assign([TopicPartition(*place, offset) for place, offset in found.items()])
+        if self._still:
+            consumer.pause(_partitions(places))
+        self._lanes.next_epoch()
+        begun = [self._begin(place, found[place], -1 if place in new else found[place]) for place in places]
+        self._commits.later(progress for progress in begun if progress.place in new)
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        places = [place for one in partitions if (place := (one.topic, one.partition)) in self._lanes.places]
+        try:
+            if places and not self._leaving:
+                self._hand_over(places)
+        finally:
+            self._end(places)
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if partitions and not self._leaving:
+            _log.warning(
+                "source %s: %d partitions were given to others without asking, as this member was silent too long; "
+                "records that were in flight are delivered again",
+                self.name,
+                len(partitions),
+            )
+        self._end([(one.topic, one.partition) for one in partitions])
+
+    def _hand_over(self, places: list[Place]) -> None:
+        """Settle what is in flight and commit, in `revoke_timeout` altogether (longer if the coordinator hangs)."""
+        poll_interval = float(str(self._config.client.get("max.poll.interval.ms", 300_000))) / 1000
+        budget = min(0.2 * poll_interval, self._config.revoke_timeout)
+        deadline = time.monotonic() + budget
+        progresses = [self._lanes.places[place] for place in places]
+        if self._settle is not None:
+            self._move(self._settle([one.lane for one in progresses], deadline - 0.2 * budget))
+        behind = [one for one in progresses if one.committed < one.acknowledged]
+        try:
+            self._commits.now(behind, max(0.5, deadline - time.monotonic()))
+        except ConnectorError as error:
+            _log.warning("%s; the next owner gets records again that were done", error)
+
+    def _move(self, positions: Mapping[Lane, int]) -> list[Progress]:
+        moved = []
+        for lane, position in positions.items():
+            progress = self._lanes.find(lane)
+            if progress is not None and position > progress.acknowledged:
+                progress.acknowledged = position
+                moved.append(progress)
+        return moved
+
+    def _begin(self, place: Place, position: int, committed: int) -> Progress:
+        if (ended := self._lanes.end(place)) is not None:
+            self._events.append(LaneEnded(ended))
+        progress = self._lanes.begin(place, position, committed)
+        self._events.append(LaneBegan(progress.lane, *place, max(position, -1)))
+        return progress
+
+    def _end(self, places: Iterable[Place]) -> None:
+        gone = list(places)
+        self._events += [LaneEnded(lane) for place in gone if (lane := self._lanes.end(place)) is not None]
+        self._forget(gone)
+        self._lag = {place: behind for place, behind in self._lag.items() if place in self._lanes.places}
+
+    def _forget(self, places: Iterable[Place]) -> None:
+        gone = set(places)
+        if gone and self._kept:
+            self._kept = [one for one in self._kept if (one.topic(), one.partition()) not in gone]
+
+    def _seek(self, progress: Progress) -> None:
+        # A partition that was only just assigned cannot be moved for some milliseconds.
+        for attempt in stamina.retry_context(KafkaException, attempts=None, timeout=_SEEK_WAIT, wait_initial=0.02):
+            with attempt:
+                self._consumer.seek(TopicPartition(*progress.place, progress.acknowledged))
+
+    def _look_after(self) -> None:
+        self._commits.try_again()
+        if self._reach.check():
+            self._tell_reachability()
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_AFTER
+            self._lag = dict(self._behind())
+
+    def _behind(self) -> Iterable[tuple[Place, int]]:
+        for progress in self._lanes:
+            with suppress(KafkaException):
+                low, high = self._consumer.get_watermark_offsets(TopicPartition(*progress.place), cached=True)
+                if high >= 0:
+                    yield progress.place, max(0, high - max(progress.delivered, low))
+
+    def _tell_reachability(self) -> None:
+        reason = self._reach.reason
+        self._events.append(SourceDown(self.name, reason is not None, reason or "the brokers answer"))
+
+    def _check_topics(self) -> None:
+        for topic in self._config.topics:
+            if topic.startswith("^"):
+                continue
+            if check_topic(self._consumer, topic, f"source {self.name}", self._is_hopeless):
+                self._met = True
+                continue
+            if self._failure is not None:
+                raise self._failure
+            self._reach.suspect(f"{self._config.bootstrap} does not answer")
+            return
+
+    def _is_hopeless(self) -> bool:
+        # Serves the callback that knows why there is no answer.
+        self._receive(1, 0.0)
+        return self._failure is not None or self._reach.suspected
+
+    def _is_record(self, message: Message) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        where = f"source {self.name}: {message.topic() or ', '.join(self._config.topics)}"
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            self._fail(
+                ConnectorError(
+                    f"{where}, partition {message.partition()}: {self._scrub(error.str())}; the records from the "
+                    f"group's position on are gone or never were: set out_of_range to earliest or latest to go on, or "
+                    f"start with --from"
+                )
+            )
+        elif error.code() == KafkaError._MAX_POLL_EXCEEDED:
+            _log.warning("%s: %s", where, error.str())
+        elif error.code() in NO_SUCH_TOPIC and self._only_patterns:
+            _log.info("%s: %s", where, error.str())
+        elif is_passing(error):
+            _log.info("%s: %s", where, self._scrub(error.str()))
+        elif error.code() != KafkaError._PARTITION_EOF:
+            self._fail(explained(error, where, self._scrub))
+        return False
+
+    def _on_error(self, error: KafkaError) -> None:
+        text = self._scrub(error.str())
+        if error.fatal() or (error.code() in REFUSED_LOGIN and not self._met):
+            self._fail(explained(error, f"source {self.name}", self._scrub))
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN or error.code() in REFUSED_LOGIN:
+            self._reach.suspect(f"{self._config.bootstrap}: {text}")
+        else:
+            _log.info("source %s: %s", self.name, text)
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        self._commits.answered(error, partitions)
+
+    def _fail(self, failure: ConnectorError) -> None:
+        self._failure = self._failure or failure
+
+    def _explained(self, exception: KafkaException, doing: str) -> ConnectorError:
+        return explained(error_of(exception), doing, self._scrub)
+
+
+def _partitions(places: Iterable[Place]) -> list[TopicPartition]:
+    return [TopicPartition(*place) for place in places]

@@ -1,0 +1,47 @@
+"""Whether a topic is there, asked when a connector opens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaException
+
+from connectors.kafka.errors import error_of, is_passing
+from pipelines.errors import ConnectorError, nearest
+
+_ATTEMPTS = 10
+_ATTEMPT = 0.5
+
+
+class Client(Protocol):
+    """A `Consumer` or `Producer`."""
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any: ...
+
+
+def check_topic(client: Client, topic: str, label: str, hopeless: Callable[[], bool]) -> bool:
+    """Whether the brokers answered, in 5 s or before the client says that it is `hopeless`.
+
+    Raises `ConnectorError` if they say that there is no such topic, `KafkaException` for other answers.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            error = client.list_topics(topic, timeout=_ATTEMPT).topics[topic].error
+            if error is None or is_passing(error):
+                return True
+            known = list(client.list_topics(timeout=_ATTEMPT).topics)
+        except KafkaException as exception:
+            if not is_passing(error_of(exception)):
+                raise
+            if hopeless():
+                return False
+            continue
+        # A broker that creates topics when asked for them answers no to the first question.
+        if topic in known:
+            return True
+        raise ConnectorError(
+            f'{label}: topic "{topic}": {error.str()}{nearest(topic, known)}; '
+            "create the topic, check its name, or ask for access to it"
+        )
+    return False

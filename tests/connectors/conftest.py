@@ -1,0 +1,126 @@
+"""A Kafka that can be cut off in an instant: real, behind a proxy."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pipelines.errors import MissingPackageError
+from streamer.broker import BrokerError, LocalKafka
+
+
+class CuttableKafka:
+    """A real broker whose clients come through a proxy, as it tells them to.
+
+    `cut` closes their connections and refuses new ones until `mend`; `broker` can be frozen. It tells members of the
+    new group protocol soon what they have to give up.
+    """
+
+    def __init__(self) -> None:
+        self._proxy = _Proxy()
+        quick = dict.fromkeys(
+            ("group.consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms"), "300"
+        )
+        here = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._proxy.port}"}
+        self.broker = LocalKafka(settings=quick | here)
+        self.bootstrap = f"127.0.0.1:{self._proxy.port}"
+
+    def start(self) -> None:
+        # The broker is asked through its proxy already while it starts.
+        self._proxy.open(lambda: int(self.broker.bootstrap.rpartition(":")[2]))
+        self.broker.start()
+
+    def cut(self) -> None:
+        self._proxy.close()
+
+    def mend(self) -> None:
+        self._proxy.listen()
+
+    def stop(self) -> None:
+        self._proxy.close()
+        self.broker.stop()
+
+
+class _Proxy:
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._upstream: Callable[[], int] = lambda: 0
+        self._connections: list[socket.socket] = []
+        self._lock = threading.Lock()
+
+    def open(self, upstream: Callable[[], int]) -> None:
+        self._upstream = upstream
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def listen(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self.open(self._upstream)
+
+    def close(self) -> None:
+        # Wakes the thread in accept(), which close() alone would not.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            connections, self._connections = self._connections, []
+        for one in connections:
+            _shut(one)
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(("127.0.0.1", self._upstream()))
+            except OSError:
+                client.close()
+                continue
+            with self._lock:
+                self._connections += [client, server]
+            for source, target in ((client, server), (server, client)):
+                threading.Thread(target=_copy, args=(source, target), daemon=True).start()
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    _shut(source)
+    _shut(target)
+
+
+def _shut(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()
+
+
+@pytest.fixture(scope="session")
+def _own_kafka() -> Iterator[CuttableKafka]:
+    kafka = CuttableKafka()
+    try:
+        kafka.start()
+    except (BrokerError, MissingPackageError) as error:
+        kafka.stop()
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    yield kafka
+    kafka.stop()
+
+
+@pytest.fixture
+def cuttable_kafka(_own_kafka: CuttableKafka) -> Iterator[CuttableKafka]:
+    """A real Kafka, started once for each worker, that a test may cut off or freeze; it is whole again afterwards."""
+    yield _own_kafka
+    _own_kafka.broker.thaw()
+    _own_kafka.cut()
+    _own_kafka.mend()
