@@ -88,7 +88,7 @@ class Source(ABC):
 
     @abstractmethod
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
-        """Wait until `max_records` or about `max_bytes` have come, or `timeout` seconds have passed; give what there is.
+        """Wait until `max_records` or about `max_bytes` came, or `timeout` seconds have passed; give what there is.
 
         May give more bytes than asked by one record. With `max_records` 1 it returns as soon as there is one.
         Raises `ConnectorError` when the source cannot go on.

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from connectors.codecs.registry import codec_of
 
 from connectors.codec import Codec
+from connectors.codecs.registry import codec_of
 from connectors.memory import MemorySink, MemorySource
 from connectors.message import Message
 from connectors.records import Lane, Records, Span

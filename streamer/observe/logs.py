@@ -39,7 +39,7 @@ def configure(level: str = "info", *, as_json: bool | None = None) -> None:
 
 def logger(**bound: Any) -> Any:
     """A logger whose events carry `bound`."""
-    processors = [structlog.stdlib.filter_by_level, _STAMP, structlog.stdlib.add_log_level, _handed_over]
+    processors: list[Any] = [structlog.stdlib.filter_by_level, _STAMP, structlog.stdlib.add_log_level, _handed_over]
     wrapped = structlog.wrap_logger(
         logging.getLogger(NAME), processors=processors, wrapper_class=structlog.stdlib.BoundLogger
     )
