@@ -16,6 +16,8 @@ from connectors.records import Header, Messages, Records
 from pipelines.errors import StepError
 
 PREFIX = "streamer-"
+NAMES = ("service", "topic", "partition", "offset", "timestamp", "step", "error", "text", "time")
+"""Our headers, without the prefix, in the order in which they stand."""
 MAX_TEXT = 2000
 """Characters of an error's text that a header carries."""
 
@@ -73,7 +75,15 @@ def described(error: Exception) -> tuple[str, str, str]:
 
 def original(headers: Sequence[Header] | None) -> Original | None:
     """What the headers of a dead letter say; `None` if they are not those of one."""
-    ours = {name: value or b"" for name, value in headers or () if name.startswith(PREFIX)}
+    ours: dict[str, bytes] = {}
+    own: list[Header] = []
+    for name, value in headers or ():
+        # Ours stand in front. A second one of a name came with the record: a dead letter that died again, or a
+        # stranger's attempt to have it replayed elsewhere.
+        if name.removeprefix(PREFIX) in NAMES and name.startswith(PREFIX) and name not in ours:
+            ours[name] = value or b""
+        else:
+            own.append((name, value))
     if "streamer-topic" not in ours or "streamer-step" not in ours:
         return None
 
@@ -94,5 +104,5 @@ def original(headers: Sequence[Header] | None) -> Original | None:
         step=text("streamer-step"),
         error=text("streamer-error"),
         text=text("streamer-text"),
-        headers=[(name, value) for name, value in headers or () if not name.startswith(PREFIX)],
+        headers=own,
     )
