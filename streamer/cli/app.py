@@ -123,7 +123,9 @@ def _failed(error: Exception, debug: bool) -> int:
 
 
 def _say(text: str) -> None:
-    lines = [line for line in text.splitlines() if line.strip()] or ["unknown"]
+    from streamer.cli.terminal import printable
+
+    lines = [printable(line) for line in text.splitlines() if line.strip()] or ["unknown"]
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 1], f"{lines[MAX_LINES - 1]} ... (--debug shows all)"]
     print("\n".join([f"error: {lines[0]}", *lines[1:]]), file=sys.stderr)

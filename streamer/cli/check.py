@@ -30,10 +30,12 @@ def check(
     from streamer.cli.findings import examined
     from streamer.cli.folder import import_from_here
     from streamer.cli.reach import reached
+    from streamer.cli.terminal import quiet
     from streamer.loading import load_all
     from streamer.observe.logs import configure
 
     configure("error")
+    quiet()
     import_from_here()
     wrong = unreachable = 0
     reports: list[dict[str, Any]] = []

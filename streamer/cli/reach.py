@@ -8,11 +8,9 @@ from typing import Any
 
 from connectors.config import ConnectorConfig
 from pipelines.errors import ConnectorError, nearest
+from streamer.cli.brokers import topics_of
 from streamer.cli.findings import Finding, found
 from streamer.service import Service
-
-PATIENCE = 10.0
-"""Seconds that brokers may take to answer."""
 
 
 def reached(service: Service) -> list[Finding]:
@@ -38,7 +36,7 @@ def _topics(config: ConnectorConfig, silent: dict[str, ConnectorError]) -> str:
     if connector.bootstrap in silent:
         raise silent[connector.bootstrap]
     try:
-        known = _asked(connector)
+        known = topics_of(connector)
     except ConnectorError as error:
         if error.retriable:
             silent[connector.bootstrap] = error
@@ -57,26 +55,3 @@ def _topics(config: ConnectorConfig, silent: dict[str, ConnectorError]) -> str:
         else:
             raise ConnectorError(f'{connector.bootstrap} has no topic "{topic}"{nearest(topic, known)}; create it')
     return f"{connector.bootstrap}: {', '.join(notes)}"
-
-
-def _asked(connector: Any) -> dict[str, int]:
-    """The brokers' topics and how many partitions each has."""
-    from connectors.kafka.properties import require_client, scrubber, sink_properties, source_properties
-
-    require_client()
-    from confluent_kafka import Consumer, KafkaException, Producer
-
-    from connectors.kafka.errors import error_of, explained
-
-    # A consumer that has not subscribed is no member of its group: nobody's partitions move.
-    is_source = hasattr(connector, "group")
-    try:
-        client: Any = (
-            Consumer(source_properties(connector, {})) if is_source else Producer(sink_properties(connector, {}))
-        )
-        topics = client.list_topics(timeout=PATIENCE).topics
-    except KafkaException as error:
-        raise explained(error_of(error), str(connector.bootstrap), scrubber(connector)) from error
-    if is_source:
-        client.close()
-    return {name: len(topic.partitions) for name, topic in topics.items()}

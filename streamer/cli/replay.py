@@ -50,8 +50,10 @@ def replay(
     from connectors.kafka.config import KafkaSinkConfig
     from streamer.cli.options import client_properties, position
     from streamer.cli.signals import draining
+    from streamer.cli.terminal import quiet
     from streamer.cli.topic import TopicReader
 
+    quiet()
     found = position(since) if since is not None else None
     if isinstance(found, str):
         raise typer.BadParameter("--since takes a time, like 2026-01-31T12:00:00Z")

@@ -90,11 +90,13 @@ def _started(agent: Agent) -> str:
 
 
 def _ended(summary: Summary) -> str:
+    from streamer.cli.terminal import printable
+
     counts = f"{summary.ok:,} ok, {summary.dead:,} dead, {summary.dropped:,} dropped"
     text = f"{summary.service}: {summary.reason} after {summary.seconds:.1f} s, {counts}"
     if summary.error is None:
         return text
-    return f"{text}\nerror: {' '.join(summary.error.splitlines()[:2])}"
+    return f"{text}\nerror: {printable(' '.join(summary.error.splitlines()[:2]))}"
 
 
 def described(config: object) -> str:

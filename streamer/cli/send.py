@@ -57,17 +57,23 @@ def send(
     import threading
 
     from connectors.kafka.config import KafkaSinkConfig
+    from streamer.cli.brokers import topics_of
     from streamer.cli.folder import import_from_here
     from streamer.cli.options import client_properties, codec_setting
     from streamer.cli.payloads import parts, size_of
     from streamer.cli.signals import draining
+    from streamer.cli.terminal import counted, quiet
 
+    quiet()
     import_from_here()
     headers = [_header(one) for one in header or ()]
     properties: Any = client_properties(client)
     setting = codec_setting(codec)
     total = sum(size_of(file) for file in files) * repeat
-    sink = KafkaSinkConfig(name="send", bootstrap=bootstrap, topic=topic, client=properties).build()
+    config = KafkaSinkConfig(name="send", bootstrap=bootstrap, topic=topic, client=properties)
+    # A sink waits for brokers that are away; here somebody is waiting for the sink.
+    topics_of(config)
+    sink = config.build()
     stop = threading.Event()
     pace = Pace(rate)
     sent = 0
@@ -89,7 +95,7 @@ def send(
     if as_json:
         print(json.dumps({"topic": topic, "sent": sent, "seconds": seconds, "complete": not stop.is_set()}))
     else:
-        print(f"{sent:,} records sent to {topic} in {seconds:.1f} s{' (stopped)' if stop.is_set() else ''}")
+        print(f"{counted(sent, 'record')} sent to {topic} in {seconds:.1f} s{' (stopped)' if stop.is_set() else ''}")
 
 
 class Pace:

@@ -43,8 +43,10 @@ def tap(
     from streamer.cli.folder import import_from_here
     from streamer.cli.options import client_properties, codec_setting, position
     from streamer.cli.signals import draining
+    from streamer.cli.terminal import quiet
     from streamer.cli.topic import TopicReader
 
+    quiet()
     import_from_here()
     how = codec_of(codec_setting(codec))
     stop = threading.Event()
@@ -100,6 +102,7 @@ def _show(seen: Seen, as_json: bool, full: bool) -> None:
 
 
 def _for_people(seen: Seen) -> Iterator[tuple[str, str]]:
+    from streamer.cli.terminal import printable
     from streamer.cli.values import line
 
     record = seen.record
@@ -112,17 +115,17 @@ def _for_people(seen: Seen) -> Iterator[tuple[str, str]]:
     if seen.origin is not None:
         origin = seen.origin
         yield f"  dead letter of {origin.topic}[{origin.partition}]@{origin.offset}, step {origin.step}", "yellow"
-        yield f"  {origin.error}: {origin.text}", "yellow"
+        yield f"  {origin.error}: {printable(origin.text)}", "yellow"
     if seen.payload is None:
         yield "  no payload (a tombstone)", "dim"
     elif seen.data is None:
-        reason = " ".join(str(seen.error).split())
+        reason = printable(" ".join(str(seen.error).split()))
         yield f"  {len(seen.payload):,} bytes, not decoded: {reason}", "red"
         yield f"  {seen.payload[:24].hex(' ')}", "dim"
     else:
         width = max((len(key) for key in seen.data), default=0)
         for key, value in seen.data.items():
-            yield f"  {key.ljust(width)}  {line(value)}", ""
+            yield f"  {printable(key).ljust(width)}  {printable(line(value))}", ""
 
 
 def _for_machines(seen: Seen, full: bool) -> dict[str, Any]:
@@ -158,9 +161,10 @@ def _time(stamp: int | None) -> str:
 
 
 def _text(content: bytes) -> str:
+    from streamer.cli.terminal import printable
+
     try:
         text = content.decode()
     except UnicodeDecodeError:
         return content.hex(" ")
-    # What a terminal would obey rather than show is escaped.
-    return text if text.isprintable() else ascii(text)[1:-1]
+    return printable(text)

@@ -17,11 +17,10 @@ from connectors.kafka.properties import scrubber, source_properties
 from connectors.kafka.start import positions
 from connectors.records import Records
 from pipelines.errors import ConnectorError, nearest
+from streamer.cli.brokers import PATIENCE, unanswered
 
 Answer = TypeVar("Answer")
 
-PATIENCE = 10.0
-"""Seconds that the brokers may take to answer."""
 AT_ONCE = 1000
 """Records of one block at most."""
 
@@ -135,7 +134,7 @@ class TopicReader:
         try:
             return ask()
         except KafkaException as error:
-            raise explained(error_of(error), self._config.bootstrap, self._scrub) from error
+            raise unanswered(self._config, error) from error
 
     @property
     def _open(self) -> Consumer:

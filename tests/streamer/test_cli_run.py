@@ -1,0 +1,154 @@
+"""`streamer run`: ends, signals, failures, several services; each run in a process of its own, on files."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STEPS = """\
+import time
+from pathlib import Path
+
+def slow(data):
+    Path("reached").touch()
+    time.sleep(60)
+
+def wrong(data):
+    raise ValueError("nothing is right")
+"""
+
+
+def service(folder: Path, name: str, *, step: str = "", follow: bool = False, more: str = "") -> Path:
+    """A service from NAME.in.jsonl to NAME.out.jsonl; `step` is a function in `mine.py`."""
+    (folder / "mine.py").write_text(STEPS)
+    (folder / f"{name}.in.jsonl").write_text("".join(f'{{"x": {number}}}\n' for number in range(3)))
+    steps = f"[{{'@type': FUNCTION, function: 'mine:{step}'}}]" if step else "[]"
+    file = folder / f"{name}.yaml"
+    file.write_text(
+        f"source: {{type: file, path: {name}.in.jsonl, format: jsonl, follow: {str(follow).lower()}}}\n"
+        f"pipeline: {steps}\n"
+        f"sink: {{type: file, path: {name}.out.jsonl, format: jsonl}}\n{more}"
+    )
+    return file
+
+
+def results(folder: Path, name: str) -> list[int]:
+    file = folder / f"{name}.out.jsonl"
+    return [json.loads(line)["x"] for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_service_runs_to_the_end_of_its_source(start: Any, tmp_path: Path) -> None:
+    process = start("run", service(tmp_path, "a"), "--json")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert results(tmp_path, "a") == [0, 1, 2]
+    summary = json.loads(out)
+    assert (summary["service"], summary["ok"], summary["dead"], summary["reason"]) == ("a", 3, 0, "ended")
+    first, last = err.splitlines()
+    assert first.startswith("a: running")
+    assert last.startswith("a: ended")
+    assert "3 ok" in last
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_first_signal_drains_and_ends_with_0(start: Any, tmp_path: Path, number: signal.Signals) -> None:
+    process = start("run", service(tmp_path, "a", follow=True))
+    wait_for(lambda: results(tmp_path, "a") == [0, 1, 2], process)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "a: stopped" in err
+    assert "3 ok" in err
+
+
+def test_a_second_signal_ends_at_once_with_130(start: Any, tmp_path: Path) -> None:
+    process = start("run", service(tmp_path, "a", step="slow"))
+    wait_for((tmp_path / "reached").exists, process)
+    process.send_signal(signal.SIGTERM)
+    assert "once more" in _line(process, "stopping")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+
+
+def test_when_one_service_fails_the_others_are_drained_and_the_code_is_1(start: Any, tmp_path: Path) -> None:
+    good, bad = service(tmp_path, "good", follow=True), service(tmp_path, "bad", step="wrong")
+    process = start("run", good, bad, "--json")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    summaries = {one["service"]: one for one in map(json.loads, out.splitlines())}
+    assert summaries["bad"]["reason"] == "failed"
+    assert "nothing is right" in summaries["bad"]["error"]
+    assert summaries["good"]["reason"] == "stopped"
+    assert results(tmp_path, "good") in ([], [0, 1, 2])
+    assert "error: " in err
+    assert "nothing is right" in err
+    assert "Traceback" not in err
+
+
+def test_a_file_may_hold_several_services(start: Any, tmp_path: Path) -> None:
+    first, second = service(tmp_path, "one"), service(tmp_path, "two")
+    both = tmp_path / "both.yaml"
+    both.write_text(f"name: one\n{first.read_text()}---\nname: two\n{second.read_text()}")
+    process = start("run", both)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert results(tmp_path, "one") == results(tmp_path, "two") == [0, 1, 2]
+
+
+def test_what_cannot_be_opened_is_a_failure_told_in_a_line_or_two(start: Any, tmp_path: Path) -> None:
+    file = service(tmp_path, "a")
+    file.write_text(file.read_text().replace("pipeline: []", "pipeline: [{'@type': ONNX, modelUri: no.onnx}]"))
+    process = start("run", file)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "no.onnx" in err
+    assert "Traceback" not in err
+    assert sum(line.startswith("error: ") for line in err.splitlines()) == 1
+
+
+def test_with_log_json_stderr_holds_json_lines_only(start: Any, tmp_path: Path) -> None:
+    process = start("run", service(tmp_path, "a"), "--log-json")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    events = [json.loads(line)["event"] for line in err.splitlines()]
+    assert events[0] == "running"
+    assert events[-1] == "ended"
+
+
+def test_two_services_of_one_name_in_two_files_are_wrong_use(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    ended = cli("run", service(tmp_path, "a"), service(tmp_path / "other", "a"))
+    assert ended.code == 2
+    assert 'has a service "a" too' in ended.err
+    assert not results(tmp_path, "a")
+
+
+def test_a_source_that_cannot_be_put_back_is_wrong_use(cli: Any, tmp_path: Path) -> None:
+    ended = cli("run", service(tmp_path, "a"), "--from", "earliest")
+    assert ended.code == 2
+    assert "earliest" in ended.err
+    assert not results(tmp_path, "a")
+
+
+def _line(process: subprocess.Popen[str], beginning: str) -> str:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(beginning):
+            return line
+    raise AssertionError(f"no line begins with {beginning}")
