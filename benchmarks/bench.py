@@ -1,0 +1,170 @@
+"""`Bench`: runs the rows, program after program, and keeps what was measured."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from benchmarks.drain import Drained, drain, drain_together
+from benchmarks.environments import PEERS
+from benchmarks.measurements import Measurements
+from benchmarks.messages import Checker, Messages
+from benchmarks.models import write_model
+from benchmarks.paced import pace
+from benchmarks.process import ProgramFailed
+from benchmarks.programs.job import Job
+from benchmarks.rows import MAX_WAIT, Row
+from benchmarks.topics import Topics
+
+SHARES = {"bytewax": 0.5, "quix": 0.2, "faststream": 0.2, "faust": 0.1}
+"""How much of a row's messages the slower programs get."""
+RATE = 20_000.0
+"""Messages a second of the paced rows: less than half of what the baseline manages on the machine of the README."""
+
+
+class Say(Protocol):
+    """Who is told what goes on."""
+
+    def note(self, text: str) -> None:
+        """This is being done now."""
+
+    def step(self, text: str) -> None:
+        """One run is over, and this came out."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Filled:
+    row: Row
+    topic: str
+    count: int
+    messages: Messages
+    checker: Checker
+
+
+class Bench:
+    """All runs on one broker. `share` of each row's messages is used, `pythons` are the interpreters of peers."""
+
+    def __init__(
+        self, topics: Topics, folder: Path, say: Say, *, share: float = 1.0, pythons: Mapping[str, Path] | None = None
+    ) -> None:
+        self.found = Measurements()
+        self._topics = topics
+        self._folder = folder
+        self._say = say
+        self._share = share
+        self._pythons = pythons or {}
+
+    def warm_up(self, row: Row) -> None:
+        """Have the broker do the work once, so that the first program is not the one for which it is compiled."""
+        with self._filled(row, row.counted(self._share / 4)) as filled:
+            self._drain(filled, "relay", filled.count)
+
+    def drain_row(self, row: Row, rounds: int) -> None:
+        """Every program drains the same full topic, in turn, so often."""
+        with self._filled(row, row.counted(self._share)) as filled:
+            programs = programs_of(row, list(self._pythons))
+            for turn in range(rounds):
+                # To and fro, so that none always comes after the same other.
+                for program in programs if turn % 2 == 0 else programs[::-1]:
+                    part = row.counted(self._share * SHARES.get(program, 1.0))
+                    self._run(f"{row.name}, {program}", partial(self._drained, filled, program, part))
+
+    def pace_row(self, row: Row, rounds: int, seconds: float) -> None:
+        """The programs of a row at half load."""
+        for _ in range(rounds):
+            for program in ("relay", "handwritten", "ours"):
+                self._run(f"{row.name} paced, {program}", partial(self._paced, row, program, seconds))
+
+    def together(self, row: Row, rounds: int) -> None:
+        """One process, and two in one consumer group."""
+        for _ in range(rounds):
+            for processes in (1, 2):
+                self._run(f"{processes} processes", partial(self._together, row, processes))
+
+    @contextmanager
+    def _filled(self, row: Row, count: int) -> Iterator[_Filled]:
+        messages = Messages(row.content)
+        checker = Checker(messages, write_model(self._folder, row.content.floats))
+        topic = f"bench-{row.name}-{uuid.uuid4().hex[:8]}"
+        self._say.note(f"{row.name}: sending {count:,} messages")
+        with self._topics.created([topic]):
+            self._topics.fill(topic, messages, count)
+            yield _Filled(row, topic, count, messages, checker)
+
+    def _run(self, what: str, run: Callable[[], str]) -> None:
+        self._say.note(what)
+        try:
+            self._say.step(f"{what}: {run()}")
+        except (ProgramFailed, ValueError) as error:
+            # The other programs can still be compared.
+            self.found.failed.append(f"{what}: {error}")
+            self._say.step(f"{what}: failed")
+
+    def _drained(self, filled: _Filled, program: str, count: int) -> str:
+        run = self._drain(filled, program, count)
+        self.found.add_drained(filled.row.name, program, run)
+        return f"{run.microseconds:.1f} us, {run.rate:,.0f} msg/s"
+
+    def _drain(self, filled: _Filled, program: str, count: int) -> Drained:
+        return drain(
+            PEERS.get(program, program),
+            self._pythons.get(program, Path(sys.executable)),
+            self._job(filled.row, filled.topic),
+            self._topics,
+            filled.messages,
+            filled.checker,
+            count,
+            whole=count == filled.count,
+        )
+
+    def _paced(self, row: Row, program: str, seconds: float) -> str:
+        write_model(self._folder, row.content.floats)
+        job = self._job(row, None)
+        run = pace(program, Path(sys.executable), job, self._topics, row.content, RATE, seconds)
+        self.found.add_paced(row.name, program, run)
+        return f"{run.microseconds:.1f} us, {run.added[0] * 1000:.1f} ms added, p99 {run.added[1] * 1000:.1f} ms"
+
+    def _together(self, row: Row, processes: int) -> str:
+        count = row.counted(self._share)
+        messages = Messages(row.content)
+        write_model(self._folder, row.content.floats)
+        job = self._job(row, None)
+        jobs = [replace(job, folder=self._own_folder(f"{job.group}-{index}")) for index in range(processes)]
+        rate, cost = drain_together(
+            Path(sys.executable), jobs, self._topics, lambda: self._topics.fill(job.source, messages, count), count
+        )
+        self.found.together.setdefault(processes, []).append((rate, cost))
+        return f"{rate:,.0f} msg/s, {cost:.1f} us"
+
+    def _job(self, row: Row, topic: str | None) -> Job:
+        name = f"bench-{row.name}-{uuid.uuid4().hex[:8]}"
+        return Job(
+            bootstrap=self._topics.bootstrap,
+            source=topic or f"{name}-in",
+            sink=f"{name}-out",
+            dead=f"{name}-dead",
+            group=name,
+            model=str(self._folder / f"mlp-{row.content.floats}.onnx"),
+            floats=row.content.floats,
+            batch=row.batch,
+            max_wait=MAX_WAIT,
+            keep=row.content.keep,
+            headers=bool(row.content.headers),
+            folder=self._own_folder(name),
+        )
+
+    def _own_folder(self, name: str) -> str:
+        folder = self._folder / name
+        folder.mkdir()
+        return str(folder)
+
+
+def programs_of(row: Row, peers: list[str]) -> list[str]:
+    """The programs that run a row, in order; with peers the floor is left out."""
+    return [*(["relay"] if row.relay and not peers else []), "handwritten", "ours", *peers]

@@ -1,0 +1,102 @@
+"""Saturated: a program drains a full topic, and every result is read back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.messages import Checker, Messages
+from benchmarks.process import Program, ProgramFailed
+from benchmarks.programs.job import Job
+from benchmarks.topics import Topics
+
+_START = 60.0
+_LOOK = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What one run cost."""
+
+    microseconds: float
+    """CPU time of the whole process for one message."""
+    rate: float
+    """Messages a second."""
+    rss: int
+    """Bytes of memory at the end."""
+
+
+def drain(
+    name: str, python: Path, job: Job, topics: Topics, messages: Messages, checker: Checker, count: int, *, whole: bool
+) -> Drained:
+    """Run a program on a topic until it has dealt with `count` messages.
+
+    The clock runs from the first record to the moment when the last result is on the broker. `whole`: the topic holds
+    no more than that, so each message must have exactly one result. Raises `ProgramFailed`.
+    """
+    poisonous = messages.poisonous(count)
+    with topics.created([job.sink, job.dead]):
+        with Program(name, job, python) as program:
+            first = program.wait_for_first(_START)
+            seen = _wait(topics, [job.sink, job.dead], count, [program])
+            ended, cpu, rss = time.time(), program.cpu(), program.rss()
+        if name == "ours" and program.code:
+            raise ProgramFailed(f"{name} ended with code {program.code}\n{program.log()}")
+        if name == "relay":
+            return Drained((cpu - first.cpu) / seen * 1e6, seen / (ended - first.time), rss)
+        if whole:
+            _check(name, topics, job, checker, count - poisonous, poisonous)
+        else:
+            topics.check(job.sink, checker, topics.ends([job.sink])[job.sink])
+    return Drained((cpu - first.cpu) / seen * 1e6, seen / (ended - first.time), rss)
+
+
+def drain_together(
+    python: Path, jobs: Sequence[Job], topics: Topics, fill: Callable[[], None], count: int
+) -> tuple[float, float]:
+    """Messages a second, and CPU microseconds for one, of several processes in one group.
+
+    They join while the topic is empty and stand still while `fill` puts `count` messages into it, so that all begin
+    at once and at full load. Raises `ProgramFailed`.
+    """
+    job = jobs[0]
+    with topics.created([job.source, job.sink, job.dead]), ExitStack() as stack:
+        programs = [stack.enter_context(Program("ours", one, python)) for one in jobs]
+        topics.wait_for_group(job.group, len(programs), _START)
+        for program in programs:
+            program.freeze()
+        fill()
+        began, before = time.monotonic(), sum(program.cpu() for program in programs)
+        for program in programs:
+            program.thaw()
+        seen = _wait(topics, [job.sink, job.dead], count, programs)
+        seconds, used = time.monotonic() - began, sum(program.cpu() for program in programs) - before
+        return seen / seconds, used / seen * 1e6
+
+
+def _wait(topics: Topics, names: Sequence[str], count: int, programs: Sequence[Program]) -> int:
+    """Wait until the topics hold `count` records, and say how many they hold."""
+    last, moved = -1, time.monotonic()
+    while True:
+        total = sum(topics.ends(names).values())
+        if total >= count:
+            return total
+        if total > last:
+            last, moved = total, time.monotonic()
+        if time.monotonic() - moved > _START:
+            raise ProgramFailed(f"{programs[0].name} stands still at {total} of {count}\n{programs[0].log()}")
+        for program in programs:
+            program.alive()
+        time.sleep(_LOOK)
+
+
+def _check(name: str, topics: Topics, job: Job, checker: Checker, results: int, dead: int) -> None:
+    found = topics.ends([job.sink, job.dead])
+    if found != {job.sink: results, job.dead: dead}:
+        raise ProgramFailed(f"{name} made {found} instead of {results} results and {dead} dead letters")
+    seen = topics.check(job.sink, checker, results)
+    if len(seen) != results:
+        raise ProgramFailed(f"{name} made results of {len(seen)} messages instead of {results}")

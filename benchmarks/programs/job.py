@@ -1,0 +1,59 @@
+"""`Job`: what a program under measurement is told, as JSON in its one argument, and what it tells back.
+
+Only the standard library, because programs of other frameworks run in environments of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Take records from `source`, run the model on batches of them, send results to `sink`."""
+
+    bootstrap: str
+    source: str
+    sink: str
+    dead: str
+    """Topic for records that cannot be read."""
+    group: str
+    model: str
+    """Path of an ONNX model with one input `x`, `float32 (N, floats)`, and one output `y`."""
+    floats: int
+    batch: int
+    """Most records in a batch."""
+    max_wait: float
+    """Seconds that the oldest record of a batch waits for company."""
+    keep: bool
+    """Whether `device_id` and `ts` of a record are put into its result."""
+    headers: bool
+    """Whether records carry headers, which are to go with the results."""
+    folder: str
+    """A folder for whatever the program writes."""
+
+    def to_json(self) -> str:
+        """The argument of the program."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_arguments(cls) -> Job:
+        """The job of this process."""
+        return cls(**json.loads(sys.argv[1]))
+
+
+class FirstRecord:
+    """Says once, on standard output, how much CPU time this process had used when its first record came."""
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    def tell(self) -> None:
+        """The first record is here."""
+        if not self.seen:
+            self.seen = True
+            # Not sys.stdout, which a framework may have turned into a log.
+            print(json.dumps({"first": time.time(), "cpu": time.process_time()}), file=sys.__stdout__, flush=True)

@@ -1,0 +1,50 @@
+"""The service itself: a service file, the agent, dead letter, metrics, ledger, `keep`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.programs.job import FirstRecord, Job
+from streamer.agent import Agent
+from streamer.loading import load
+from streamer.signals import stopped_by_signals
+
+
+def main() -> None:
+    """Run until SIGTERM; exit code 1 if the service failed."""
+    job = Job.from_arguments()
+    path = Path(job.folder) / f"{job.group}.yaml"
+    path.write_text(yaml.safe_dump(service_file(job)), encoding="utf-8")
+    agent = Agent(load(path))
+    with stopped_by_signals(agent.stop):
+        agent.start()
+        meters = list(agent.meters.sources.values())
+        while not any(meter.polled_rows for meter in meters) and agent.live() is None:
+            time.sleep(0.001)
+        FirstRecord().tell()
+        summary = agent.join()
+    if summary.error is not None:
+        sys.exit(summary.error)
+
+
+def service_file(job: Job) -> dict[str, Any]:
+    """What the service file says."""
+    return {
+        "name": "bench",
+        "source": {"type": "kafka", "bootstrap": job.bootstrap, "topics": [job.source], "group": job.group},
+        "pipeline": {"steps": [{"@type": "ONNX", "modelUri": job.model}]},
+        **({"keep": ["device_id", "ts"]} if job.keep else {}),
+        "batch": {"max_records": job.batch, "max_wait": f"{job.max_wait * 1000:g}ms"},
+        "sink": {"type": "kafka", "bootstrap": job.bootstrap, "topic": job.sink},
+        "dead_letter": {"type": "kafka", "bootstrap": job.bootstrap, "topic": job.dead},
+        "control": {"listen": "127.0.0.1:0"},
+    }
+
+
+if __name__ == "__main__":
+    main()

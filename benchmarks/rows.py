@@ -1,0 +1,62 @@
+"""The rows of the table: which messages, in batches of how many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Content(NamedTuple):
+    """What the messages of a topic look like. Rows of the same content read the same topic."""
+
+    floats: int = 32
+    keep: bool = True
+    """Whether there are `device_id` and `ts`, which are to be in the result too."""
+    headers: int = 0
+    poison: bool = False
+    """Whether of each hundred one is broken: the first of two hundred no message, the other of another shape."""
+    orders: int = 1
+    """In how many orders the values stand on the wire: each producing process has its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: messages of some content, taken in batches of at most `batch`."""
+
+    name: str
+    title: str
+    content: Content
+    batch: int
+    count: int
+    """Messages that are drained by a program that needs some 5 us for one."""
+    relay: bool = False
+    """Whether the floor is measured too."""
+    rounds: int = 2
+
+    def counted(self, share: float) -> int:
+        """Messages for a program that takes longer or a run that is to be quicker."""
+        return max(int(self.count * share) // 200, 10) * 200
+
+
+_SMALL, _LARGE = Content(), Content(floats=784)
+
+ROWS = (
+    Row("realistic", "32 floats, device_id, ts; batch 512", _SMALL, 512, 200_000, relay=True, rounds=3),
+    Row("realistic-64", "the same, batch 64", _SMALL, 64, 150_000, relay=True),
+    Row("orders", "the same, batch 512, from producers with six key orders", _SMALL._replace(orders=6), 512, 150_000),
+    Row("headers", "the same, batch 512, two headers", _SMALL._replace(headers=2), 512, 150_000),
+    Row("poison", "the same, batch 512, 1 % poison", _SMALL._replace(poison=True), 512, 150_000),
+    Row("bare", "32 floats alone, batch 512", _SMALL._replace(keep=False), 512, 200_000),
+    Row("784", "784 floats, device_id, ts; batch 512", _LARGE, 512, 80_000, relay=True, rounds=3),
+    Row("784-headers", "the same, two headers", _LARGE._replace(headers=2), 512, 80_000),
+)
+"""All rows that are drained, in the order of the table."""
+
+PACED = tuple(row for row in ROWS if row.name in ("realistic", "realistic-64"))
+"""The rows that also run at half load."""
+
+PEER_ROWS = tuple(row for row in ROWS if row.name in ("realistic", "784"))
+"""The rows that other frameworks run."""
+
+MAX_WAIT = 0.005
+"""Seconds that the oldest record of a batch waits for company, for programs that know such a thing."""

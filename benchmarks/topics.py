@@ -1,0 +1,108 @@
+"""Topics of the benchmark: filled, watched, read back and checked, deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from benchmarks.messages import Checker, Messages
+from streamer.broker import create_topics
+
+PARTITIONS = 4
+_TIMEOUT = 60.0
+
+
+class Topics:
+    """The benchmark's view of the broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    @contextlib.contextmanager
+    def created(self, names: Sequence[str], config: dict[str, str] | None = None) -> Iterator[None]:
+        """Topics that exist inside the block only."""
+        create_topics(self.bootstrap, dict.fromkeys(names, PARTITIONS), config=config)
+        try:
+            yield
+        finally:
+            for future in self._admin.delete_topics(list(names), operation_timeout=10.0).values():
+                # Nobody misses them: the broker is thrown away, or its owner will find them.
+                with contextlib.suppress(KafkaException):
+                    future.result(10.0)
+
+    def fill(self, topic: str, messages: Messages, count: int) -> None:
+        """Send the first `count` messages and wait until the broker has them."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20, "batch.size": 1_000_000})
+        for number in range(count):
+            key, value, headers = messages.message(number)
+            while True:
+                try:
+                    if headers is None:
+                        producer.produce(topic, value, key)
+                    else:
+                        producer.produce(topic, value, key, headers=list(headers))
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+            if number % 10_000 == 9_999:
+                producer.poll(0)
+        if producer.flush(_TIMEOUT) or self.ends([topic])[topic] < count:
+            raise RuntimeError(f"topic {topic} could not be filled")
+
+    def ends(self, names: Sequence[str]) -> dict[str, int]:
+        """How many records each topic holds."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        wanted = {TopicPartition(name, partition): latest for name in names for partition in range(4)}
+        found = dict.fromkeys(names, 0)
+        for partition, future in self._admin.list_offsets(wanted, request_timeout=10.0).items():
+            found[partition.topic] += future.result(10.0).offset
+        return found
+
+    def wait_for_group(self, group: str, members: int, timeout: float) -> None:
+        """Wait until the group has so many members and each of them its partitions. Raises `RuntimeError`."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            with contextlib.suppress(KafkaException):
+                found = self._admin.describe_consumer_groups([group], request_timeout=10.0)[group].result(10.0)
+                shares = [len(member.assignment.topic_partitions) for member in found.members if member.assignment]
+                if len(shares) == members and all(shares) and sum(shares) == PARTITIONS:
+                    return
+            time.sleep(0.1)
+        raise RuntimeError(f"the group {group} has not got {members} members after {timeout:.0f} s")
+
+    def check(self, topic: str, checker: Checker, expected: int) -> set[int]:
+        """Read `expected` results or all there are; returns whose results they are.
+
+        Raises `ValueError` for a wrong result and for two results of one message.
+        """
+        seen: set[int] = set()
+        deadline = time.monotonic() + _TIMEOUT
+        for key, value, headers in self._records(topic, expected):
+            number = checker.number(key, value, headers)
+            if number in seen:
+                raise ValueError(f"message {number} has two results")
+            seen.add(number)
+            if time.monotonic() > deadline:
+                raise ValueError(f"{topic} could not be read back in time")
+        return seen
+
+    def _records(self, topic: str, count: int) -> Iterator[tuple[bytes, bytes, list[tuple[str, bytes]] | None]]:
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap, "group.id": "bench-check", "fetch.queue.backoff.ms": 5}
+        )
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(PARTITIONS)])
+        try:
+            while count > 0:
+                messages = consumer.consume(10_000, 2.0)
+                if not messages:
+                    raise ValueError(f"{topic} lacks {count} records")
+                count -= len(messages)
+                for message in messages:
+                    yield message.key() or b"", message.value() or b"", message.headers()  # type: ignore[misc]
+        finally:
+            consumer.close()
