@@ -48,6 +48,7 @@ def replay(
     import threading
 
     from connectors.kafka.config import KafkaSinkConfig
+    from streamer.cli.brokers import topics_of
     from streamer.cli.options import client_properties, position
     from streamer.cli.signals import draining
     from streamer.cli.terminal import quiet
@@ -64,12 +65,14 @@ def replay(
         if dry_run:
             report = replayed(reader, None, chosen, again=again, count=count, stopped=stop.is_set)
         else:
-            sink = KafkaSinkConfig(name="replay", bootstrap=bootstrap, topic=topic, client=dict(properties)).build()
-            sink.open()
+            config = KafkaSinkConfig(name="replay", bootstrap=bootstrap, topic=topic, client=dict(properties))
+            # Many brokers would create a topic that is gone.
+            back = Back(config.build(), frozenset(topics_of(config)))
+            back.sink.open()
             try:
-                report = replayed(reader, sink, chosen, again=again, count=count, stopped=stop.is_set)
+                report = replayed(reader, back, chosen, again=again, count=count, stopped=stop.is_set)
             finally:
-                sink.close()
+                back.sink.close()
     _say(report, topic, as_json=as_json, dry_run=dry_run)
     return 1 if report.failed else 0
 
@@ -94,6 +97,15 @@ class Choice:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Back:
+    """The way back."""
+
+    sink: Sink
+    topics: frozenset[str]
+    """Topics that are there."""
+
+
 @dataclass(slots=True)
 class Report:
     """What became of the dead letters that were read."""
@@ -114,14 +126,14 @@ class Report:
 
 def replayed(
     reader: TopicReader,
-    sink: Sink | None,
+    back: Back | None,
     choice: Choice,
     *,
     again: bool = False,
     count: int | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Report:
-    """Send the dead letters of `reader`'s topic back through `sink`; without one only say what would be sent.
+    """Send the dead letters of `reader`'s topic back; without `back` only say what would be sent.
 
     What was sent is committed for the reader's group, after it was confirmed.
     """
@@ -137,11 +149,11 @@ def replayed(
     while ends and not stopped() and (count is None or report.sent.total() < count):
         records = reader.poll(0.2)
         room = None if count is None else count - report.sent.total()
-        done = _replay_block(records, ends, nexts, marks, sink, choice, report, again=again, room=room)
+        done = _replay_block(records, ends, nexts, marks, back, choice, report, again=again, room=room)
         for number in list(ends):
             if number in reader.ended or nexts[number] >= ends[number]:
                 del ends[number]
-        if done and sink is not None:
+        if done and back is not None:
             _commit(reader, marks, done, report)
     return report
 
@@ -151,7 +163,7 @@ def _replay_block(
     ends: dict[int, int],
     nexts: dict[int, int],
     marks: dict[int, Replayed],
-    sink: Sink | None,
+    back: Back | None,
     choice: Choice,
     report: Report,
     *,
@@ -183,7 +195,7 @@ def _replay_block(
                 chosen.append((row, number, offset, letter))
             else:
                 report.left += 1
-    refused = _send(records, [(row, letter) for row, _, _, letter in chosen], sink)
+    refused = _send(records, [(row, letter) for row, _, _, letter in chosen], back)
     for at, (_, number, offset, letter) in enumerate(chosen):
         if at in refused:
             reason = refused[at]
@@ -196,25 +208,30 @@ def _replay_block(
     return set(done)
 
 
-def _send(records: Records, chosen: list[tuple[int, Original]], sink: Sink | None) -> dict[int, str]:
+def _send(records: Records, chosen: list[tuple[int, Original]], back: Back | None) -> dict[int, str]:
     """Send these rows where they came from, and wait for it; returns why some of them failed, by index."""
     import numpy as np
 
     from connectors.records import Messages
 
-    if sink is None or not chosen:
+    if back is None:
         return {}
-    rows = [row for row, _ in chosen]
+    gone = {at for at, (_, letter) in enumerate(chosen) if letter.topic not in back.topics}
+    failed = {at: f'there is no topic "{chosen[at][1].topic}"' for at in gone}
+    there = [at for at in range(len(chosen)) if at not in gone]
+    if not there:
+        return failed
+    rows = [chosen[at][0] for at in there]
     messages = Messages(
-        np.arange(len(rows), dtype=np.int64),
+        np.array(there, np.int64),
         [records.values[row] for row in rows],
         None if records.keys is None else [records.keys[row] for row in rows],
-        [letter.headers or None for _, letter in chosen],
-        topics=[letter.topic for _, letter in chosen],
+        [chosen[at][1].headers or None for at in there],
+        topics=[chosen[at][1].topic for at in there],
     )
     deadline = time.monotonic() + CONFIRM
-    refused = {at: str(error) for at, error in sink.send(messages, deadline).items()}
-    return refused | {row: str(error) for row, error in sink.barrier(deadline).items()}
+    failed |= {there[index]: str(error) for index, error in back.sink.send(messages, deadline).items()}
+    return failed | {at: str(error) for at, error in back.sink.barrier(deadline).items()}
 
 
 def _commit(reader: TopicReader, marks: dict[int, Replayed], done: set[int], report: Report) -> None:
