@@ -49,6 +49,8 @@ def test_the_wheel_holds_every_package_and_nothing_else(wheel: Path) -> None:
     assert expected <= set(names)
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     assert "protos/data.proto" in names
+    example = ("digits.yaml", "digits.pipeline.yaml", "digits.onnx", "digits.npz")
+    assert {f"streamer/demo/digits/{name}" for name in example} <= set(names)
 
 
 def test_the_wheel_imports_from_an_environment_that_has_only_its_dependencies(wheel: Path, tmp_path: Path) -> None:
