@@ -62,6 +62,8 @@ def demo(
             screen=screen,
             stop=stop,
         )
+    if outcome is None:
+        return 0
     if as_json:
         print(json.dumps(outcome.to_dict()))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import uuid
@@ -61,6 +62,8 @@ class Outcome:
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
         standing = {**asdict(self.score), "accuracy": self.score.accuracy}
+        # JSON has no NaN.
+        standing = {key: value if math.isfinite(value) else None for key, value in standing.items()}
         found = {key: value for key, value in asdict(self).items() if key != "score"}
         return {**found, **standing, "sheet": None if self.sheet is None else str(self.sheet)}
 
@@ -73,8 +76,8 @@ def play(
     progress: Progress,
     screen: Callable[[Broker], Screen],
     stop: threading.Event,
-) -> Outcome:
-    """Run the demo: about `seconds` of `rate` images a second, less if `stop` is set.
+) -> Outcome | None:
+    """Run the demo: about `seconds` of `rate` images a second, less if `stop` is set; `None` if nothing came of it.
 
     `progress` is told what is being prepared, `screen` makes the view once the broker is there, `sheet` is where
     the contact sheet goes (`None`: no sheet). Raises `StreamerError` and its kind if something cannot be had or fails.
@@ -97,6 +100,8 @@ def play(
         viewer.start()
         feeder = _feeder(broker, images, data, score, run, rate, seconds, stack)
         _wait_for_the_first(agent, viewer, feeder, stop)
+        if stop.is_set():
+            return None
         with screen(broker) as view:
             _watch(agent, viewer, feeder, score, seconds, view, stop)
         viewer.stop()

@@ -203,3 +203,26 @@ def test_tap_waits_for_what_comes_and_ctrl_c_ends_it_with_0(
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert process.returncode == 0
+
+
+def test_run_puts_the_group_back_where_from_says(
+    cli: Any, start: Any, topics: Any, kafka: Broker, on: tuple[str, str], tmp_path: Path
+) -> None:
+    source, sink = topics(), topics()
+    cli("send", source, jsonl(tmp_path / "a.jsonl", [Data({"id": number}) for number in range(3)]), *on)
+    file = tmp_path / "copy.yaml"
+    file.write_text(
+        f"source: {{type: kafka, bootstrap: '{kafka.bootstrap}', topics: [{source}], group: {source}}}\n"
+        f"pipeline: []\nsink: {{type: kafka, topic: {sink}}}\n"
+    )
+    for expected, arguments in ((3, []), (6, ["--from", "earliest"])):
+        process = start("run", file, *arguments)
+        deadline = time.monotonic() + 40
+        while len(tapped(cli, sink, *on)) < expected:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        assert f"kafka {source} -> kafka {sink}" in err
+        assert "3 ok" in err
