@@ -8,27 +8,21 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from pipelines.errors import MissingPackageError, StreamerError
+from pipelines.errors import MissingPackageError
+from pipelines.plugins import OURS, RegistryError, load_plugins
 from pipelines.runner import OpenContext, Runner
 from pipelines.steps import STEPS, Step
 
+__all__ = ["OURS", "RUNNERS", "Factory", "Listed", "Registry", "RegistryError", "RunnerFactory", "default_registry"]
+
 STEP_GROUP = "streamer.steps"
 RUNNER_GROUP = "streamer.runners"
-
-OURS = "streamer"
-"""Where the built-in steps and runners come from, in listings and messages."""
-
-
-class RegistryError(StreamerError):
-    """A step type or runner that is missing, cannot run here, or exists twice."""
 
 
 class Factory(Protocol):
@@ -197,18 +191,8 @@ class Registry:
         if not self._pending:
             return
         self._pending = False
-        for group, add in ((STEP_GROUP, self._add_plugin_step), (RUNNER_GROUP, self._add_plugin_runner)):
-            for point in _entry_points(group):
-                self._add_plugin(point, add)
-
-    def _add_plugin(self, point: EntryPoint, add: Callable[[Any, str], None]) -> None:
-        origin = point.dist.name if point.dist is not None else point.value
-        try:
-            add(point.load(), origin)
-        except Exception as error:  # noqa: BLE001 - a plug-in's own code may raise anything, and must not take the rest down
-            problem = f"plug-in {point.name} of {origin} ({point.value}): {type(error).__name__}: {error}"
-            self.problems.append(problem)
-            warnings.warn(f"{problem}; it is skipped", RuntimeWarning, stacklevel=2)
+        load_plugins(STEP_GROUP, self._add_plugin_step, self.problems)
+        load_plugins(RUNNER_GROUP, self._add_plugin_runner, self.problems)
 
     def _add_plugin_step(self, found: Any, origin: str) -> None:
         if not (
@@ -228,15 +212,6 @@ class Registry:
 def default_registry() -> Registry:
     """The registry of this process: built-in steps and runners, and those of installed plug-ins."""
     return Registry()
-
-
-def _entry_points(group: str) -> list[EntryPoint]:
-    # Sorted, so that which of two comes first does not depend on the order of sys.path; the same one may be found
-    # twice where a folder is on it twice.
-    found = {
-        (point.dist.name if point.dist else "", point.name, point.value): point for point in entry_points(group=group)
-    }
-    return [found[key] for key in sorted(found)]
 
 
 def _by_preference(known: Iterable[tuple[str, Factory]]) -> list[tuple[str, Factory]]:
