@@ -106,7 +106,11 @@ class OnnxInput:
 
     def _of_ragged(self, column: RaggedColumn) -> Samples | None:
         samples = column.samples
-        if self.port.shape is None or samples.ndim != len(self.port.shape):
+        if self.port.shape is None or not len(column):
+            return None
+        if samples.ndim == len(self.port.shape) - 1:
+            return self._of_unequal(column)
+        if samples.ndim != len(self.port.shape):
             return None
         try:
             plan = self._plan(samples.dtype, (1, *samples.shape[1:]))
@@ -117,6 +121,23 @@ class OnnxInput:
             owners = np.searchsorted(column.splits, np.flatnonzero(misfits), side="right") - 1
             raise self._rows_out_of_range(np.unique(owners), column.samples.dtype)
         return Samples(samples, -1, True, column.splits)
+
+    def _of_unequal(self, column: RaggedColumn) -> Samples | None:
+        """Rows of one sample each that should all have one shape, of which some have another."""
+        samples = column.samples
+        lengths = np.diff(column.splits)
+        kinds = np.unique(lengths).tolist()
+        failures: dict[int, Exception] = {}
+        for length in kinds:
+            try:
+                self._plan(samples.dtype, (length, *samples.shape[1:]))
+            except DataError as error:
+                failures.update(dict.fromkeys(np.flatnonzero(lengths == length).tolist(), error))
+        if failures:
+            raise RowsFailed(failures)
+        if len(kinds) > 1:
+            return None
+        return self._of_dense(samples.reshape((len(column), *kinds, *samples.shape[1:])))
 
     def _plan(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Plan:
         plan = self._plans.get((dtype, shape))

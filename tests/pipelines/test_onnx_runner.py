@@ -223,6 +223,19 @@ def test_a_record_of_another_shape_fails_alone_and_says_what_is_needed(opened: M
     )
 
 
+def test_records_of_other_lengths_do_not_keep_the_rest_from_going_together(opened: Made) -> None:
+    column = Column.of([f4(1, 2, 3), f4(1, 2), f4(1, 1, 1), f4(1, 2, 3, 4), f4(0, 0, 1)])
+    assert isinstance(column, RaggedColumn)
+    result = opened(total()).run_batch(Batch({"x": column}, 5))
+    assert sorted(result.failed) == [1, 3]
+    assert "holds float32 [2]" in str(result.failed[1])
+    assert "holds float32 [4]" in str(result.failed[3])
+    y = result.batch["y"]
+    assert isinstance(y, DenseColumn)
+    assert y.array.tolist() == [6.0, 3.0, 1.0]
+    assert result.batch.rows.tolist() == [0, 2, 4]
+
+
 def test_a_batch_of_another_shape_fails_without_running_the_model(opened: Made) -> None:
     result = opened(total()).run_batch(Batch({"x": DenseColumn(np.zeros((4, 5), "f4"))}, 4))
     assert sorted(result.failed) == [0, 1, 2, 3]
