@@ -1,0 +1,238 @@
+"""The documentation is true: its examples load and run, its commands and links exist, its tables are the models'.
+
+An HTML comment before a block says what it is: `<!-- pipeline -->` and `<!-- fragment -->` (some fields of a service)
+for YAML, `<!-- other: WHAT -->` for a format that is not ours, `<!-- file: NAME -->` for Python that is also kept as a
+file, `<!-- given: CODE -->` for Python that runs before. Without one a YAML block is a service file.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+import yaml
+
+import pipelines
+import streamer
+from pipelines import Image
+from streamer.cli.app import app
+from streamer.observe.metrics import ServiceMeters
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(
+    [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md"), *ROOT.glob("benchmarks/*.md")]
+)
+NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
+
+FRAME = {"source": {"type": "memory", "topic": "in"}, "pipeline": [], "sink": {"type": "memory", "topic": "out"}}
+"""The service that a fragment is put into."""
+
+_BLOCK = re.compile(
+    r"(?:^<!-- (?P<mark>[a-z]+)(?:: (?P<value>(?:(?!-->).)*?))? -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: str
+    line: int
+    language: str
+    mark: str
+    value: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def _blocks(*languages: str) -> list[Block]:
+    return [block for page in PAGES for block in _blocks_of(page) if block.language in languages]
+
+
+def _blocks_of(page: Path) -> Iterator[Block]:
+    text = page.read_text()
+    for found in _BLOCK.finditer(text):
+        line = text.count("\n", 0, found.start("text")) + 1
+        yield Block(
+            page.relative_to(ROOT).as_posix(),
+            line,
+            found["language"],
+            found["mark"] or "",
+            found["value"] or "",
+            found["text"],
+        )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The files that examples name: the digits example, a model, records, photos."""
+    digits = ROOT / "examples" / "digits"
+    shutil.copytree(digits, tmp_path / "examples" / "digits")
+    shutil.copy(digits / "digits.onnx", tmp_path / "model.onnx")
+    for name in ("digits.onnx", "digits.pipeline.yaml"):
+        shutil.copy(digits / name, tmp_path)
+    images = np.load(digits / "digits.npz")["images"][:3]
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps({"image": one.tolist()}) + "\n" for one in images))
+    (tmp_path / "photos").mkdir()
+    photo = Image(np.full((4, 6, 3), 128, np.uint8))
+    (tmp_path / "photos" / "a.png").write_bytes(photo.get_as("png"))
+    (tmp_path / "photo.jpg").write_bytes(photo.get_as("jpeg"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("block", _blocks("yaml"), ids=str)
+def test_an_example_in_yaml_loads(block: Block, folder: Path) -> None:
+    if block.mark == "other":
+        assert yaml.safe_load(block.text)
+    elif block.mark == "pipeline":
+        assert pipelines.loads(block.text, base=folder).steps
+    elif block.mark == "fragment":
+        streamer.loads(yaml.safe_dump({**FRAME, **yaml.safe_load(block.text)}), base=folder)
+    else:
+        streamer.loads(block.text, base=folder)
+
+
+@pytest.mark.parametrize("page", [name for name in NAMES if any(b.page == name for b in _blocks("python"))])
+def test_the_python_of_a_page_runs_from_top_to_bottom(page: str, folder: Path) -> None:
+    scripts, checks = [], []
+    for block in _blocks("python"):
+        if block.page != page:
+            continue
+        name = block.value if block.mark == "file" else f"line_{block.line}.py"
+        given = f"{block.value}\n" if block.mark == "given" else ""
+        (folder / name).write_text(given + block.text)
+        (checks if name.startswith("test_") else scripts).append(name)
+    driver = "import runpy, sys; sys.path.insert(0, '.'); [runpy.run_path(one) for one in sys.argv[1:]]"
+    _succeeds([sys.executable, "-c", driver, *scripts], folder)
+    if checks:
+        _succeeds([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *checks], folder)
+
+
+def _succeeds(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("block", _blocks("json", "toml"), ids=str)
+def test_an_example_in_json_or_toml_is_well_formed(block: Block) -> None:
+    read: Any = json.loads if block.language == "json" else tomllib.loads
+    assert read(block.text)
+
+
+def _command_lines() -> list[tuple[str, str]]:
+    """Commands in `sh` blocks and in indented lines, with where they stand."""
+    found = []
+    for page, name in zip(PAGES, NAMES, strict=True):
+        lines = [line for block in _blocks_of(page) if block.language == "sh" for line in block.text.splitlines()]
+        lines += re.findall(r"^    ((?:[A-Z_]+=\S+ )?streamer [a-z].*)$", page.read_text(), re.MULTILINE)
+        found += [(name, line) for line in lines if re.search(r"\bstreamer [a-z]", line)]
+    return found
+
+
+@pytest.mark.parametrize(("page", "line"), _command_lines())
+def test_a_command_line_is_understood(page: str, line: str) -> None:
+    words = shlex.split(line, comments=True)
+    words = words[words.index("streamer") + 1 :]
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert words[0] in commands, f"there is no command {words[0]}"
+    # Parses as the command line does, and runs nothing.
+    commands[words[0]].make_context(words[0], words[1:])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_a_command_in_a_sentence_has_these_options(page: Path) -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for command, rest in re.findall(r"`streamer ([a-z]+)([^`]*)`", page.read_text()):
+        assert command in commands, f"there is no command {command}"
+        known = {option for parameter in commands[command].params for option in parameter.opts} | {"--help"}
+        assert set(re.findall(r"(?<=\s)--?[a-z-]+", rest)) <= known, f"streamer {command}{rest}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_a_link_leads_somewhere(page: Path) -> None:
+    for link in _LINK.findall(page.read_text()):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page if not path else page.parent / path
+        assert target.exists(), f"{link}: there is no {target}"
+        if anchor:
+            assert anchor in _anchors(target), f"{link}: there is no such heading"
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_a_metric_exists(page: Path) -> None:
+    meters = ServiceMeters("docs", ["source"])
+    names = {name for family in meters.collect() for name in (family.name, f"{family.name}_total")}
+    assert set(re.findall(r"\bstreamer_[a-z_]+\b", page.read_text())) - {"streamer_inference"} <= names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_a_make_target_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:^    |`)make ([a-z-]+)", page.read_text(), re.MULTILINE)) <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_an_extra_exists(page: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = re.findall(rf"(?:{project['name']}|'\.)\[([a-z,]+)\]", page.read_text())
+    assert {extra for one in named for extra in one.split(",")} <= project["optional-dependencies"].keys()
+
+
+def test_the_readme_says_the_command_that_ci_runs() -> None:
+    command = (ROOT / ".ci" / "run").read_text().splitlines()[-1].removeprefix("exec ")
+    assert command == "make test"
+    assert f"    {command} " in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_the_tables_of_fields_are_those_of_the_models(page: Path) -> None:
+    text = page.read_text()
+    assert _generator().refreshed(text) == text, "python docs/generate.py writes them anew"
+
+
+def test_every_field_of_a_service_file_and_of_the_steps_is_documented() -> None:
+    shown = {found[2] for page in PAGES for found in _generator().REGION.finditer(page.read_text())}
+    ours = {name for name in _generator().tables() if name.partition(".")[2] not in _plugins()}
+    assert ours <= shown
+
+
+def _plugins() -> set[str]:
+    from connectors.registry import SINKS, SOURCES
+    from pipelines.errors import DISTRIBUTION
+
+    known = [*SOURCES.known.values(), *SINKS.known.values()]
+    return {one.name for one in known if one.distribution != DISTRIBUTION}
+
+
+def _generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
