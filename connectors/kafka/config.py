@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, SecretStr, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    SecretStr,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from connectors.config import SinkConfig, SourceConfig
 from connectors.kafka.properties import OF_SINKS, OF_SOURCES, is_security, refuse, require_client
@@ -18,7 +27,7 @@ if TYPE_CHECKING:
     from connectors.kafka.sink import KafkaSink
     from connectors.kafka.source import KafkaSource
 
-Client = dict[str, SecretStr | bool | int | float | str]
+Client = dict[str, InstanceOf[SecretStr] | bool | int | float | str]
 """Properties of librdkafka by name; those whose name tells a secret are masked wherever they are shown."""
 
 
@@ -147,9 +156,9 @@ class KafkaSinkConfig(SinkConfig):
     """The message's time: when it is written, or that of the record."""
     headers: bool = True
     """Whether the record's headers go with the result. Records without any cost nothing."""
-    compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = "none"
+    compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = "lz4"
     """Compression of the batches on their way to the brokers."""
-    linger: Duration = 0.002
+    linger: Duration = 0.005
     """How long a message waits for others of its partition to travel with it."""
     partitioner: Literal[
         "murmur2_random", "murmur2", "consistent_random", "consistent", "fnv1a_random", "fnv1a", "random"

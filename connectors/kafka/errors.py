@@ -74,12 +74,13 @@ NO_SUCH_TOPIC = frozenset(
 )
 """The topic is not there, or cannot be."""
 
+_INSTANCE = "another process has the same instance; give each its own"
 _ADVICE = {
     **dict.fromkeys(REFUSED_LOGIN, "check security.protocol and the sasl. and ssl. properties under client"),
     **dict.fromkeys(FORBIDDEN, "ask for an access rule (ACL) for this user"),
     **dict.fromkeys(NO_SUCH_TOPIC, "create the topic, or check its name"),
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max_message of the sink and max.message.bytes of the topic",
-    KafkaError.FENCED_INSTANCE_ID: "another process has the same instance; give each its own",
+    KafkaError.FENCED_INSTANCE_ID: _INSTANCE,
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: "all members of a group need the same assignor",
     KafkaError.UNSUPPORTED_VERSION: "the brokers are too old for this; check the assignor",
 }
@@ -93,6 +94,9 @@ def is_passing(error: KafkaError) -> bool:
 def explained(error: KafkaError, doing: str, scrub: Scrubber) -> ConnectorError:
     """The error as ours: what failed, why, what to do next. `doing` is such as `topic "a"`."""
     advice = _ADVICE.get(error.code())
+    # What is fatal has a code of its own, and says only in words what it was.
+    if error.code() == KafkaError._FATAL and "group.instance.id" in error.str():
+        advice = _INSTANCE
     text = f"{doing}: {error.str()} ({error.name()})" + (f"; {advice}" if advice else "")
     return ConnectorError(scrub(text), retriable=is_passing(error))
 

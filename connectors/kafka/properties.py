@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
+from connectors.kafka.clientlog import client_logger
 from connectors.kafka.secrets import Scrubber
 from pipelines.errors import ConnectorError, MissingPackageError
 
@@ -99,7 +99,12 @@ def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callabl
     }
     if config.instance is not None:
         properties["group.instance.id"] = config.instance
-    return {**properties, **_passed_through(config), **callbacks, **_logged(config.label)}
+    return {
+        **properties,
+        **_passed_through(config),
+        **callbacks,
+        "logger": client_logger(config.label, scrubber(config)),
+    }
 
 
 def sink_properties(config: KafkaSinkConfig, callbacks: Mapping[str, Callable[..., None]]) -> dict[str, Any]:
@@ -119,7 +124,12 @@ def sink_properties(config: KafkaSinkConfig, callbacks: Mapping[str, Callable[..
         "topic.metadata.propagation.max.ms": 5000,
         "delivery.report.only.error": True,
     }
-    return {**properties, **_passed_through(config), **callbacks, **_logged(config.label)}
+    return {
+        **properties,
+        **_passed_through(config),
+        **callbacks,
+        "logger": client_logger(config.label, scrubber(config)),
+    }
 
 
 def scrubber(config: KafkaSourceConfig | KafkaSinkConfig) -> Scrubber:
@@ -167,7 +177,3 @@ def _function(reference: str) -> Callable[[str], tuple[str, float]]:
         raise ConnectorError(f'client.oauth_cb "{reference}" is no function')
     callback: Callable[[str], tuple[str, float]] = found
     return callback
-
-
-def _logged(label: str) -> dict[str, logging.Logger]:
-    return {"logger": logging.getLogger(f"connectors.kafka.client.{label}")}

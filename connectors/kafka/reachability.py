@@ -20,13 +20,18 @@ class Reachability:
     def __init__(self, ask: Callable[[float], object]) -> None:
         self._ask = ask
         self._suspicion: str | None = None
+        self._last_words = ""
         self._next = 0.0
         self.reason: str | None = None
         """Why they cannot be reached; `None`: they can, as far as known."""
 
-    def suspect(self, reason: str) -> None:
+    def heard(self, text: str) -> None:
+        """The client library tells of trouble with one broker: it may be the reason if all turn out to be away."""
+        self._last_words = text
+
+    def suspect(self, text: str) -> None:
         """The client library says that all brokers are away. Any thread; counts once asking them failed too."""
-        self._suspicion = reason
+        self._suspicion = text
 
     @property
     def suspected(self) -> bool:
@@ -45,14 +50,14 @@ class Reachability:
         before = self.reason
         try:
             self._ask(_PATIENCE)
-            self.reason = None
+            self.reason, self._last_words = None, ""
         except KafkaException:
-            self.reason = before or suspicion
+            self.reason = before or self._last_words or suspicion
         return (before is None) != (self.reason is None)
 
     def answered(self) -> bool:
         """They did answer; whether `reason` went."""
         if self.reason is None:
             return False
-        self.reason = self._suspicion = None
+        self.reason, self._suspicion, self._last_words = None, None, ""
         return True

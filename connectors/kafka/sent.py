@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from confluent_kafka import KafkaError, Message
 
-from connectors.records import Ints, Messages
+from connectors.records import Header, Ints, Messages
+
+_Content = tuple[str | None, bytes | None, bytes | None, tuple[Header, ...]]
 
 
 class _Failure(NamedTuple):
     error: KafkaError
-    at: int | None
-    value: bytes | None
-    key: bytes | None
+    content: _Content
+    timestamp: int
 
 
 class Sent:
     """The messages of one `send`, and those of them that failed.
 
-    The client calls back for messages that fail, and only for those. Messages sent in bulk share one callback, as one
-    each would cost as much as sending them: a failed one is found by its contents. Two with equal contents are each
-    other's equals, so either's place will do.
+    The client calls back for messages that fail, and only for those; all messages share one callback, as one each would
+    cost more than sending them. So a failed message is found by its contents. Two with equal contents are each
+    other's equals, and either's place will do.
     """
 
-    def __init__(self, messages: Messages) -> None:
+    def __init__(self, messages: Messages, topic: str) -> None:
         self._messages = messages
+        self._topic = topic
         self._refused: set[int] = set()
         # Written by the client's callbacks, in whichever thread polls.
         self._failures: list[_Failure] = []
@@ -38,24 +40,29 @@ class Sent:
         self._refused.add(index)
 
     def failed(self, error: KafkaError | None, message: Message) -> None:
-        """Callback for messages sent in bulk."""
+        """The client's callback: this message is lost."""
         if error is not None:
-            self._failures.append(_Failure(error, None, message.value(), message.key()))
-
-    def failed_at(self, index: int, error: KafkaError | None, message: Message) -> None:
-        """Callback for the message at `index`."""
-        if error is not None:
-            self._failures.append(_Failure(error, index, None, None))
+            headers = cast(list[Header] | None, message.headers())
+            content = (message.topic(), message.value(), message.key(), tuple(headers or ()))
+            self._failures.append(_Failure(error, content, message.timestamp()[1]))
 
     def losses(self) -> dict[int, KafkaError]:
         """The messages that failed, by index. To be asked when no callback is outstanding."""
         if not self._failures:
             return {}
-        places = self._places() if any(failure.at is None for failure in self._failures) else {}
+        places = self._places()
         found: dict[int, KafkaError] = {}
-        for error, at, value, key in self._failures:
-            found[places[value, key].pop() if at is None else at] = error
+        for failure in self._failures:
+            equals = places.get(failure.content)
+            if not equals:
+                # Not to be told from the others: better all of them again than one never.
+                return dict.fromkeys(self._taken(), failure.error)
+            found[self._pick(equals, failure.timestamp)] = failure.error
         return found
+
+    def topic(self, index: int) -> str:
+        """The topic of the message at this index."""
+        return (self._messages.topics[index] if self._messages.topics is not None else "") or self._topic
 
     def rows(self, without: Iterable[int] = ()) -> Ints:
         """Row numbers answered by the messages that were taken, without those at these indices."""
@@ -64,10 +71,6 @@ class Sent:
             return self._messages.rows
         kept = [self.parents(index) for index in range(len(self._messages)) if index not in left_out]
         return np.concatenate(kept) if kept else np.zeros(0, np.int64)
-
-    def topic(self, index: int) -> str | None:
-        """The topic that the message at this index names itself."""
-        return self._messages.topics[index] if self._messages.topics is not None else None
 
     def parents(self, index: int) -> Ints:
         """Row numbers that the message at this index answers."""
@@ -87,12 +90,21 @@ class Sent:
             np.array([0, len(rows)], np.int64),
         )
 
-    def _places(self) -> dict[tuple[bytes | None, bytes | None], list[int]]:
+    def _taken(self) -> Iterable[int]:
+        return (index for index in range(len(self._messages)) if index not in self._refused)
+
+    def _places(self) -> dict[_Content, list[int]]:
         block = self._messages
-        keys = block.keys if block.keys is not None else [None] * len(block)
-        places: dict[tuple[bytes | None, bytes | None], list[int]] = defaultdict(list)
-        # From the end, so that pop() gives the first: where equals fail, they fail in the order sent.
-        for index in range(len(block) - 1, -1, -1):
-            if index not in self._refused:
-                places[block.values[index], keys[index]].append(index)
+        places: dict[_Content, list[int]] = defaultdict(list)
+        for index in self._taken():
+            key = None if block.keys is None else block.keys[index]
+            headers = None if block.headers is None else block.headers[index]
+            places[self.topic(index), block.values[index], key, tuple(headers or ())].append(index)
         return places
+
+    def _pick(self, equals: list[int], timestamp: int) -> int:
+        stamps = self._messages.timestamps
+        at = 0
+        if stamps is not None:
+            at = next((at for at, index in enumerate(equals) if stamps[index] == timestamp), 0)
+        return equals.pop(at)

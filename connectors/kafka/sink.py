@@ -6,10 +6,10 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from connectors.kafka.errors import FORBIDDEN, REFUSED_LOGIN, error_of, explained
@@ -29,7 +29,15 @@ _log = logging.getLogger(__name__)
 _SLICE = 0.1
 _FULL_WAIT = 0.05
 # Brokers refuse whole batches for these: the others in a batch have done nothing wrong.
-_OF_THE_BATCH = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+_OF_THE_BATCH = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError._INVALID_DIFFERENT_RECORD,
+    }
+)
 
 
 class KafkaSink(Sink):
@@ -39,6 +47,9 @@ class KafkaSink(Sink):
     by one, at about twice the cost. The client reports the messages that fail, and a thread of this sink watches for
     the moments when nothing is outstanding: then all that was sent is confirmed but for those. While messages are sent
     without pause there may be no such moment, and it is the barrier that makes one.
+
+    Where the brokers refuse a whole batch for one of its messages (too large for the topic, no key for a compacted
+    one), each is sent again alone, so that only that one is lost.
 
     Unconfirmed messages are held in at most 64 MiB (`queue.buffering.max.kbytes`) of the client's memory, and once
     more by the sink, which can so tell the rows of those that fail.
@@ -96,7 +107,7 @@ class KafkaSink(Sink):
         self._raise_fatal()
         if not len(messages):
             return {}
-        sent = Sent(messages)
+        sent = Sent(messages, self._topic)
         topic = self._common_topic(messages)
         if topic is not None and messages.headers is None and messages.timestamps is None:
             refused = self._send_in_bulk(sent, messages, topic, deadline)
@@ -169,7 +180,7 @@ class KafkaSink(Sink):
         refused: dict[int, ConnectorError] = {}
         count = len(messages)
         nothing: Sequence[None] = [None] * count
-        stamps = [0] * count if messages.timestamps is None else messages.timestamps.tolist()
+        stamps = [0] * count if messages.timestamps is None else np.maximum(messages.timestamps, 0).tolist()
         rows = zip(
             messages.values,
             messages.keys or nothing,
@@ -178,33 +189,26 @@ class KafkaSink(Sink):
             messages.topics or nothing,
             strict=True,
         )
+        produce, failed, ours = self._producer.produce, sent.failed, self._topic
         for index, (value, key, headers, stamp, topic) in enumerate(rows):
-            produce = partial(
-                self._producer.produce,
-                topic or self._topic,
-                value,
-                key,
-                on_delivery=partial(sent.failed_at, index),
-                timestamp=max(stamp, 0),
-                headers=list(headers) if headers else None,
-            )
-            try:
-                taken = self._produce_one(produce, deadline)
-            except KafkaException as exception:
-                refused[index] = self._refusal(error_of(exception), topic or self._topic)
-                continue
-            if not taken:
-                return refused | dict.fromkeys(range(index, count), self._full())
+            while True:
+                try:
+                    produce(
+                        topic or ours,
+                        value,
+                        key,
+                        on_delivery=failed,
+                        timestamp=stamp,
+                        headers=headers or None,  # type: ignore[arg-type]
+                    )
+                except BufferError:
+                    if self._wait_for_room(deadline):
+                        continue
+                    return refused | dict.fromkeys(range(index, count), self._full())
+                except KafkaException as exception:
+                    refused[index] = self._refusal(error_of(exception), topic or ours)
+                break
         return refused
-
-    def _produce_one(self, produce: Callable[[], None], deadline: float) -> bool:
-        while True:
-            try:
-                produce()
-                return True
-            except BufferError:
-                if not self._wait_for_room(deadline):
-                    return False
 
     def _send_alone(self, block: Messages, deadline: float) -> None:
         for index, error in self.send(block, deadline).items():
@@ -226,7 +230,7 @@ class KafkaSink(Sink):
                 if error.code() in _OF_THE_BATCH and not alone:
                     self._to_send_alone.append(sent.only(index))
                     continue
-                refusal = self._refusal(error, sent.topic(index) or self._topic)
+                refusal = self._refusal(error, sent.topic(index))
                 self._lost |= dict.fromkeys(sent.parents(index).tolist(), refusal)
 
     def _watch(self) -> None:
@@ -309,7 +313,8 @@ class KafkaSink(Sink):
         text = self._scrub(error.str())
         if error.fatal() or (error.code() in REFUSED_LOGIN and not self._met):
             self._fatal = self._fatal or explained(error, f"sink {self.name}", self._scrub)
-        elif error.code() == KafkaError._ALL_BROKERS_DOWN or error.code() in REFUSED_LOGIN:
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._reach.suspect(f"{self._config.bootstrap}: {text}")
         else:
-            _log.info("sink %s: %s", self.name, text)
+            # The client's log has it too.
+            self._reach.heard(text)

@@ -400,10 +400,11 @@ class KafkaSource(Source):
         text = self._scrub(error.str())
         if error.fatal() or (error.code() in REFUSED_LOGIN and not self._met):
             self._fail(explained(error, f"source {self.name}", self._scrub))
-        elif error.code() == KafkaError._ALL_BROKERS_DOWN or error.code() in REFUSED_LOGIN:
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._reach.suspect(f"{self._config.bootstrap}: {text}")
         else:
-            _log.info("source %s: %s", self.name, text)
+            # The client's log has it too.
+            self._reach.heard(text)
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         self._commits.answered(error, partitions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -12,6 +13,7 @@ from pipelines.errors import ConnectorError, nearest
 
 _ATTEMPTS = 10
 _ATTEMPT = 0.5
+_CREATION = 4
 
 
 class Client(Protocol):
@@ -25,11 +27,15 @@ def check_topic(client: Client, topic: str, label: str, hopeless: Callable[[], b
 
     Raises `ConnectorError` if they say that there is no such topic, `KafkaException` for other answers.
     """
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
         try:
             error = client.list_topics(topic, timeout=_ATTEMPT).topics[topic].error
             if error is None or is_passing(error):
                 return True
+            # A broker that creates topics when asked for them answers no to the first questions.
+            if attempt < _CREATION:
+                time.sleep(0.1)
+                continue
             known = list(client.list_topics(timeout=_ATTEMPT).topics)
         except KafkaException as exception:
             if not is_passing(error_of(exception)):
@@ -37,11 +43,8 @@ def check_topic(client: Client, topic: str, label: str, hopeless: Callable[[], b
             if hopeless():
                 return False
             continue
-        # A broker that creates topics when asked for them answers no to the first question.
-        if topic in known:
-            return True
         raise ConnectorError(
-            f'{label}: topic "{topic}": {error.str()}{nearest(topic, known)}; '
-            "create the topic, check its name, or ask for access to it"
+            f'{label}: topic "{topic}": {error.str()}; create the topic, check its name, or ask for access to it'
+            f"{nearest(topic, known)}"
         )
     return False

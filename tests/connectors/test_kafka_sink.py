@@ -1,0 +1,322 @@
+"""What is Kafka's own about its sink; what every sink must do is in test_kafka_contract."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from connectors.kafka.config import KafkaSinkConfig
+from connectors.kafka.sink import KafkaSink
+from connectors.message import Message, block_of
+from connectors.records import Messages
+from pipelines.errors import ConnectorError
+from streamer.broker import Broker, LocalKafka, MockKafka, create_topics
+
+Topics = Callable[..., str]
+Name = Callable[..., str]
+PATIENCE = 30.0
+
+
+class CuttableKafka(Protocol):
+    """The fixture of `conftest`."""
+
+    bootstrap: str
+    broker: LocalKafka
+
+    def cut(self) -> None: ...
+    def mend(self) -> None: ...
+
+
+def opened(bootstrap: str, topic: str, **fields: Any) -> KafkaSink:
+    sink = KafkaSinkConfig.model_validate({"bootstrap": bootstrap, "topic": topic, **fields}).build()
+    sink.open()
+    return sink
+
+
+def soon() -> float:
+    return time.monotonic() + PATIENCE
+
+
+def told(sink: KafkaSink) -> list[int]:
+    return [row for rows in sink.confirmed() for row in rows.tolist()]
+
+
+def read(bootstrap: str, topic: str, partitions: int = 1) -> list[Message]:
+    """All that is there now."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    ends = [consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=PATIENCE)[1] for n in range(partitions)]
+    found: list[Message] = []
+    deadline = soon()
+    while len(found) < sum(ends) and time.monotonic() < deadline:
+        found += [
+            Message(one.value(), one.key(), tuple(one.headers() or ()), one.timestamp()[1], one.partition())  # type: ignore[arg-type]
+            for one in consumer.consume(1000, 0.2)
+            if one.error() is None
+        ]
+    consumer.close()
+    return found
+
+
+def lost_to_a_frozen_broker(kafka: CuttableKafka, topic: str, block: Messages) -> tuple[KafkaSink, dict[int, Any]]:
+    """A sink that confirmed one message, and then sent this block while the broker hung until it timed out."""
+    sink = opened(kafka.bootstrap, topic, timeout="1s")
+    before = block_of([Message(b"before")], 1_000_000)
+    # A broker that has only just started takes a while to admit its first producer.
+    while sink.send(before, soon()) or sink.barrier(soon()):
+        pass
+    assert told(sink) == [1_000_000]
+    kafka.broker.freeze()
+    assert sink.send(block, soon()) == {}
+    lost = dict(sink.barrier(soon()))
+    return sink, lost
+
+
+def numbered(count: int, **more: Any) -> list[Message]:
+    return [Message(b"%d" % number, b"k%d" % (number % 7), **more) for number in range(count)]
+
+
+@pytest.mark.parametrize("kind", ["in bulk", "with headers and timestamps"])
+def test_every_message_that_a_frozen_broker_made_time_out_is_named_by_its_row(
+    cuttable_kafka: CuttableKafka, topic_name: Name, kind: str
+) -> None:
+    topic = topic_name()
+    create_topics(cuttable_kafka.bootstrap, {topic: 1})
+    more = {} if kind == "in bulk" else {"headers": (("trace", b"\xff"),), "timestamp": 1_700_000_000_000}
+    sink, lost = lost_to_a_frozen_broker(cuttable_kafka, topic, block_of(numbered(1000, **more), 500))
+    confirmed = told(sink)
+    assert sorted([*lost, *confirmed]) == list(range(500, 1500)), "each row is either lost or confirmed"
+    assert len(lost) >= 900, "the broker was frozen"
+    assert all(isinstance(error, ConnectorError) and error.retriable for error in lost.values())
+    cuttable_kafka.broker.thaw()
+    # What is confirmed is there. What is lost may be: an answer that never came is no refusal.
+    again = [one for row, one in enumerate(numbered(1000, **more), 500) if row in lost]
+    assert sink.send(block_of(again, 5000), soon()) == {}
+    assert sink.barrier(soon()) == {}
+    assert sorted(told(sink)) == list(range(5000, 5000 + len(again)))
+    sink.close()
+    assert {one.value for one in read(cuttable_kafka.bootstrap, topic)} == {b"before"} | {
+        b"%d" % n for n in range(1000)
+    }
+
+
+def test_a_lost_message_names_all_the_rows_that_it_answers(cuttable_kafka: CuttableKafka, topic_name: Name) -> None:
+    topic = topic_name()
+    create_topics(cuttable_kafka.bootstrap, {topic: 1})
+    block = Messages(
+        np.array([1, 2, 3, 9, 9], np.int64),
+        [b"window", b"same", b"same"],
+        [b"a", b"b", b"b"],
+        splits=np.array([0, 3, 4, 5], np.int64),
+    )
+    sink, lost = lost_to_a_frozen_broker(cuttable_kafka, topic, block)
+    assert set(lost) == {1, 2, 3, 9}
+    assert told(sink) == []
+    cuttable_kafka.broker.thaw()
+    sink.close()
+
+
+def test_messages_that_differ_only_in_headers_or_time_are_told_apart_when_lost(
+    cuttable_kafka: CuttableKafka, topic_name: Name
+) -> None:
+    topic, other = topic_name(), topic_name()
+    create_topics(cuttable_kafka.bootstrap, {topic: 1, other: 1})
+    sink = opened(cuttable_kafka.bootstrap, topic, timeout="1s", max_message="2KiB")
+    same = [
+        Message(b"same", b"k", (("n", b"1"),)),
+        Message(b"same", b"k", (("n", b"1"),), topic=other),
+        Message(b"same", b"k", (("n", b"1"),), timestamp=5_000),
+        Message(b"same", b"k", (("n", None),)),
+        Message(b"same", b"k"),
+        Message(b"same"),
+        Message(b"", b""),
+        Message(None),
+    ]
+    # What the client refuses at once is not among what can be lost.
+    block = block_of([same[0]._replace(value=bytes(3000)), *same], 10)
+    cuttable_kafka.broker.freeze()
+    assert list(sink.send(block, soon())) == [0]
+    assert sorted(sink.barrier(soon())) == list(range(11, 19))
+    assert told(sink) == []
+    cuttable_kafka.broker.thaw()
+    sink.close()
+
+
+def test_what_is_confirmed_is_told_without_a_barrier(kafka: Broker, topics: Topics) -> None:
+    topic = topics(1)
+    sink = opened(kafka.bootstrap, topic)
+    for start in range(0, 50, 10):
+        assert sink.send(block_of(numbered(10), start), soon()) == {}
+    rows: list[int] = []
+    deadline = soon()
+    while len(rows) < 50 and time.monotonic() < deadline:
+        rows += told(sink)
+        time.sleep(0.01)
+    assert rows == list(range(50))
+    assert len(read(kafka.bootstrap, topic)) == 50
+    sink.close()
+
+
+def test_nothing_is_confirmed_before_the_broker_has_it(kafka: Broker, topics: Topics) -> None:
+    topic = topics(3)
+    sink = opened(kafka.bootstrap, topic, linger=0)
+    for start in range(0, 600, 20):
+        assert (
+            sink.send(block_of([Message(b"%d" % row, b"%d" % row) for row in range(start, start + 20)], start), soon())
+            == {}
+        )
+        if confirmed := told(sink):
+            there = {one.value for one in read(kafka.bootstrap, topic, 3)}
+            assert {b"%d" % row for row in confirmed} <= there
+    assert sink.barrier(soon()) == {}
+    sink.close()
+
+
+def test_null_and_empty_keys_and_payloads_stay_what_they_are_in_bulk(kafka: Broker, topics: Topics) -> None:
+    topic = topics(1)
+    sent = [Message(None, b"k"), Message(b"", b""), Message(b"v"), Message(None), Message(b"\x00\xff", b"\xff")]
+    sink = opened(kafka.bootstrap, topic)
+    assert sink.send(block_of(sent), soon()) == {}
+    assert sink.barrier(soon()) == {}
+    sink.close()
+    assert [(one.value, one.key) for one in read(kafka.bootstrap, topic)] == [(one.value, one.key) for one in sent]
+
+
+def test_a_message_larger_than_the_topic_allows_is_lost_alone_though_its_batch_was_refused(
+    kafka: Broker, topics: Topics
+) -> None:
+    topic = topics(1, max_message_bytes="20000")
+    random = np.random.default_rng(1)
+    # Not to be compressed away: the broker measures what arrives.
+    sent = [Message(random.bytes(30_000 if number == 5 else 1000), b"k") for number in range(12)]
+    sink = opened(kafka.bootstrap, topic)
+    assert sink.send(block_of(sent, 100), soon()) == {}
+    lost = sink.barrier(soon())
+    assert list(lost) == [105]
+    assert not lost[105].retriable
+    assert "max.message.bytes" in str(lost[105])
+    assert sorted(told(sink)) == [row for row in range(100, 112) if row != 105]
+    sink.close()
+    assert {one.value for one in read(kafka.bootstrap, topic)} == {one.value for one in sent} - {sent[5].value}
+
+
+def test_a_message_that_the_topic_does_not_take_is_told_from_its_neighbours(kafka: Broker, topics: Topics) -> None:
+    topic = topics(1, cleanup_policy="compact")
+    sink = opened(kafka.bootstrap, topic)
+    block = block_of([Message(b"0", b"k"), Message(b"a compacted topic wants a key"), Message(b"2", b"k")], 0)
+    assert sink.send(block, soon()) == {}
+    lost = sink.barrier(soon())
+    assert list(lost) == [1]
+    assert not lost[1].retriable
+    assert sorted(told(sink)) == [0, 2]
+    sink.close()
+    assert [one.value for one in read(kafka.bootstrap, topic)] == [b"0", b"2"]
+
+
+def test_a_topic_that_is_not_there_is_of_the_record(kafka: Broker, topics: Topics) -> None:
+    topic = topics(1)
+    sink = opened(kafka.bootstrap, topic)
+    block = block_of([Message(b"0"), Message(b"1", topic="no such topic!"), Message(b"2")], 0)
+    refused = sink.send(block, soon())
+    lost = sink.barrier(soon())
+    assert [*refused, *lost] == [1]
+    error = {**refused, **lost}[1]
+    assert not error.retriable
+    assert "no such topic!" in str(error)
+    assert sorted(told(sink)) == [0, 2]
+    # The same in bulk, now that the client knows.
+    assert len({**sink.send(block_of([Message(b"3", topic="no such topic!")], 3), soon()), **sink.barrier(soon())}) == 1
+    sink.close()
+
+
+def test_keys_go_to_the_partitions_that_kafkas_java_clients_choose(kafka: Broker, topics: Topics) -> None:
+    # Hashes from Apache Kafka's UtilsTest.testMurmur2.
+    hashes = {
+        b"21": -973932308,
+        b"foobar": -790332482,
+        b"a-little-bit-long-string": -985981536,
+        b"a-little-bit-longer-string": -1486304829,
+        b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+        b"abc": 479470107,
+    }
+    topic = topics(7)
+    sink = opened(kafka.bootstrap, topic)
+    sink.send(block_of([Message(b"v", key) for key in hashes]), soon())
+    assert sink.barrier(soon()) == {}
+    sink.close()
+    assert {one.key: one.partition for one in read(kafka.bootstrap, topic, 7)} == {
+        key: (hashed & 0x7FFFFFFF) % 7 for key, hashed in hashes.items()
+    }
+
+
+def test_messages_without_keys_are_spread_over_the_partitions(kafka: Broker, topics: Topics) -> None:
+    topic = topics(2)
+    sink = opened(kafka.bootstrap, topic, client={"sticky.partitioning.linger.ms": 0})
+    sink.send(block_of([Message(b"%d" % number) for number in range(200)]), soon())
+    assert sink.barrier(soon()) == {}
+    sink.close()
+    assert len(Counter(one.partition for one in read(kafka.bootstrap, topic, 2))) == 2
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "zstd", "snappy", "gzip"])
+def test_every_compression_arrives(kafka: Broker, topics: Topics, compression: str) -> None:
+    topic = topics(1)
+    sink = opened(kafka.bootstrap, topic, compression=compression)
+    assert sink.send(block_of(numbered(50)), soon()) == {}
+    assert sink.barrier(soon()) == {}
+    sink.close()
+    assert [one.value for one in read(kafka.bootstrap, topic)] == [one.value for one in numbered(50)]
+
+
+def test_an_unknown_property_is_an_error_that_names_it(kafka: Broker) -> None:
+    with pytest.raises(ConnectorError, match=r'"lingr\.ms"'):
+        opened(kafka.bootstrap, "t", client={"lingr.ms": 1})
+
+
+def test_a_login_that_is_refused_is_an_error_without_the_password(kafka: Broker) -> None:
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": "correct-horse",
+    }
+    with pytest.raises(ConnectorError, match=r"check security\.protocol") as raised:
+        opened(kafka.bootstrap, "t", client=login)
+    assert "correct-horse" not in str(raised.value)
+
+
+def test_closing_while_the_broker_hangs_does_not_wait(cuttable_kafka: CuttableKafka, topic_name: Name) -> None:
+    topic = topic_name()
+    create_topics(cuttable_kafka.bootstrap, {topic: 1})
+    sink = opened(cuttable_kafka.bootstrap, topic)
+    cuttable_kafka.broker.freeze()
+    sink.send(block_of(numbered(100)), soon())
+    time.sleep(0.2)
+    began = time.monotonic()
+    sink.close()
+    assert time.monotonic() - began < 5
+
+
+def test_a_topic_made_from_values_is_not_looked_for_when_opening(kafka: Broker, topics: Topics) -> None:
+    topic = topics(1)
+    sink = opened(kafka.bootstrap, "results.{label}", topics=[topic])
+    assert sink.send(block_of([Message(b"v", topic=topic)]), soon()) == {}
+    assert sink.barrier(soon()) == {}
+    sink.close()
+    assert [one.value for one in read(kafka.bootstrap, topic)] == [b"v"]
+
+
+def test_it_also_writes_to_the_clients_own_mock_cluster(mock_kafka: MockKafka, topic_name: Name) -> None:
+    topic = topic_name()
+    create_topics(mock_kafka.bootstrap, {topic: 4})
+    sink = opened(mock_kafka.bootstrap, topic)
+    assert sink.send(block_of(numbered(50)), soon()) == {}
+    assert sink.barrier(soon()) == {}
+    assert sorted(told(sink)) == list(range(50))
+    sink.close()
