@@ -34,7 +34,7 @@ def check(
     from streamer.loading import load_all
     from streamer.observe.logs import configure
 
-    configure("error")
+    configure("error", as_json=False)
     quiet()
     import_from_here()
     wrong = unreachable = 0

@@ -38,7 +38,7 @@ def demo(
     from streamer.demo.screen import LiveScreen, PlainScreen
     from streamer.observe.logs import configure
 
-    configure("error")
+    configure("error", as_json=False)
     console = notes()
     stop = threading.Event()
     with draining(stop.set), console.status("starting ...") as status:
