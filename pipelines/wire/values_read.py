@@ -164,7 +164,7 @@ class _Reading:
             items = pb.DataMap.FromString(entry).mapItems
         except DecodeError:
             return None
-        return items[self._key] if len(items) == 1 and self._key in items else None
+        return items[self._key] if self._key in items else None
 
     def _is_text(self, entry: bytes | None) -> bool:
         known = _LAYOUTS.get((self._key, len(entry))) if entry is not None else None

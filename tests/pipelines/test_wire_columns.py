@@ -449,6 +449,60 @@ def test_a_wrong_value_that_a_later_entry_replaces_does_not_matter() -> None:
     assert list(found.failed) == [1]
 
 
+def test_a_broken_entry_counts_even_if_a_later_one_replaces_it() -> None:
+    broken = field(1, field(1, b"n") + field(2, b"\xff"))
+    found = decode_columns([encode_entry("n", 1), broken + encode_entry("n", 2)])
+    assert list(found.failed) == [1]
+
+
+def test_an_entry_with_two_keys_is_of_the_last() -> None:
+    renamed = field(1, field(1, b"n") + field(2, scheme(3)) + field(1, b"m"))
+    found = decode_columns([encode_entry("n", 1), encode_entry("n", 2), renamed])
+    assert found.columns["n"].values() == [1, 2, MISSING]
+    assert found.columns["m"].values() == [MISSING, MISSING, 3]
+    # It may replace a value that could not be read.
+    wrong = assembled("m", b"\x68\x05")
+    found = decoded([wrong + renamed], "m")
+    assert found.columns["m"].values() == [3]
+    assert not found.failed
+
+
+@pytest.mark.parametrize(
+    ("usual", "unusual"),
+    [
+        # INT64 of one byte, then the same bytes labelled DOUBLE.
+        (5, b"\x20\x05\x68\x04"),
+        # INT64 of three bytes, then one byte and another field; a varint that does not end; one too long.
+        (1 << 14, b"\x20\x05\x60\x01\x68\x05"),
+        (1 << 14, b"\x20\x80\x80\x80\x68\x05"),
+        (-1, b"\x20" + b"\xff" * 9 + b"\x7f\x68\x05"),
+        (-1, b"\x20" + b"\xff" * 9 + b"\x81\x68\x05"),
+        # A boolean of 2; one that does not end.
+        (True, b"\x28\x02\x68\x06"),
+        (True, b"\x28\x80\x68\x06"),
+        # A string that is no text, a string labelled as bytes.
+        ("ab", b"\x12\x02\xff\xfe\x68\x01"),
+        ("ab", b"\x12\x02ab\x68\x02"),
+    ],
+)
+@pytest.mark.parametrize("wanted", [True, False])
+def test_an_entry_that_only_looks_like_its_neighbours_is_read_for_what_it_is(
+    usual: Any, unusual: bytes, wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What it has to be told from is learned here, not in an earlier test.
+    monkeypatch.setattr(values_read, "_LAYOUTS", {})
+    odd = assembled("n", unusual)
+    messages = [encode_entry("n", usual)] * 4 + [odd] + [encode_entry("n", usual)] * 4
+    assert len(odd) == len(messages[0])
+    expected = one_by_one(odd, DEFAULT_LIMITS)
+    found = decode_columns(messages, frozenset({"n"} if wanted else ()))
+    late = late_failures(found.columns)
+    if isinstance(expected, WireError):
+        assert [*found.failed, *late] == [4]
+    else:
+        assert found.columns["n"].values() == [usual] * 4 + [expected["n"]] + [usual] * 4
+
+
 def test_metadata_is_read_and_written() -> None:
     datas = [Data({"n": 1}, metadata={"from": "a"}), Data({"n": 2}), Data({"n": 3}, metadata={"x": np.zeros(2)})]
     found = decode_columns([encode(data) for data in datas])
@@ -571,6 +625,7 @@ def test_columns_are_written_in_parts_without_losing_a_row(size: int) -> None:
             "y": DenseColumn(array),
             "gaps": DenseColumn(array[:, :1], present=present),
             "n": DenseColumn(np.arange(50) - 25, ValueType.INT64, present),
+            "edges": Column.of([(1 << 7 * (row % 8 + 1)) - row % 2 for row in range(50)]),
             "label": Column.of(["x" * row for row in range(50)]),
         },
         50,
