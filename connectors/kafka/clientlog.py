@@ -15,10 +15,10 @@ _DIFFERENT_EACH_TIME = re.compile(r"\(after \d+ms in state \w+\)|\d+ms|\d+ ident
 
 
 def client_logger(label: str, scrub: Scrubber) -> logging.Logger:
-    """The logger `connectors.kafka.client.LABEL`; a line comes again after half a minute at the earliest."""
-    logger = logging.getLogger(f"connectors.kafka.client.{label}")
-    for old in [one for one in logger.filters if isinstance(one, _Repetitions)]:
-        logger.removeFilter(old)
+    """A logger under `connectors.kafka.client` for one client; a line comes again after half a minute or more."""
+    # Not from getLogger: two clients of one name have different secrets.
+    logger = logging.Logger(f"connectors.kafka.client.{label}")
+    logger.parent = logging.getLogger("connectors.kafka.client")
     logger.addFilter(_Repetitions(scrub))
     return logger
 

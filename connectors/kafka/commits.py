@@ -16,6 +16,7 @@ from connectors.kafka.secrets import Scrubber
 _log = logging.getLogger(__name__)
 
 _AGAIN_AFTER = 1.0
+_QUIET = 10.0
 
 
 class Commits:
@@ -31,6 +32,7 @@ class Commits:
         self._doing = f'group "{group}" cannot commit its positions'
         self._scrub = scrub
         self._again_at: float | None = None
+        self._quiet_until = 0.0
 
     def later(self, progresses: Iterable[Progress]) -> None:
         """Commit what these have acknowledged, without waiting."""
@@ -85,8 +87,11 @@ class Commits:
                 progress.committed = max(progress.committed, one.offset)
 
     def _failed(self, error: KafkaError) -> None:
-        _log.warning("%s; it is tried again", explained(error, self._doing, self._scrub))
-        self._again_at = time.monotonic() + _AGAIN_AFTER
+        now = time.monotonic()
+        self._again_at = now + _AGAIN_AFTER
+        if now >= self._quiet_until:
+            self._quiet_until = now + _QUIET
+            _log.warning("%s; it is tried again", explained(error, self._doing, self._scrub))
 
 
 def _offsets(progresses: Iterable[Progress]) -> list[TopicPartition]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 import psutil
@@ -415,6 +417,25 @@ def test_a_login_that_is_refused_is_an_error_without_the_password(kafka: Broker)
     with pytest.raises(ConnectorError, match=r"check security\.protocol") as raised:
         source(kafka.bootstrap, "t", "g", client=login).open()
     assert "correct-horse" not in str(raised.value)
+
+
+def test_an_oauth_callback_is_asked_for_the_token(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "login_of_the_test.py").write_text(
+        "asked = []\ndef token(config):\n    asked.append(config)\n    return 'x.y.z', 4e9\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.config": "scope=digits",
+        "oauth_cb": "login_of_the_test:token",
+    }
+    # This broker knows no logins at all.
+    with pytest.raises(ConnectorError, match=r"check security\.protocol"):
+        source(kafka.bootstrap, "t", "g", client=login).open()
+    assert importlib.import_module("login_of_the_test").asked == ["scope=digits"]
 
 
 def test_brokers_that_are_away_are_an_event_and_so_is_their_return(
