@@ -1,4 +1,4 @@
-"""A Kafka that can be cut off in an instant: real, behind a proxy."""
+"""For the tests of Kafka connectors: sources, writers, and a real Kafka that can be cut off in an instant."""
 
 from __future__ import annotations
 
@@ -6,12 +6,24 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from connectors.contract import Reader, Received
+from connectors.kafka.config import KafkaSourceConfig
+from connectors.kafka.source import KafkaSource
 from pipelines.errors import MissingPackageError
 from streamer.broker import BrokerError, LocalKafka
+
+MakeSource = Callable[..., KafkaSource]
+Write = Callable[..., None]
+Committed = Callable[..., int]
+Polled = Callable[[Reader], AbstractContextManager[list[Received]]]
+QUICK = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
 
 
 class CuttableKafka:
@@ -124,3 +136,69 @@ def cuttable_kafka(_own_kafka: CuttableKafka) -> Iterator[CuttableKafka]:
     _own_kafka.broker.thaw()
     _own_kafka.cut()
     _own_kafka.mend()
+
+
+def _source(bootstrap: str, topics: str | Sequence[str], group: str, **fields: Any) -> KafkaSource:
+    quick = QUICK if fields.get("assignor") != "consumer" else {}
+    client = {**quick, **fields.pop("client", {})}
+    return KafkaSourceConfig.model_validate(
+        {"bootstrap": bootstrap, "topics": topics, "group": group, "client": client, **fields}
+    ).build()
+
+
+def _write(bootstrap: str, topic: str, values: Iterable[bytes | None], partition: int = 0, **more: Any) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    for value in values:
+        producer.produce(topic, value, partition=partition, **more)
+    assert producer.flush(20) == 0
+
+
+def _committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=20)
+    consumer.close()
+    return -1 if found.offset is None else found.offset
+
+
+@contextmanager
+def _polled(reader: Reader) -> Iterator[list[Received]]:
+    """Polls a second member beside the first."""
+    done = threading.Event()
+    received: list[Received] = []
+
+    def poll() -> None:
+        with reader:
+            while not done.is_set():
+                received.extend(reader.poll(timeout=0.05))
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        yield received
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.fixture
+def source() -> MakeSource:
+    """A factory of Kafka sources that rebalance quickly: `source(bootstrap, topics, group, **fields)`."""
+    return _source
+
+
+@pytest.fixture
+def write() -> Write:
+    """`write(bootstrap, topic, values, partition)` returns when they are there."""
+    return _write
+
+
+@pytest.fixture
+def committed() -> Committed:
+    """`committed(bootstrap, group, topic, partition)`: the position the brokers have; negative for none."""
+    return _committed
+
+
+@pytest.fixture
+def polled() -> Polled:
+    """`with polled(reader) as received:` polls a second member beside the first."""
+    return _polled
