@@ -35,10 +35,10 @@ class Topics:
                 with contextlib.suppress(KafkaException):
                     future.result(10.0)
 
-    def fill(self, topic: str, messages: Messages, count: int) -> None:
-        """Send the first `count` messages and wait until the broker has them."""
+    def fill(self, topic: str, messages: Messages, count: int, already: int = 0) -> None:
+        """Send `count` messages, from number `already` on, and wait until the broker has them."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20, "batch.size": 1_000_000})
-        for number in range(count):
+        for number in range(already, already + count):
             key, value, headers = messages.message(number)
             while True:
                 try:
@@ -51,7 +51,7 @@ class Topics:
                     producer.poll(0.05)
             if number % 10_000 == 9_999:
                 producer.poll(0)
-        if producer.flush(_TIMEOUT) or self.ends([topic])[topic] < count:
+        if producer.flush(_TIMEOUT) or self.ends([topic])[topic] < already + count:
             raise RuntimeError(f"topic {topic} could not be filled")
 
     def ends(self, names: Sequence[str]) -> dict[str, int]:
