@@ -5,48 +5,61 @@ from __future__ import annotations
 import base64
 import os
 from pathlib import Path
-from typing import Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from pipelines.errors import DataError, MissingPackageError, WrongTypeError
-from pipelines.values.imageheader import Header, check_png_chunks, read_header, sniff
+from pipelines.values.formats import ImageFormat
+from pipelines.values.imageheader import Header, read_header, sniff
+from pipelines.values.pixels import Pixels, as_pixels, decode, encode
 
-Pixels = npt.NDArray[np.uint8]
+if TYPE_CHECKING:
+    from pipelines.values.convert import Conversions
+
+T = TypeVar("T")
 
 
 class Image:
-    """One picture: the bytes of an image file, an array of pixels, or both.
+    """One picture: the bytes of an image file, an array of pixels, or an object that another library made.
 
     `Image(source)` takes the bytes of a PNG, JPEG, BMP or GIF file, a path to one, or a uint8 array in the order
     height, width, channels: blue, green, red; or gray with one channel or none. Alpha is dropped. Bytes are not
     looked at before something is asked of them; the format is told by the content, whatever a label says.
-    The picture does not change: arrays given out are read-only, and one given in must not be written to later.
+    It also takes a Pillow image, a PyAV video frame, and what a plug-in declared (`pipelines.values.convert`): those
+    are kept and converted when somebody asks; a PNG made of a Pillow image has its alpha.
+    The picture does not change: arrays given out are read-only, and what is given in must not be written to later.
 
     Two images are equal if their PNG bytes are. Decoding and encoding need OpenCV (extra `image`).
     """
 
-    __slots__ = ("_encoded", "_header", "_pixels", "_png")
+    __slots__ = ("_encoded", "_foreign", "_form", "_header", "_pixels", "_png")
 
     max_pixels: ClassVar[int] = 100_000_000
     """Images of more pixels are refused before they are decoded: a small file can claim a huge picture."""
 
-    def __init__(self, source: bytes | bytearray | memoryview | npt.NDArray[Any] | str | Path) -> None:
+    def __init__(self, source: Any) -> None:
         self._encoded: bytes | None = None
         self._pixels: Pixels | None = None
         self._png: bytes | None = None
         self._header: Header | None = None
+        self._foreign: Any = None
+        self._form: str | None = None
         if type(source) is bytes:
             self._encoded = source
         elif isinstance(source, np.ndarray):
-            self._pixels = _as_pixels(source)
+            self._pixels = as_pixels(source)
         elif isinstance(source, (str, os.PathLike)):
             self._encoded = Path(source).read_bytes()
         elif isinstance(source, (bytes, bytearray, memoryview)):
             self._encoded = bytes(source)
         else:
-            raise WrongTypeError(f"an Image is made of bytes, an array or a path, not of {type(source).__name__}")
+            self._foreign, self._form = source, _form_of(source)
+
+    @classmethod
+    def create(cls, source: Any) -> Image:
+        """The image of `source`, which is kept as it is; an `Image` is itself."""
+        return source if isinstance(source, Image) else cls(source)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Image:
@@ -86,13 +99,17 @@ class Image:
     @overload
     def get_as(self, target: type[bytes]) -> bytes: ...
     @overload
-    def get_as(self, target: str) -> Any: ...
+    def get_as(self, target: type[T]) -> T: ...
+    @overload
+    def get_as(self, target: str | ImageFormat) -> Any: ...
     def get_as(self, target: Any) -> Any:
         """The image as something else.
 
         `"numpy"` or `numpy.ndarray`: read-only uint8 array of shape (height, width, channels), BGR or gray.
         `"png"`, `"jpeg"`, `"bmp"`, `"gif"`: bytes of such a file; those it was made of, if they are one.
         `"bytes"` or `bytes`: the bytes it was made of, else PNG.
+        `"pil"` or `PIL.Image.Image`, `"frame"` or `av.VideoFrame`, and the forms of plug-ins; it may be what it was
+        made of. With details: `"JPEG quality 80"`, `"PNG compression 9"`, `"numpy RGB"`, or an `ImageFormat`.
         Raises `DataError` for bytes that cannot be decoded and for any other target.
         """
         name = _CLASS_TARGETS.get(target) if isinstance(target, type) else str(target).lower()
@@ -101,11 +118,7 @@ class Image:
         if name == "bytes":
             return self._encoded if self._encoded is not None else self._as_file("PNG")
         image_format = _FORMATS.get(name or "")
-        if image_format is None:
-            raise DataError(
-                f"No converter found from Image to {target!r}; there are numpy, png, jpeg, bmp, gif and bytes"
-            )
-        return self._as_file(image_format)
+        return self._converted(target) if image_format is None else self._as_file(image_format)
 
     def to_wire(self) -> bytes:
         """What a message carries: a PNG file. PNG bytes pass untouched, as do bytes of no known format.
@@ -129,7 +142,7 @@ class Image:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        kind = "array" if self._encoded is None else self.format or "unknown format"
+        kind = self._form or ("array" if self._encoded is None else self.format or "unknown format")
         try:
             return f"Image({kind}, {self.width}x{self.height}x{self.channels})"
         except DataError:
@@ -148,84 +161,74 @@ class Image:
             if self._pixels is not None:
                 height, width, channels = self._pixels.shape
                 self._header = Header(width, height, channels)
+            elif self._form is not None:
+                height, width, channels = self._measured(self._form)
+                self._header = Header(width, height, channels)
             else:
                 self._header = read_header(self._encoded or b"")
         return self._header
 
     def _decoded(self) -> Pixels:
         if self._pixels is None:
-            self._pixels = _decode(self._encoded or b"", self._size(), self.max_pixels)
+            if self._form is not None:
+                self._pixels = as_pixels(_conversions().convert(self._foreign, self._form, ImageFormat()))
+            else:
+                self._pixels = decode(self._encoded or b"", self._size(), self.max_pixels)
         return self._pixels
 
     def _as_file(self, image_format: str) -> bytes:
         if self._encoded is not None and self.format == image_format:
             return self._encoded
+        wanted = ImageFormat(image_format.lower())
         if image_format != "PNG":
-            return _encode(self._decoded(), image_format)
+            return encode(self._decoded(), wanted)
         if self._png is None:
-            self._png = _encode(self._decoded(), image_format)
+            if self._form is not None:
+                self._png = _conversions().convert(self._foreign, self._form, wanted)
+            else:
+                self._png = encode(self._decoded(), wanted)
         return self._png
 
+    def _converted(self, target: Any) -> Any:
+        conversions = _conversions()
+        wanted = conversions.wanted(target)
+        plain = _FORMATS.get(wanted.form, wanted.form)
+        if not wanted.details and plain in ("numpy", *_FORMATS.values()):
+            return self._decoded() if plain == "numpy" else self._as_file(plain)
+        source, form = self._source()
+        return conversions.convert(source, form, wanted)
 
-def _as_pixels(array: npt.NDArray[Any]) -> Pixels:
-    if array.dtype != np.uint8:
-        raise WrongTypeError(f"an Image is made of an array of uint8 (0 to 255), not of {array.dtype}")
-    if array.ndim == 2:
-        array = array[:, :, np.newaxis]
-    if array.ndim != 3 or array.shape[2] not in (1, 3, 4) or 0 in array.shape:
+    def _source(self) -> tuple[Any, str]:
+        if self._form is not None:
+            return self._foreign, self._form
+        if self._encoded is None:
+            return self._pixels, "numpy"
+        if self.format is None:
+            # Says what is wrong with the bytes.
+            read_header(self._encoded)
+        return self._encoded, (self.format or "").lower()
+
+    def _measured(self, form: str) -> tuple[int, ...]:
+        measure = _conversions().factories.named(form).measure
+        return self._decoded().shape if measure is None else measure(self._foreign)
+
+
+def _form_of(source: object) -> str:
+    factory = _conversions().factories.of(source)
+    if factory is None:
         raise WrongTypeError(
-            f"an Image is made of an array of the shape (height, width, 1 or 3 channels), not {array.shape}"
+            "an Image is made of bytes, an array, a path, a Pillow image or a video frame, "
+            f"not of {type(source).__name__}"
         )
-    pixels = array[:, :, :3] if array.shape[2] == 4 else array.view()
-    pixels.flags.writeable = False
-    return pixels
+    return factory.form
 
 
-def _decode(encoded: bytes, header: Header, max_pixels: int) -> Pixels:
-    if header.width * header.height > max_pixels:
-        raise DataError(
-            f"the image has {header.width} x {header.height} pixels, more than Image.max_pixels = {max_pixels}; "
-            "raise that if such images are expected"
-        )
-    if sniff(encoded) == "PNG":
-        check_png_chunks(encoded)
-    cv2 = _opencv()
-    # Gray stays gray, and the file's own orientation mark is not applied, as in Konduit Serving.
-    flag = cv2.IMREAD_GRAYSCALE if header.channels == 1 else cv2.IMREAD_COLOR
-    try:
-        read = cv2.imdecode(np.frombuffer(encoded, np.uint8), flag | cv2.IMREAD_IGNORE_ORIENTATION)
-    except cv2.error as error:
-        raise DataError(f"the {sniff(encoded)} image cannot be decoded: {error}") from None
-    if read is None:
-        raise DataError(f"the {sniff(encoded)} image cannot be decoded; the file is damaged or cut short")
-    pixels = _as_pixels(read)
-    if pixels.shape != (header.height, header.width, header.channels):
-        raise DataError(
-            f"the {sniff(encoded)} image decodes to the shape {pixels.shape}, but its header says "
-            f"{(header.height, header.width, header.channels)}; the file is damaged"
-        )
-    return pixels
+def _conversions() -> Conversions[ImageFormat]:
+    # Imported when it is needed: most images arrive as bytes and leave as they came.
+    from pipelines.values.imageconverters import image_conversions
 
-
-def _encode(pixels: Pixels, image_format: str) -> bytes:
-    cv2 = _opencv()
-    try:
-        done, encoded = cv2.imencode(_EXTENSIONS[image_format], pixels)
-    except cv2.error as error:
-        raise DataError(f"the image cannot be written as {image_format}: {error}") from None
-    if not done:
-        raise DataError(f"the image cannot be written as {image_format}")
-    return bytes(encoded.tobytes())
-
-
-def _opencv() -> Any:
-    try:
-        import cv2
-    except ImportError:
-        raise MissingPackageError("opencv-python-headless", "image", "decoding or encoding an image") from None
-    return cv2
+    return image_conversions()
 
 
 _CLASS_TARGETS: dict[type[Any], str] = {np.ndarray: "numpy", bytes: "bytes"}
 _FORMATS = {"png": "PNG", "jpeg": "JPEG", "jpg": "JPEG", "bmp": "BMP", "gif": "GIF"}
-_EXTENSIONS = {"PNG": ".png", "JPEG": ".jpg", "BMP": ".bmp", "GIF": ".gif"}

@@ -24,7 +24,8 @@ def native(value: object) -> Any:
     Kept as they are: `str`, `int` within 64 bits, `float`, `bool`, `bytes`, `numpy.ndarray` of a type that the wire
     has, `Image`, `BoundingBox`, `Point`, `Data`, `ByteBuffer` and lists of one of these.
     Converted: numpy scalars, subclasses of the plain types (an enum's value), `bytearray` and `memoryview` (to
-    `ByteBuffer`), tuples (to lists), mappings (to `Data`), integers in a list with floats (to floats).
+    `ByteBuffer`), tuples (to lists), mappings (to `Data`), integers in a list with floats (to floats), and objects
+    of other libraries, as `pipelines.values.adopt` says: tensors and the like to arrays, pictures to `Image`.
     Raises `WrongTypeError` for anything else, `DataError` for an integer that is too large.
     """
     convert = _BY_CLASS.get(type(value))
@@ -92,10 +93,21 @@ def _by_base(value: object) -> Any:
             return convert(value)
     if value is None:
         raise WrongTypeError("Trying to put data of not supported type: there is no null; leave the key out")
+    adopted = _adopted(value)
+    if adopted is not None:
+        return adopted
     raise WrongTypeError(
         f"Trying to put data of not supported type: {type(value).__name__}; "
         "a Data holds str, int, float, bool, bytes, numpy arrays, Image, BoundingBox, Point, Data and lists of these"
     )
+
+
+def _adopted(value: object) -> Any:
+    # Imported when a foreign object is met: a Data of its own values needs no converters.
+    from pipelines.values.adopt import adopt
+
+    adopted = adopt(value)
+    return None if adopted is None else native(adopted)
 
 
 # Classes whose every instance is a value as it is: a list of them need not be looked through.

@@ -65,14 +65,21 @@ def width(element: NDArrayType) -> int:
 
 def to_buffer(array: Array, byte_order: ByteOrder = "little") -> bytes:
     """The elements of `array` in C order, without padding: exactly `product(shape) * width` bytes."""
-    if array_type(array.dtype) is NDArrayType.BFLOAT16:
-        array = np.ascontiguousarray(array).view(np.uint16)
-    if array.dtype.isnative and byte_order == sys.byteorder:
+    if array.dtype.isnative and byte_order == sys.byteorder and array.dtype in _TYPES:
         return array.tobytes()
-    return array.astype(array.dtype.newbyteorder(byte_order), copy=False).tobytes()
+    return in_order(array, byte_order).tobytes()
 
 
-def from_buffer(buffer: bytes, shape: Sequence[int], element: NDArrayType, byte_order: ByteOrder = "little") -> Array:
+def in_order(array: Array, byte_order: ByteOrder) -> Array:
+    """`array` in C order with elements in `byte_order`, BFLOAT16 as uint16: itself if it is so already, else a copy."""
+    if array_type(array.dtype) is NDArrayType.BFLOAT16:
+        array = np.asarray(array, order="C").view(np.uint16)
+    return np.asarray(array, array.dtype.newbyteorder(byte_order), order="C")
+
+
+def from_buffer(
+    buffer: bytes | memoryview, shape: Sequence[int], element: NDArrayType, byte_order: ByteOrder = "little"
+) -> Array:
     """The array of `shape` at the start of `buffer`. It is read-only: copy it to change it.
 
     Bytes beyond the last element are ignored (Konduit Serving writes up to eight times too many for integers).
@@ -105,9 +112,9 @@ def checked_size(buffer_bytes: int, shape: Sequence[int], element: NDArrayType) 
     return count
 
 
-def _decode(buffer: bytes, count: int, element: NDArrayType, byte_order: ByteOrder) -> Array:
+def _decode(buffer: bytes | memoryview, count: int, element: NDArrayType, byte_order: ByteOrder) -> Array:
     if element is NDArrayType.BFLOAT16:
-        return _bfloat16(np.frombuffer(buffer, np.dtype(np.uint16).newbyteorder(byte_order), count))
+        return bfloat16(np.frombuffer(buffer, np.dtype(np.uint16).newbyteorder(byte_order), count))
     if element is NDArrayType.BOOL:
         # Any byte but 0 is true; numpy's own bool must be 0 or 1.
         return np.frombuffer(buffer, np.uint8, count).astype(np.bool_)
@@ -118,7 +125,8 @@ def _decode(buffer: bytes, count: int, element: NDArrayType, byte_order: ByteOrd
     return swapped.astype(dtype)
 
 
-def _bfloat16(halves: Array) -> Array:
+def bfloat16(halves: Array) -> Array:
+    """The BFLOAT16 array whose elements are the bits in `halves` (uint16); float32 where `ml_dtypes` is missing."""
     native = halves.astype(np.uint16)
     try:
         import ml_dtypes
