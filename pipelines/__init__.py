@@ -1,5 +1,6 @@
 """The core: records as typed values, batches in columns, pipelines of steps. No bus, no HTTP, light to import."""
 
+from pipelines import tensors
 from pipelines.batch import Batch
 from pipelines.columns import MISSING, Column, DenseColumn, ObjectColumn, RaggedColumn
 from pipelines.data import Data
@@ -24,10 +25,22 @@ from pipelines.runner import OpenContext, RowRunner, Runner, StatefulRunner
 from pipelines.sequence import Sequence
 from pipelines.steps import ClassifierOutput, Function, Logging, Onnx, RegressionOutput, SessionOptions, Step
 from pipelines.validation import UnknownKeyWarning
-from pipelines.values import BoundingBox, ByteBuffer, Image, NDArrayType, Point, ValueType
+from pipelines.values import (
+    ArrayFormat,
+    BoundingBox,
+    ByteBuffer,
+    Image,
+    ImageFormat,
+    NDArray,
+    NDArrayType,
+    Point,
+    SerializedNDArray,
+    ValueType,
+)
 
 __all__ = [
     "MISSING",
+    "ArrayFormat",
     "Batch",
     "BoundingBox",
     "ByteBuffer",
@@ -39,8 +52,10 @@ __all__ = [
     "DenseColumn",
     "Function",
     "Image",
+    "ImageFormat",
     "Logging",
     "MissingPackageError",
+    "NDArray",
     "NDArrayType",
     "ObjectColumn",
     "Onnx",
@@ -58,6 +73,7 @@ __all__ = [
     "Runner",
     "RunnerFactory",
     "Sequence",
+    "SerializedNDArray",
     "SessionOptions",
     "StatefulRunner",
     "Step",
@@ -72,4 +88,5 @@ __all__ = [
     "default_registry",
     "load",
     "loads",
+    "tensors",
 ]

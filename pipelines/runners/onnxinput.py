@@ -12,6 +12,8 @@ from pipelines.columns import Column, DenseColumn, Mask, ObjectColumn, RaggedCol
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
 from pipelines.runners.casting import cast, castable
 from pipelines.runners.onnxmodel import Port
+from pipelines.tensors import StringView, from_value
+from pipelines.tensors.carry import KIND, is_tensor
 from pipelines.values import ValueType, list_to_array, type_of
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -182,7 +184,19 @@ class OnnxInput:
             return np.array(value)
         if isinstance(value, list):
             return self._of_list(value)
+        if is_tensor(value):
+            return self._of_tensor(value)
         raise self._refused(type_of(value).name, "an array, numbers or lists of numbers are needed")
+
+    def _of_tensor(self, value: Any) -> Array:
+        tensor = from_value(value)
+        if isinstance(tensor, StringView):
+            return tensor.object_array()
+        kind = value[KIND]
+        hint = "make it dense in a step before, pipelines.tensors.from_value(...).to_dense()"
+        raise self._refused(
+            f"a {kind} tensor", hint if kind == "sparse" else "pad its rows, or send them as records of their own"
+        )
 
     def _of_list(self, values: list[Any]) -> Array:
         dtype = self.port.dtype

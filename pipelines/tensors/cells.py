@@ -1,0 +1,150 @@
+"""Cells: the memory of a view, element by element, with the positions of each axis that it shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.errors import DataError
+from pipelines.tensors.errors import RankError, ReadOnlyError, ReleasedError
+from pipelines.tensors.index import IndexLike, position, selections
+from pipelines.tensors.selection import Selection, Span, composed
+
+Array: TypeAlias = npt.NDArray[Any]
+
+CHUNK = 1 << 16
+"""Elements that are moved at a time where they do not lie in one piece."""
+
+
+class Lease:
+    """What a view and all views made of it share: whether they may still read and write."""
+
+    __slots__ = ("released", "writable")
+
+    def __init__(self, *, writable: bool) -> None:
+        self.writable = writable
+        self.released = False
+
+
+class Cells:
+    """An array, and for each of its axes the positions shown (`None`: all). Never copies its array."""
+
+    __slots__ = ("_array", "_axes", "lease", "shape")
+
+    def __init__(self, array: Array, axes: tuple[Selection | None, ...] = (), lease: Lease | None = None) -> None:
+        self._array: Array | None = array
+        self._axes = axes if any(axes) else ()
+        self.lease = Lease(writable=array.flags.writeable) if lease is None else lease
+        lengths = array.shape
+        if self._axes:
+            lengths = tuple(
+                size if axis is None else axis.count for size, axis in zip(lengths, self._axes, strict=True)
+            )
+        self.shape: tuple[int, ...] = lengths
+
+    @property
+    def count(self) -> int:
+        """Elements shown."""
+        return math.prod(self.shape)
+
+    @property
+    def direct(self) -> bool:
+        """Whether the array itself is what is shown."""
+        return not self._axes
+
+    @property
+    def array(self) -> Array:
+        """The array, of which `direct` cells show all. Raises `ReleasedError`."""
+        if self._array is None or self.lease.released:
+            raise ReleasedError("the view was released; make another one")
+        return self._array
+
+    def drop(self) -> None:
+        """Let go of the array."""
+        self._array = None
+
+    def check_writable(self) -> None:
+        """Raise `ReadOnlyError` if nothing may be written any more."""
+        if not self.lease.writable:
+            raise ReadOnlyError("the tensor is complete and can no longer be written; write while it is created")
+
+    def locate(self, indices: Sequence[int]) -> tuple[int, ...]:
+        """Where in the array one element is. Raises `RankError` and `BoundsError`."""
+        if len(indices) != len(self.shape):
+            raise RankError(
+                f"an element of a tensor of rank {len(self.shape)} {list(self.shape)} has {len(self.shape)} indices, "
+                f"not {len(indices)}; slice() gives parts"
+            )
+        checked = [position(index, size) for index, size in zip(indices, self.shape, strict=True)]
+        if self._axes:
+            return tuple(
+                one if axis is None else int(axis.resolve(np.array([one]))[0])
+                for one, axis in zip(checked, self._axes, strict=True)
+            )
+        return tuple(checked)
+
+    def sliced(self, indices: Sequence[IndexLike]) -> Cells:
+        """The part that these indices show. Raises `RankError` and `BoundsError`."""
+        basic: list[int | slice] = []
+        axes: list[Selection | None] = []
+        chosen = selections(indices, self.shape)
+        for number, selected in enumerate(chosen):
+            axis = self._axes[number] if self._axes else None
+            if isinstance(selected, int):
+                basic.append(selected if axis is None else int(axis.resolve(np.array([selected]))[0]))
+            elif axis is None and isinstance(selected, Span):
+                basic.append(selected.slice())
+                axes.append(None)
+            else:
+                basic.append(slice(None))
+                axes.append(composed(axis, selected))
+        rest = self._axes[len(chosen) :] or (None,) * (len(self.shape) - len(chosen))
+        # The ellipsis keeps a single element an array, which is a view.
+        return Cells(self.array[(*basic, ...)], (*axes, *rest), self.lease)
+
+    def reshaped(self, shape: tuple[int, ...]) -> Cells:
+        """The same elements along other axes. `DataError` for elements that were picked one by one."""
+        if self._axes:
+            raise DataError("elements that were picked with incl or excl have no other shape; copy() them first")
+        return Cells(self.array.reshape(shape), lease=self.lease)
+
+    def read(self, start: int, stop: int) -> Array:
+        """The elements from `start` up to `stop` in row-major order, `(stop - start,)`; a view where possible."""
+        array = self.array
+        if self._axes:
+            found: Array = array[self._scattered(start, stop)]
+            return found
+        if array.flags.c_contiguous:
+            return array.reshape(-1)[start:stop]
+        return array.flat[start:stop]
+
+    def write(self, start: int, values: Array) -> None:
+        """Put `values` `(n,)`, of the array's dtype, at the places from `start` on in row-major order."""
+        array = self.array
+        self.check_writable()
+        if self._axes:
+            for first in range(0, len(values), CHUNK):
+                part = values[first : first + CHUNK]
+                array[self._scattered(start + first, start + first + len(part))] = part
+        elif array.flags.c_contiguous:
+            array.reshape(-1)[start : start + len(values)] = values
+        else:
+            array.flat[start : start + len(values)] = values
+
+    def copy(self) -> Array:
+        """All elements in a new array in C order."""
+        if not self._axes:
+            return np.array(self.array, order="C")
+        made = np.empty(self.shape, self.array.dtype)
+        flat = made.reshape(-1)
+        for start in range(0, self.count, CHUNK):
+            flat[start : start + CHUNK] = self.read(start, min(start + CHUNK, self.count))
+        return made
+
+    def _scattered(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], ...]:
+        places = np.unravel_index(np.arange(start, stop), self.shape)
+        return tuple(nth if axis is None else axis.resolve(nth) for nth, axis in zip(places, self._axes, strict=True))
