@@ -21,7 +21,7 @@ Header = tuple[str, bytes | None]
 class Lane(NamedTuple):
     """Where positions are counted: one partition of one source during one assignment.
 
-    `epoch` changes whenever the partition is taken away or begun again, so that what belongs to an earlier
+    `epoch` (0 or more) rises whenever the partition is taken away or begun again, so that what belongs to an earlier
     assignment can be told apart and never acknowledges anything.
     """
 

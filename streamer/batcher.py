@@ -4,106 +4,145 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import Literal, NamedTuple
 
-from connectors.records import Records
+import numpy as np
+
+from connectors.records import Lane, Records, Span
 from connectors.source import Source
 
 Reason = Literal["records", "bytes", "wait", "drain", "target"]
 
 IDLE_WAIT = 0.1
-"""Seconds of one wait for a first record; bounds how late acknowledgements and stops are noticed."""
+"""Seconds of one wait for records; bounds how late acknowledgements and stops are noticed."""
 
 
 class Closed(NamedTuple):
-    """A batch that is ready, and why it was closed."""
+    """A batch that is ready."""
 
     records: Records
     reason: Reason
+    """Why it was closed."""
+    seconds: float
+    """How long it was gathered, from the arrival of its first record."""
 
 
 class Batcher(ABC):
-    """Gathers records of one source into batches. Used by the source's intake thread only."""
+    """Gathers records of one source into batches. Used by the source's intake thread only.
 
-    def __init__(self, max_records: int, max_bytes: int) -> None:
-        self.max_records = max_records
-        self.max_bytes = max_bytes
-
-    @abstractmethod
-    def next(self, source: Source) -> Closed | None:
-        """The next batch, or `None` if there is none yet; waits a tenth of a second for a first record."""
-
-    def flush(self) -> Closed | None:
-        """What has been gathered so far, at the end."""
-        return None
-
-
-class SoftBatcher(Batcher):
-    """Closes at `max_records`, at `max_bytes`, or `max_wait` seconds after the oldest record came."""
-
-    def __init__(self, max_records: int, max_bytes: int, max_wait: float) -> None:
-        super().__init__(max_records, max_bytes)
-        self.max_wait = max_wait
-
-    def next(self, source: Source) -> Closed | None:
-        records = source.poll(1, self.max_bytes, IDLE_WAIT)
-        if not len(records):
-            return None
-        deadline = time.monotonic() + self.max_wait
-        blocks = [records]
-        count, size = len(records), records.byte_count
-        while count < self.max_records and size < self.max_bytes:
-            left = deadline - time.monotonic()
-            more = source.poll(self.max_records - count, self.max_bytes - size, max(left, 0.0))
-            if len(more):
-                blocks.append(more)
-                count += len(more)
-                size += more.byte_count
-            if left <= 0 or time.monotonic() >= deadline:
-                break
-        return Closed(Records.concat(blocks), _full(self, count, size) or "wait")
-
-
-class HardBatcher(Batcher):
-    """Closes only when `max_records` are there; at the end it gives what it has.
-
-    For models that take one batch size. `max_age` (seconds), if given, is the longest that a record waits
-    for company. A batch never holds more than `max_records`.
+    A batch is closed when it is full, which the kinds of batchers see differently, or `max_wait` seconds after its
+    first record came (`None`: not before it is full).
     """
 
-    def __init__(self, max_records: int, max_bytes: int, max_age: float | None = None) -> None:
-        super().__init__(max_records, max_bytes)
-        self.max_age = max_age
+    def __init__(self, max_records: int, max_bytes: int, max_wait: float | None) -> None:
+        self.max_records = max_records
+        self.max_bytes = max_bytes
+        self.max_wait = max_wait
         self._blocks: list[Records] = []
         self._count = 0
+        self._bytes = 0
         self._since = 0.0
 
     def next(self, source: Source) -> Closed | None:
-        wait = IDLE_WAIT
-        if self._count and self.max_age is not None:
-            wait = min(wait, max(self._since + self.max_age - time.monotonic(), 0.0))
-        more = source.poll(self.max_records - self._count, self.max_bytes, wait)
-        if len(more):
+        """Wait for records, a tenth of a second at most; the batch if one is ready. To be called again and again."""
+        if not self._count:
+            self._add(source.poll(1, self.max_bytes, IDLE_WAIT))
             if not self._count:
-                self._since = time.monotonic()
-            self._blocks.append(more)
-            self._count += len(more)
-        if self._count >= self.max_records:
-            return self._close("records")
-        if self._count and self.max_age is not None and time.monotonic() >= self._since + self.max_age:
-            return self._close("wait")
-        return None
+                return None
+        deadline = float("inf") if self.max_wait is None else self._since + self.max_wait
+        reason = self._full()
+        if reason is None:
+            wait = min(max(deadline - time.monotonic(), 0.0), IDLE_WAIT)
+            self._add(source.poll(self.max_records - self._count, self._bytes_left(), wait))
+            reason = self._full()
+        if reason is None and time.monotonic() >= deadline:
+            reason = "wait"
+        return None if reason is None else self._close(reason)
 
     def flush(self) -> Closed | None:
+        """What has been gathered so far, at the end."""
         return self._close("drain") if self._count else None
+
+    def forget(self, lanes: Collection[Lane]) -> None:
+        """Let go of records of these lanes: they have ended."""
+        if not any(span.lane in lanes for block in self._blocks for span in block.spans):
+            return
+        kept = (_without(block, lanes) for block in self._blocks)
+        self._blocks = [block for block in kept if len(block)]
+        self._count = sum(map(len, self._blocks))
+        self._bytes = sum(block.byte_count for block in self._blocks)
+
+    @abstractmethod
+    def _full(self) -> Reason | None: ...
+
+    def _bytes_left(self) -> int:
+        return self.max_bytes - self._bytes
+
+    def _add(self, records: Records) -> None:
+        if not len(records):
+            return
+        if not self._count:
+            self._since = time.monotonic()
+        self._blocks.append(records)
+        self._count += len(records)
+        self._bytes += records.byte_count
 
     def _close(self, reason: Reason) -> Closed:
         records = Records.concat(self._blocks)
-        self._blocks, self._count = [], 0
-        return Closed(records, reason)
+        self._blocks, self._count, self._bytes = [], 0, 0
+        return Closed(records, reason, time.monotonic() - self._since)
 
 
-def _full(batcher: Batcher, count: int, size: int) -> Reason | None:
-    if count >= batcher.max_records:
-        return "records"
-    return "bytes" if size >= batcher.max_bytes else None
+class SoftBatcher(Batcher):
+    """Full at `max_records`, and at `max_bytes`."""
+
+    def _full(self) -> Reason | None:
+        if self._count >= self.max_records:
+            return "records"
+        return "bytes" if self._bytes >= self.max_bytes else None
+
+
+class HardBatcher(Batcher):
+    """Full only when `max_records` are there, for models that take one batch size; at the end it gives what it has.
+
+    A batch never holds more than `max_records`; records whose lane ends meanwhile do not count.
+    """
+
+    def _full(self) -> Reason | None:
+        return "records" if self._count >= self.max_records else None
+
+    def _bytes_left(self) -> int:
+        return self.max_bytes
+
+
+def _without(records: Records, lanes: Collection[Lane]) -> Records:
+    """The records of other lanes."""
+    kept = [number for number, span in enumerate(records.spans) if span.lane not in lanes]
+    rows = np.concatenate([np.zeros(0, np.int64), *(np.arange(*records.spans[number][1:]) for number in kept)])
+    places = rows.tolist()
+    spans: list[Span] = []
+    for number in kept:
+        lane, start, stop = records.spans[number]
+        base = spans[-1].stop if spans else 0
+        spans.append(Span(lane, base, base + stop - start))
+
+    def headers() -> list[object] | None:
+        column = records.header_column()
+        return None if column is None else [column[place] for place in places]
+
+    values = [records.values[place] for place in places]
+    keys = None if records.keys is None else [records.keys[place] for place in places]
+    return Records(
+        records.source,
+        values,
+        keys,
+        records.positions[rows],
+        spans,
+        [records.topics[number] for number in kept],
+        [records.partitions[number] for number in kept],
+        # Connectors count sizes in ways of their own: in proportion is near enough for a bound.
+        records.byte_count * len(places) // max(len(records), 1),
+        headers=headers,  # type: ignore[arg-type]
+        timestamps=lambda: records.timestamp_column()[rows],
+    )

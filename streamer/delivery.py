@@ -6,34 +6,29 @@ full sink.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from connectors.records import Lane, Messages
+from connectors.records import Ints, Lane, Messages
 from connectors.sink import Lost
 from connectors.source import Replays
-from pipelines.errors import ConnectorError, StepError, StreamerError
+from pipelines.errors import ConnectorError, StepError
+from pipelines.executors.settling import NOBODY, settled
 from pipelines.result import Result
 from streamer.deadletter import dead_letters
-from streamer.failures import FailureWatch
-from streamer.ledger import Confirmed, Counts, Ledger
+from streamer.failures import FailureWatch, ServiceStopped
+from streamer.ledger import Confirmed, Ledger
 from streamer.observe.metrics import RunMeters
-from streamer.outlet import Failed, Outlet, chosen, in_row_order, without
+from streamer.outlet import Failed, Outlet, in_row_order, without
 from streamer.selection import select_all
-from streamer.work import Work
+from streamer.sending import send_all
+from streamer.work import SOURCE_BITS, Work
 
-SEND_TRY = 5.0
-"""Seconds of one attempt to hand messages to a full sink, or of one barrier."""
 HOLD = 5.0
 """Seconds that dead letters are held back while it is not known whether everything fails."""
-
-
-class ServiceStopped(StreamerError):
-    """The service must not go on: what failed stays unacknowledged."""
 
 
 class Delivery:
@@ -49,12 +44,17 @@ class Delivery:
         tombstones: Mapping[str, str],
         watch: FailureWatch,
         replays: Mapping[str, Replays],
-        rewind: Callable[[Iterable[Lane]], None],
+        rewind: Callable[[Iterable[Lane], Mapping[Lane, int]], None],
+        freed: Callable[[int], None],
         meters: RunMeters,
         keep_going: Callable[[], bool],
         log: Any,
     ) -> None:
-        self.ledger = Ledger()
+        """`replays` names the sources in the order of their numbers; `freed` is told the bytes that are done with.
+
+        `rewind` has lanes delivered again, from the positions given with them, which are done with.
+        """
+        self.ledger = Ledger(freed)
         self._service = service
         self._outlets = outlets
         self._dead = dead
@@ -62,29 +62,30 @@ class Delivery:
         self._tombstones = tombstones
         self._watch = watch
         self._replays = replays
+        self._sources = list(replays)
         self._rewind = rewind
         self._meters = meters
         self._keep_going = keep_going
         self._log = log
-        self._held: Failed = {}
-        self._held_since = 0.0
-        self._unconfirmed = False
+        self._held_back: Failed = {}
+        self._held_back_since = 0.0
+        self._lost: list[tuple[Outlet, Lost]] = []
+        self._unsettled = False
 
     @property
     def unsettled(self) -> bool:
         """Whether something was sent since the last `settle` that ended well."""
-        return self._unconfirmed
+        return self._unsettled
 
     def take(self, work: Work) -> None:
         """Enter a batch into the ledger; rows of lanes that have ended leave the batch: they are someone else's."""
-        block = self.ledger.take(work.records, work.first, work)
-        if block.open_rows == len(work.records):
+        alive = self.ledger.take(work.records, work.first, work).undecided
+        if alive.all():
             return
-        gone = block.pending == 0
-        alive = ~gone[work.batch.rows - work.first]
-        work.batch = work.batch.take(alive)
-        work.failed = {row: error for row, error in work.failed.items() if not gone[row - work.first]}
-        work.tombstones = [row for row in work.tombstones if not gone[row - work.first]]
+        work.rows = work.rows[alive]
+        work.batch = work.batch.take(alive[work.batch.rows - work.first])
+        work.failed = {row: error for row, error in work.failed.items() if alive[row - work.first]}
+        work.tombstones = [row for row in work.tombstones if alive[row - work.first]]
 
     def deliver(self, work: Work, result: Result) -> None:
         """Send what the pipeline made of a batch.
@@ -96,47 +97,21 @@ class Delivery:
         began = time.perf_counter()
         blocks = self._encode(result, failed, work)
         encoded = time.perf_counter()
-        self._check(failed, rows=len(work.records))
-        self._expect_of_held(blocks, work.first, len(work.records))
-        outputs = np.zeros(len(work.records), np.int32)
-        refused: Failed = {}
-        for outlet, messages in zip(self._outlets, blocks, strict=True):
-            self._send_results(outlet, messages, work, outputs, refused)
-        if refused:
-            self._check(refused)
-            failed.update(refused)
+        self._publish(blocks, result, failed, work, skipped)
         self._meters.stages["encode"].add_one(encoded - began)
         self._meters.stages["send"].add_one(time.perf_counter() - encoded)
-        if failed and not self._drop_failed:
-            outputs[[row - work.first for row in failed if self._is_of(work, row)]] += 1
-        if len(result.held):
-            own = result.held[(result.held >= work.first) & (result.held < work.first + len(work.records))]
-            outputs[own - work.first] += 1
-        self._expect(work, outputs)
-        self._settle_held(result, failed, work)
-        self._bury(failed)
-        self._count(work, result, failed, len(result.dropped) + len(skipped))
+        # The ledger keeps the work until it is confirmed; of that only the records may still be needed.
+        work.batch = NOBODY
 
     def emit(self, result: Result) -> None:
         """Send what a stateful step gave without new input: its rows are in the ledger already, held.
 
-        Raises `ServiceStopped` when the failures rules say so.
+        Raises as `deliver` does.
         """
         if not (result.batch.size or result.failed or result.dropped):
             return
         failed: Failed = dict(result.failed)
-        blocks = self._encode(result, failed)
-        self._check(failed)
-        self._expect_of_held(blocks)
-        for outlet, messages in zip(self._outlets, blocks, strict=True):
-            refused = self._send(outlet, messages)
-            for at, error in refused.items():
-                # What one sink refuses of a window, others may have: its records wait for their dead letters alone.
-                rows = messages.parents(at).tolist()
-                failed.update(dict.fromkeys(rows, StepError.of(f"sink {outlet.name}", error)))
-            self._check({row: failed[row] for at in refused for row in messages.parents(at).tolist()})
-        self._settle_held(result, failed)
-        self._bury(failed)
+        self._publish(self._encode(result, failed), result, failed)
 
     def collect(self) -> None:
         """Take in what the sinks have confirmed by themselves."""
@@ -149,23 +124,35 @@ class Delivery:
 
         Raises `ConnectorError` if that is not known at `deadline` (seconds on `time.monotonic`).
         """
-        if not self._unconfirmed:
+        if not self._unsettled:
             return
-        lost = [(outlet, outlet.sink.barrier(deadline)) for outlet in self._sinks()]
-        self._unconfirmed = False
+        trouble: ConnectorError | None = None
+        for outlet in self._sinks():
+            try:
+                lost = outlet.sink.barrier(deadline)
+            except ConnectorError as error:
+                # The other sinks are asked all the same: what they confirm or lost they say only once.
+                if trouble is None or not error.retriable:
+                    trouble = error
+                continue
+            if lost:
+                self._lost.append((outlet, lost))
         self.collect()
-        for outlet, rows in lost:
-            if rows:
-                self._lost(outlet, rows)
+        if trouble is not None:
+            raise trouble
+        self._unsettled = False
+        losses, self._lost = self._lost, []
+        for outlet, lost in losses:
+            self._make_good(outlet, lost)
 
     def release(self, *, now: bool = False) -> None:
         """Send dead letters that were held back, once it is clear that not everything fails."""
-        if not self._held:
+        if not self._held_back:
             return
-        if not now and self._watch.suspect is not None and time.monotonic() - self._held_since < HOLD:
+        if not now and self._watch.suspect is not None and time.monotonic() - self._held_back_since < HOLD:
             return
-        held, self._held = self._held, {}
-        self._send_dead(held)
+        held_back, self._held_back = self._held_back, {}
+        self._send_letters(held_back)
 
     def _sort_out_tombstones(self, work: Work, failed: Failed) -> list[int]:
         policy = self._tombstones[work.source]
@@ -177,6 +164,51 @@ class Delivery:
         error = StepError("a record without a payload, and the source says tombstones: dead_letter", step="decode")
         failed.update(dict.fromkeys(rows, error))
         return []
+
+    def _encode(self, result: Result, failed: Failed, work: Work | None = None) -> list[Messages]:
+        """The messages of each outlet; a record that fails for one has failed, and none of them has it."""
+        blocks: list[Messages] = []
+        wrong: Failed = {}
+        selected, unselected = select_all([outlet.selection for outlet in self._outlets], result.batch)
+        wrong.update(unselected)
+        for outlet, rows in zip(self._outlets, selected, strict=True):
+            messages, unwritten = outlet.messages(rows)
+            wrong.update(unwritten)
+            if work is not None and work.tombstones:
+                empty, unplaced = outlet.tombstones(work)
+                messages = in_row_order(messages, empty)
+                wrong.update(unplaced)
+            blocks.append(messages)
+        if not wrong:
+            return blocks
+        # Records that share all their results with one that fails, in windows, fail with it.
+        failed.update(settled(Result(result.batch, wrong), "sink").failed)
+        return [without(messages, wrong) for messages in blocks]
+
+    def _publish(
+        self,
+        blocks: list[Messages],
+        result: Result,
+        failed: Failed,
+        work: Work | None = None,
+        skipped: Iterable[int] = (),
+    ) -> None:
+        """Send the messages and dead letters. What is expected is in the ledger before anything is sent.
+
+        So whatever is raised halfway, no row counts as complete that is not.
+        """
+        self._check(failed, rows=0 if work is None else len(work.rows))
+        for messages in blocks:
+            self.ledger.expect(messages.rows)
+        self._expect_letters(failed)
+        decided = _decided(result, failed, work)
+        self.ledger.decide(decided)
+        for outlet, messages in zip(self._outlets, blocks, strict=True):
+            refused = self._send(outlet, messages)
+            if refused:
+                self._give_up(outlet, messages, refused, failed)
+        self._bury(failed)
+        self._count(decided, failed, [*result.dropped, *skipped], work)
 
     def _check(self, failed: Failed, rows: int = 0) -> None:
         """Stop the service if these failures, among `rows` new rows, mean that it must not go on."""
@@ -195,94 +227,40 @@ class Delivery:
                 f"nothing of this batch was acknowledged. Mend it and start again, or raise errors.stop_ratio"
             )
 
-    def _encode(self, result: Result, failed: Failed, work: Work | None = None) -> list[Messages]:
-        """The messages of each outlet; a record that fails for one has failed, and none of them has it."""
-        blocks: list[Messages] = []
-        wrong: Failed = {}
-        selected, unselected = select_all([outlet.selection for outlet in self._outlets], result.batch)
-        wrong.update(unselected)
-        for outlet, rows in zip(self._outlets, selected, strict=True):
-            messages, unwritten = outlet.messages(rows)
-            wrong.update(unwritten)
-            if work is not None and work.tombstones:
-                empty, unplaced = outlet.tombstones(work)
-                messages = in_row_order(messages, empty)
-                wrong.update(unplaced)
-            blocks.append(messages)
-        if not wrong:
-            return blocks
-        failed.update(wrong)
-        return [without(messages, wrong) for messages in blocks]
-
-    def _send_results(self, outlet: Outlet, messages: Messages, work: Work, outputs: Counts, refused: Failed) -> None:
-        index = messages.rows - work.first
-        index = index[(index >= 0) & (index < len(outputs))]
-        outputs += np.bincount(index, minlength=len(outputs)).astype(np.int32)
-        for at, error in self._send(outlet, messages).items():
-            wrapped = StepError.of(f"sink {outlet.name}", error)
-            for row in messages.parents(at).tolist():
-                refused[row] = wrapped
-                if self._is_of(work, row):
-                    outputs[row - work.first] -= 1
-
-    def _expect_of_held(self, blocks: list[Messages], first: int = 0, count: int = 0) -> None:
-        """Rows of earlier batches wait for one output while a step holds them; from now on for all of these."""
-        rows = np.concatenate([messages.rows for messages in blocks])
-        earlier = rows[(rows < first) | (rows >= first + count)]
-        if len(earlier):
-            held, times = np.unique(earlier, return_counts=True)
-            self.ledger.add(held, (times - 1).astype(np.int32))
+    def _expect_letters(self, failed: Failed) -> None:
+        if failed and not self._drop_failed:
+            self.ledger.expect(_numbers(failed))
 
     def _send(self, outlet: Outlet, messages: Messages) -> dict[int, ConnectorError]:
-        """Hand over all messages, waiting as long as the sink is full; returns what it refuses for good, by index."""
-        final: dict[int, ConnectorError] = {}
-        if not len(messages):
-            return final
-        self._unconfirmed = True
-        index = np.arange(len(messages))
-        tries = 0
-        while True:
-            refused = outlet.sink.send(messages, time.monotonic() + SEND_TRY)
-            if not refused:
-                return final
-            final.update((int(index[at]), error) for at, error in refused.items() if not error.retriable)
-            again = np.array(sorted(at for at, error in refused.items() if error.retriable), np.int64)
-            if not len(again):
-                return final
-            if not self._keep_going():
-                raise ServiceStopped(f"the sink {outlet.name} takes nothing: {next(iter(refused.values()))}")
-            if tries == 0:
-                self._log.warning("the sink is full, waiting", sink=outlet.name, messages=len(again))
-            tries += 1
-            time.sleep(random.uniform(0.5, 1.0) * min(0.1 * 2.0**tries, 5.0))  # noqa: S311 - jitter
-            messages, index = chosen(messages, again), index[again]
+        self._unsettled = self._unsettled or len(messages) > 0
+        return send_all(outlet, messages, self._keep_going, self._log)
 
-    def _expect(self, work: Work, outputs: Counts) -> None:
-        if (outputs == 1).all():
-            return
-        block = self.ledger.block_of(work.first)
-        if block is not None:
-            self.ledger.expect(block, outputs)
-
-    def _settle_held(self, result: Result, failed: Failed, work: Work | None = None) -> None:
-        """Rows of earlier batches that a step dropped at last, or that failed where failures are dropped, are done."""
-        gone = [*result.dropped, *(failed if self._drop_failed else ())]
-        for row in gone:
-            if work is None or not self._is_of(work, row):
-                self.ledger.wait_for(row, 0)
+    def _give_up(
+        self, outlet: Outlet, messages: Messages, refused: Mapping[int, ConnectorError], failed: Failed
+    ) -> None:
+        """These messages are refused for good: their records have failed, whatever other sinks have of them."""
+        new: Failed = {}
+        for at, error in refused.items():
+            wrapped = StepError.of(f"sink {outlet.name}", error)
+            new.update((row, wrapped) for row in messages.parents(at).tolist() if row not in failed)
+        self._check(new)
+        self._expect_letters(new)
+        self.ledger.forgo(np.concatenate([messages.parents(at) for at in refused]))
+        failed.update(new)
 
     def _bury(self, failed: Failed) -> None:
+        """Send dead letters, or hold them back while everything seems to fail. The ledger expects them already."""
         if not failed or self._drop_failed:
             return
         if self._watch.suspect is not None:
-            if not self._held:
-                self._held_since = time.monotonic()
-            self._held.update(failed)
+            if not self._held_back:
+                self._held_back_since = time.monotonic()
+            self._held_back.update(failed)
             return
         self.release(now=True)
-        self._send_dead(failed)
+        self._send_letters(failed)
 
-    def _send_dead(self, failed: Failed) -> None:
+    def _send_letters(self, failed: Failed) -> None:
         if self._dead is None:
             raise ServiceStopped("records failed and there is no dead_letter")
         by_batch: dict[int, tuple[Work, Failed]] = {}
@@ -299,15 +277,6 @@ class Delivery:
                 place = self._place(int(letters.rows[at]))
                 raise ServiceStopped(f"the dead letter sink refused the record at {place}: {refusal}")
 
-    def _count(self, work: Work, result: Result, failed: Failed, dropped: int) -> None:
-        outcomes, source = self._meters.outcomes, work.source
-        lost = len(failed) if self._drop_failed else 0
-        outcomes[source, "dead"] += len(failed) - lost
-        outcomes[source, "dropped"] += dropped + lost
-        given = work.batch.size + len(work.tombstones)
-        failed_here = len(failed) - len(work.failed)
-        outcomes[source, "ok"] += max(given - failed_here - len(result.dropped) - len(result.held), 0)
-
     def _confirmed(self, found: list[Confirmed]) -> None:
         for block, rows in found:
             work: Work = block.note
@@ -318,42 +287,63 @@ class Delivery:
             if len(late):
                 self._meters.latency.add(np.maximum(late, 0.0))
 
-    def _lost(self, outlet: Outlet, lost: Lost) -> None:
-        """Messages that the sink had taken are lost: their records come again, or become dead letters."""
+    def _make_good(self, outlet: Outlet, lost: Lost) -> None:
+        """Messages that the sink had taken are lost: their records come again, or become dead letters.
+
+        Everything else that was sent is settled: what these rows still wait for is what was lost.
+        """
         again: list[int] = []
+        failed: Failed = {}
         for row, error in lost.items():
-            block = self.ledger.block_of(row)
-            if block is None:
+            work = self._work_of(row)
+            if work is None:
                 continue
-            work: Work = block.note
-            if error.retriable and self._replays[work.source] is Replays.OFFSET:
+            replays = self._replays[work.source]
+            if error.retriable and replays is Replays.OFFSET:
                 again.append(row)
-                continue
-            if outlet is self._dead:
+            elif error.retriable and replays is Replays.NONE and self._dead is None:
+                self._log.warning("a result is lost", at=self._place(row), sink=outlet.name, error=str(error))
+                self.ledger.wait_for(row, 0)
+                self._tally("dropped", np.array([row], np.int64))
+            elif outlet is self._dead:
                 raise ServiceStopped(f"the dead letter of {self._place(row)} was lost: {error}")
-            failed: Failed = {row: StepError.of(f"sink {outlet.name}", error)}
-            self._check(failed)
-            # Whatever else the row waited for is settled by now: what is left is its dead letter, if any.
-            self.ledger.wait_for(row, 0 if self._drop_failed else 1)
-            if not self._drop_failed:
-                self._send_dead(failed)
+            else:
+                failed[row] = StepError.of(f"sink {outlet.name}", error)
         if again:
-            lanes = self.ledger.lanes_of(again)
             self._log.warning("messages were lost, their records come again", sink=outlet.name, rows=len(again))
+            lanes = self.ledger.lanes_of(again)
+            self._rewind(lanes, self.ledger.all_marks(lanes))
             for lane in lanes:
                 self.ledger.end(lane)
-            self._rewind(lanes)
+        if failed:
+            self._check(failed)
+            for row in failed:
+                self.ledger.wait_for(row, 0 if self._drop_failed else 1)
+            self._bury(failed)
+            self._tally("dropped" if self._drop_failed else "dead", _numbers(failed))
+
+    def _count(self, decided: Ints, failed: Failed, dropped: list[int], work: Work | None) -> None:
+        if work is not None and decided is work.rows and not (failed or dropped):
+            self._meters.outcomes[work.source, "ok"] += len(decided)
+            return
+        lost = _numbers(failed)
+        gone = np.array(dropped, np.int64)
+        self._tally("dropped" if self._drop_failed else "dead", lost)
+        self._tally("dropped", gone)
+        done = decided[~np.isin(decided, np.concatenate([lost, gone]))]
+        self._tally("ok", done)
+
+    def _tally(self, outcome: str, rows: Ints) -> None:
+        sources, counts = np.unique(rows >> SOURCE_BITS, return_counts=True)
+        for source, count in zip(sources.tolist(), counts.tolist(), strict=True):
+            self._meters.outcomes[self._sources[source], outcome] += count
 
     def _sinks(self) -> list[Outlet]:
         return self._outlets if self._dead is None else [*self._outlets, self._dead]
 
     def _work_of(self, row: int) -> Work | None:
-        block = self.ledger.block_of(row)
+        block = self.ledger.open_block(row)
         return None if block is None else block.note
-
-    @staticmethod
-    def _is_of(work: Work, row: int) -> bool:
-        return work.first <= row < work.first + len(work.records)
 
     def _place(self, row: int) -> str:
         work = self._work_of(row)
@@ -362,3 +352,21 @@ class Delivery:
         index = row - work.first
         span = work.records.span_of(index)
         return f"{work.records.topics[span]}[{work.records.partitions[span]}]@{int(work.records.positions[index])}"
+
+
+def _decided(result: Result, failed: Failed, work: Work | None) -> Ints:
+    """The rows that the pipeline is done with: those of this batch and the earlier ones that it names at last,
+    without those that a step holds on to."""
+    named = np.concatenate([result.batch.rows, _numbers(failed), np.fromiter(result.dropped, np.int64)])
+    if work is None:
+        decided = np.unique(named)
+    else:
+        decided = work.rows
+        earlier = named[(named < work.first) | (named >= work.first + len(work.records))]
+        if len(earlier):
+            decided = np.concatenate([np.unique(earlier), decided])
+    return decided[~np.isin(decided, result.held)] if len(result.held) else decided
+
+
+def _numbers(rows: Iterable[int]) -> Ints:
+    return np.array(sorted(rows), np.int64)

@@ -1,11 +1,15 @@
-"""`FailureWatch`: is this a bad record, or does everything fail?"""
+"""`FailureWatch`: is this a bad record, or does everything fail? And what is raised if it does."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
 
-from pipelines.errors import StepError
+from pipelines.errors import StepError, StreamerError
+
+
+class ServiceStopped(StreamerError):
+    """The service must not go on: what failed stays unacknowledged."""
 
 
 class FailureWatch:
@@ -25,6 +29,8 @@ class FailureWatch:
 
     def add(self, rows: int, failed: Mapping[int, Exception]) -> None:
         """`rows` rows went through, these of them failed."""
+        if not (rows or failed):
+            return
         by_step = Counter(step_of(error) for error in failed.values()) if failed else Counter()
         self._batches.append((rows, by_step))
         self._rows += rows

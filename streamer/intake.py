@@ -1,7 +1,7 @@
 """The intake thread: polls one source, decodes, hands batches to the run thread, acknowledges.
 
-It alone touches the source. What the run thread has for it comes through a mailbox (a deque); what it has for
-the run thread goes through the bounded queue of batches and, out of band, through `control`.
+It alone touches the source. What the run thread has for it comes through a mailbox; what it has for the run
+thread goes through the bounded queue of batches and, out of band, through `control`.
 """
 
 from __future__ import annotations
@@ -11,52 +11,29 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from connectors.codec import Codec
-from connectors.records import Lane, Records
-from connectors.source import LaneEnded, Source, SourceDown, SourceEnded
+from connectors.records import Ints, Lane, Records
+from connectors.source import LaneBegan, LaneEnded, Source, SourceDown, SourceEnded
 from pipelines.batch import Batch
-from pipelines.errors import StepError
+from pipelines.errors import ConnectorError, StepError
 from streamer.batcher import Batcher, Closed
+from streamer.mail import Acknowledge, Ended, Finished, Rewind, Settlement, ToIntake, ToRunThread
 from streamer.observe.metrics import SourceMeters
+from streamer.room import Room
 from streamer.work import SOURCE_BITS, Work
 
 STANDING_STILL = 1.0
 """Seconds without a poll after which the source is told, so that it can give signs of life."""
+SIGN_OF_LIFE = 0.1
+"""Seconds between two signs of life."""
+WAIT = 0.05
+"""Seconds of one wait for room."""
+LOOK_AFTER = 0.5
+"""Seconds between two looks at the lag."""
 LATENCY_SAMPLE = 8
 """Of full-sized batches every eighth has its latency measured: reading timestamps costs 0.1 us a record."""
-
-
-@dataclass(slots=True)
-class Settlement:
-    """The source is about to lose these lanes: the run thread is to say how far they may be acknowledged."""
-
-    lanes: list[Lane]
-    deadline: float
-    marks: Mapping[Lane, int] = field(default_factory=dict)
-    done: threading.Event = field(default_factory=threading.Event)
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """These lanes are over."""
-
-    lanes: list[Lane]
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The intake will hand over nothing more; `error` if that is because it failed."""
-
-    intake: Intake
-    error: Exception | None
-
-
-Control = Settlement | Ended | Finished
 
 
 class Intake:
@@ -72,18 +49,26 @@ class Intake:
         wanted: frozenset[str] | None,
         enrich: Callable[[Batch, Records, int], Batch] | None,
         batches: queue.Queue[Work | None],
-        control: deque[Control],
-        has_room: Callable[[int], bool],
+        control: deque[ToRunThread],
+        room: Room,
         meters: SourceMeters,
         acknowledge_first: bool,
         log: Any,
     ) -> None:
         self.source = source
         self.meters = meters
-        self.ended = False
         self.down: str | None = None
-        self.handed_bytes = 0
+        """Why the source's peer cannot be reached; `None` while it can."""
+        self.lag: Mapping[tuple[str, int], int] = {}
+        """Records behind the end, by (topic, partition), at most about a second old."""
         self.acknowledged: dict[Lane, int] = {}
+        """The positions acknowledged last, of lanes that have not ended."""
+        self.handed_over = 0
+        """Batches that were put into the queue so far."""
+        self.processed = 0
+        """How many of them the run thread is done with. It counts."""
+        self.rewinds = 0
+        """How often the run thread has asked for a rewind."""
         self._codec = codec
         self._batcher = batcher
         self._next_row = index << SOURCE_BITS
@@ -91,19 +76,33 @@ class Intake:
         self._enrich = enrich
         self._batches = batches
         self._control = control
-        self._has_room = has_room
+        self._room = room
         self._acknowledge_first = acknowledge_first
         self._log = log
-        self._mail: deque[tuple[str, Any]] = deque()
+        self._mail: queue.SimpleQueue[ToIntake] = queue.SimpleQueue()
+        self._lanes: set[Lane] = set()
+        self._source_ended = False
+        self._rewound = 0
+        self._leaving = False
         self._stop = threading.Event()
         self._discard = threading.Event()
-        self._abandoned = threading.Event()
+        self._opened = threading.Event()
+        self._open_error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"intake {source.name}", daemon=True)
         self._batch_count = 0
+        self._still = False
+        self._sign_at = 0.0
+        self._look_at = 0.0
 
     def start(self) -> None:
-        """Begin to poll."""
+        """Open the source, and begin to poll."""
         self._thread.start()
+
+    def wait_until_open(self) -> None:
+        """Return when the source is open. Raises what opening it raised."""
+        self._opened.wait()
+        if self._open_error is not None:
+            raise self._open_error
 
     def stop(self) -> None:
         """Poll no more; what was polled is still handed over. From any thread."""
@@ -111,26 +110,23 @@ class Intake:
         self.source.wake()
 
     def discard(self) -> None:
-        """Poll no more, and hand over nothing more: the service has failed. From any thread."""
+        """Poll no more, and hand over nothing more: it would come too late. From any thread."""
         self._discard.set()
-        self.stop()
-
-    def abandon(self) -> None:
-        """The run thread is gone: wait for it no longer. From any thread."""
-        self._abandoned.set()
         self.stop()
 
     def acknowledge(self, marks: Mapping[Lane, int]) -> None:
         """These positions are done with. From the run thread."""
-        self._mail.append(("acknowledge", marks))
+        self._mail.put(Acknowledge(marks))
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
-        """These lanes are to be delivered again. From the run thread."""
-        self._mail.append(("rewind", list(lanes)))
+        """These lanes are to be delivered again, also after the source's end. From the run thread."""
+        self.rewinds += 1
+        self._mail.put(Rewind(list(lanes)))
 
     def close(self, marks: Mapping[Lane, int]) -> None:
         """Acknowledge these last positions, wait until the bus has them, and leave. From the run thread."""
-        self._mail.append(("close", marks))
+        self._mail.put(Acknowledge(marks, last=True))
+        self.stop()
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait for the thread to end; whether it has."""
@@ -138,84 +134,122 @@ class Intake:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        error: Exception | None = None
+        try:
+            self._open()
+            while not self._leaving:
+                self._read()
+                self._tell(Finished(self, self._rewound))
+                self._rest()
+        except BaseException as error:  # noqa: BLE001 - the run thread decides what becomes of the service
+            self._fail(error)
+        try:
+            while not self._leaving:
+                self._serve_mail(SIGN_OF_LIFE)
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._fail(error)
+        try:
+            self.source.close()
+        except Exception as error:  # noqa: BLE001 - too late to do anything but say so
+            self._log.error("the source could not be closed properly", source=self.source.name, error=str(error))
+
+    def _open(self) -> None:
         try:
             self.source.open(self._settle)
-            while not (self._stop.is_set() or self.ended):
-                self._serve_mail()
-                began = time.perf_counter()
-                closed = self._batcher.next(self.source)
-                self._forward_events()
-                if closed is not None:
-                    self.meters.poll.add_one(time.perf_counter() - began)
-                    self._hand_over(closed)
-            rest = self._batcher.flush()
-            if rest is not None:
-                self._hand_over(rest)
-        except Exception as found:  # noqa: BLE001 - the run thread decides what becomes of the service
-            error = found
-        self._control.append(Finished(self, error))
-        self._wake_run_thread()
-        try:
-            self._leave()
-        except Exception as found:  # noqa: BLE001 - too late to do anything but say so
-            self._log.error("the source could not be closed properly", source=self.source.name, error=str(found))
-
-    def _leave(self) -> None:
-        try:
-            while not self._abandoned.is_set():
-                if self._serve_mail():
-                    return
-                # Rebalances still have to be served while the last batches are confirmed.
-                self.source.standing_still(True)
-                self._forward_events()
-                time.sleep(0.02)
-            self._serve_mail()
+        except BaseException as error:
+            self._open_error = error
+            raise
         finally:
-            self.source.close()
+            self._opened.set()
 
-    def _serve_mail(self) -> bool:
-        """Do what the run thread asked for; whether it asked to leave."""
+    def _fail(self, error: BaseException) -> None:
+        if self._leaving:
+            self._log.error("the last positions may not be acknowledged", source=self.source.name, error=str(error))
+            return
+        self._tell(Finished(self, self._rewound, error))
+
+    def _read(self) -> None:
+        """Poll until the source has ended, or is to."""
+        while not (self._stop.is_set() or self._source_ended):
+            self._serve_mail()
+            self._go_on()
+            closed = self._batcher.next(self.source)
+            self._look_around()
+            if closed is not None:
+                self._hand_over(closed)
+        rest = self._batcher.flush()
+        if rest is not None and not self._discard.is_set():
+            self._hand_over(rest)
+
+    def _rest(self) -> None:
+        """Wait until there is something to read again, or nothing will ever be.
+
+        Rebalances still have to be served while the last batches are confirmed.
+        """
+        rewound = self._rewound
+        while not self._leaving and self._rewound == rewound and (self._source_ended or self._stop.is_set()):
+            self._stand_still()
+            self._serve_mail(SIGN_OF_LIFE)
+
+    def _serve_mail(self, timeout: float = 0.0) -> None:
+        """Do what the run thread asked for, in its order; waits so long for the first letter."""
         marks: dict[Lane, int] = {}
-        leave = False
-        while self._mail:
-            kind, what = self._mail.popleft()
-            if kind == "rewind":
-                self._log.warning("delivering again", source=self.source.name, lanes=len(what))
-                self.source.rewind(what)
-                self._forward_events()
+        last = False
+        while timeout or not self._mail.empty():
+            try:
+                letter = self._mail.get(timeout=timeout)
+            except queue.Empty:
+                return
+            timeout = 0.0
+            if isinstance(letter, Rewind):
+                self._acknowledge(marks)
+                marks = {}
+                self._log.warning("delivering again", source=self.source.name, lanes=len(letter.lanes))
+                self.source.rewind(letter.lanes)
+                self._look_around()
+                self._rewound += 1
                 continue
-            marks.update(what)
-            leave = leave or kind == "close"
-        if marks:
-            self.source.acknowledge(marks, wait=leave)
-            self.acknowledged.update(marks)
-        return leave
+            marks.update(letter.marks)
+            last = last or letter.last
+        self._leaving = self._leaving or last
+        if marks or last:
+            self._acknowledge(marks, wait=last)
 
-    def _forward_events(self) -> None:
+    def _acknowledge(self, marks: Mapping[Lane, int], *, wait: bool = False) -> None:
+        self.source.acknowledge(marks, wait=wait)
+        self.acknowledged.update((lane, position) for lane, position in marks.items() if lane in self._lanes)
+
+    def _look_around(self) -> None:
+        """Take note of what happened at the source."""
         gone: list[Lane] = []
         for event in self.source.events():
-            if isinstance(event, LaneEnded):
+            if isinstance(event, LaneBegan):
+                self._lanes.add(event.lane)
+                self._source_ended = False
+            elif isinstance(event, LaneEnded):
                 gone.append(event.lane)
+                self._lanes.discard(event.lane)
                 self.acknowledged.pop(event.lane, None)
             elif isinstance(event, SourceEnded):
-                self.ended = True
+                self._source_ended = True
             elif isinstance(event, SourceDown):
                 self.down = event.reason if event.down else None
                 self._log.warning("source down" if event.down else "source up", reason=event.reason)
         if gone:
-            self._control.append(Ended(gone))
-            self._wake_run_thread()
+            self._batcher.forget(gone)
+            self._tell(Ended(gone))
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + LOOK_AFTER
+            self.lag = self.source.lag()
 
     def _settle(self, lanes: Iterable[Lane], deadline: float) -> Mapping[Lane, int]:
-        request = Settlement(list(lanes), deadline)
-        self._control.append(request)
-        self._wake_run_thread()
-        while not request.done.wait(0.05):
-            if self._abandoned.is_set() or time.monotonic() >= deadline:
-                self._log.warning("lanes were taken away before all their records were done", lanes=len(request.lanes))
-                return {}
-        return request.marks
+        now = time.monotonic()
+        request = Settlement(self, list(lanes), now + (deadline - now) / 2, deadline)
+        self._tell(request)
+        if request.done.wait(max(deadline - time.monotonic(), 0.0)):
+            return request.marks
+        self._log.warning("lanes were taken away before all their records were done", lanes=len(request.lanes))
+        return {}
 
     def _hand_over(self, closed: Closed) -> None:
         records = closed.records
@@ -225,57 +259,77 @@ class Intake:
         began = time.perf_counter()
         decoded = self._codec.decode(records, self._wanted, first)
         batch = decoded.batch if self._enrich is None else self._enrich(decoded.batch, records, first)
-        failed = {row: _at_decode(error) for row, error in decoded.failed.items()} if decoded.failed else {}
+        failed = {row: StepError.of("decode", error) for row, error in decoded.failed.items()} if decoded.failed else {}
         tombstones: list[int] = []
         if batch.size + len(failed) < count:
             tombstones = [first + row for row, value in enumerate(records.values) if value is None]
+        self.meters.poll.add_one(closed.seconds)
         self.meters.decode.add_one(time.perf_counter() - began)
         self.meters.batch_records.add_one(count)
         self.meters.closed[closed.reason] += 1
         self.meters.polled_rows += count
         work = Work(self.source.name, records, first, batch, failed, tombstones, self._stamps(records))
-        if self._acknowledge_first:
-            # At most once: a record is done with as soon as it is here.
-            positions = {lane: int(records.positions[stop - 1]) + 1 for lane, _, stop in records.spans}
-            self.source.acknowledge(positions, wait=True)
-        self.handed_bytes += records.byte_count
+        if self._acknowledge_first and not self._acknowledged_first(records):
+            return
         self._put(work)
 
-    def _stamps(self, records: Records) -> np.ndarray[Any, Any] | None:
+    def _stamps(self, records: Records) -> Ints | None:
         self._batch_count += 1
         if len(records) > 64 and self._batch_count % LATENCY_SAMPLE:
             return None
         return records.timestamp_column()
 
+    def _acknowledged_first(self, records: Records) -> bool:
+        """At most once: a record is done with before it is run. Tries until it is, or the service stops."""
+        positions = {lane: int(records.positions[stop - 1]) + 1 for lane, _, stop in records.spans}
+        while True:
+            try:
+                self._acknowledge(positions, wait=True)
+                return True
+            except ConnectorError as error:
+                if not error.retriable:
+                    raise
+                self._log.warning("records wait to be acknowledged", source=self.source.name, error=str(error))
+                if self._stop.wait(SIGN_OF_LIFE):
+                    return False
+                self._stand_still()
+
     def _put(self, work: Work) -> None:
         """Hand over, waiting for room: a full queue means that nobody polls."""
-        since = time.monotonic()
-        still = False
-        while not (self._abandoned.is_set() or self._discard.is_set()):
-            if self._has_room(work.records.byte_count):
+        entered = False
+        while not self._discard.is_set():
+            entered = entered or self._room.enter(work.records.byte_count, WAIT)
+            if entered:
                 try:
-                    self._batches.put(work, timeout=0.05)
-                    break
+                    self._batches.put(work, timeout=WAIT)
+                    self.handed_over += 1
+                    return
                 except queue.Full:
                     pass
-            else:
-                time.sleep(0.002)
-            if self._mail:
-                self._serve_mail()
-            if time.monotonic() - since >= STANDING_STILL:
-                still = True
-                self.source.standing_still(True)
-                self._forward_events()
-        if still:
+            self._serve_mail()
+            self._stand_still()
+
+    def _stand_still(self) -> None:
+        """To be called again and again while nobody polls."""
+        now = time.monotonic()
+        if now < self._sign_at:
+            return
+        self._sign_at = now + SIGN_OF_LIFE
+        self._still = True
+        self.source.standing_still(True)
+        self._look_around()
+
+    def _go_on(self) -> None:
+        """To be called before each poll."""
+        self._sign_at = time.monotonic() + STANDING_STILL
+        if self._still:
+            self._still = False
             self.source.standing_still(False)
 
-    def _wake_run_thread(self) -> None:
+    def _tell(self, message: ToRunThread) -> None:
+        self._control.append(message)
         try:
             self._batches.put_nowait(None)
         except queue.Full:
-            # It is busy, and looks at `control` before it takes the next batch.
+            # The run thread is busy, and looks at `control` before it takes the next batch.
             pass
-
-
-def _at_decode(error: Exception) -> StepError:
-    return StepError.of("decode", error)

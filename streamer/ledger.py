@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,24 +19,33 @@ import numpy.typing as npt
 from connectors.records import Ints, Lane, Records
 from pipelines.errors import StreamerError
 
-Counts = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True, eq=False)
 class Block:
     """The rows `[first, first + count)` as they were taken together.
 
-    `pending[i]` is the number of outputs that row `first + i` still waits for; 0: complete.
+    Row `first + i` is complete when it is decided (`undecided[i]` false) and none of its outputs is missing
+    (`missing[i]` 0).
     """
 
     first: int
     count: int
     byte_count: int
     taken_at: float
-    pending: Counts
-    open_rows: int
+    undecided: Mask
+    """Rows of which the pipeline has not said the last word: not run yet, or held by a step."""
+    missing: npt.NDArray[np.int32]
+    """How many messages made of each row are not confirmed."""
     note: Any = None
     """Whatever the caller of `take` wants to find again at confirmation."""
+
+    def is_open(self) -> Mask:
+        """Which rows are not complete."""
+        waiting: Mask = self.missing > 0
+        waiting |= self.undecided
+        return waiting
 
 
 class Confirmed(NamedTuple):
@@ -64,100 +73,103 @@ class _LaneState:
 class Ledger:
     """Tracks rows from `take` to completion.
 
-    A row waits for one output unless `expect` says otherwise; it is complete when all its outputs are
-    confirmed. `marks` gives, lane by lane, the position after the longest prefix of complete rows.
+    The order that loses nothing: `expect` the outputs of rows, `decide` the rows, send the outputs, `confirm` them.
+    `marks` gives, lane by lane, the position after the longest prefix of complete rows. What is said of rows that
+    are complete, or whose lane has ended, changes nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, freed: Callable[[int], None] = lambda byte_count: None) -> None:
+        """`freed` is told the bytes of each block when its last row is complete."""
+        self._freed = freed
         self._blocks: list[Block] = []
         self._firsts: list[int] = []
         self._lanes: dict[Lane, _LaneState] = {}
-        self._ended: set[Lane] = set()
-        self._released = 0
+        self._ended: dict[tuple[str, str], int] = {}
 
     def take(self, records: Records, first: int, note: Any = None) -> Block:
-        """Enter a block of records as rows `first`, `first + 1`, ...; each waits for one output.
+        """Enter a block of records as rows `first`, `first + 1`, ..., all undecided.
 
         Rows of a lane that has ended are complete at once: nobody may acknowledge them.
         """
         count = len(records)
-        block = Block(first, count, records.byte_count, time.monotonic(), np.ones(count, np.int32), count, note)
         at = bisect_right(self._firsts, first)
         if at and self._blocks[at - 1].first + self._blocks[at - 1].count > first:
             raise StreamerError(f"row {first} was taken before")
+        block = Block(
+            first,
+            count,
+            records.byte_count,
+            time.monotonic(),
+            np.ones(count, np.bool_),
+            np.zeros(count, np.int32),
+            note,
+        )
         self._blocks.insert(at, block)
         self._firsts.insert(at, first)
         for lane, start, stop in records.spans:
-            if lane in self._ended:
-                block.pending[start:stop] = 0
+            if self.has_ended(lane):
+                block.undecided[start:stop] = False
                 continue
             run = _Run(block, start, stop, records.positions[start:stop])
             self._lanes.setdefault(lane, _LaneState()).runs.append(run)
         self._settle(block)
         return block
 
-    def expect(self, block: Block, outputs: Counts) -> None:
-        """Row i of the block waits for `outputs[i]` confirmations (0: complete, it was dropped on purpose)."""
-        # A row that is complete already belongs to an ended lane and stays complete.
-        np.multiply(outputs, block.pending > 0, out=block.pending)
-        self._settle(block)
+    def expect(self, rows: Ints) -> None:
+        """These rows wait for one more output each; a row may stand several times."""
+        for block, index in self._by_block(rows):
+            block.missing += np.where(block.is_open(), np.bincount(index, minlength=block.count), 0).astype(np.int32)
 
-    def wait_for(self, row: int, outputs: int) -> None:
-        """One row waits for `outputs` confirmations from now on, whatever it waited for before."""
-        block = self.block_of(row)
-        if block is not None and block.pending[row - block.first]:
-            block.pending[row - block.first] = outputs
+    def decide(self, rows: Ints) -> None:
+        """The pipeline is done with these rows: they wait for their outputs alone, if there are any."""
+        for block, index in self._by_block(rows):
+            block.undecided[index] = False
             self._settle(block)
-
-    def add(self, rows: Ints, more: Counts) -> None:
-        """Row `rows[i]`, not complete yet, waits for `more[i]` confirmations more than it did (or fewer)."""
-        for row, count in zip(rows.tolist(), more.tolist(), strict=True):
-            block = self.block_of(row)
-            if block is not None and block.pending[row - block.first]:
-                self.wait_for(row, max(int(block.pending[row - block.first]) + count, 0))
 
     def confirm(self, rows: Ints) -> list[Confirmed]:
         """One output of each of these rows is confirmed; a row may stand several times."""
-        found: list[Confirmed] = []
-        while len(rows):
-            at = bisect_right(self._firsts, int(rows[0])) - 1
-            block = self._blocks[at] if at >= 0 else None
-            if block is None or rows[0] >= block.first + block.count:
-                # Their block is complete and forgotten: they belonged to a lane that has ended.
-                above = self._firsts[at + 1] if at + 1 < len(self._firsts) else None
-                rows = rows[rows < rows[0]] if above is None else rows[(rows < rows[0]) | (rows >= above)]
-                continue
-            index = rows - block.first
-            inside = (index >= 0) & (index < block.count)
-            if inside.all():
-                rows = rows[:0]
-            else:
-                rows, index = rows[~inside], index[inside]
-            block.pending -= np.bincount(index, minlength=block.count).astype(np.int32)
-            np.maximum(block.pending, 0, out=block.pending)
-            self._settle(block)
-            found.append(Confirmed(block, index))
+        found = [Confirmed(block, index) for block, index in self._by_block(rows)]
+        for block, index in found:
+            self._lower(block, index)
         return found
+
+    def forgo(self, rows: Ints) -> None:
+        """One output of each of these rows will not come, and nothing is lost by that: its sink refused it."""
+        for block, index in self._by_block(rows):
+            self._lower(block, index)
+
+    def wait_for(self, row: int, outputs: int) -> None:
+        """This row waits for so many outputs, whatever it waited for before."""
+        block = self.open_block(row)
+        if block is not None:
+            block.missing[row - block.first] = outputs
+            self._settle(block)
 
     def end(self, lane: Lane) -> None:
         """The lane is over: it acknowledges nothing more, and its rows hold nothing up."""
-        self._ended.add(lane)
+        place = (lane.source, lane.partition)
+        # Epochs rise, so that one number says it of all lanes that a partition ever had.
+        self._ended[place] = max(lane.epoch, self._ended.get(place, lane.epoch))
         state = self._lanes.pop(lane, None)
         if state is None:
             return
         for run in state.runs:
-            run.block.pending[run.start : run.stop] = 0
+            run.block.undecided[run.start : run.stop] = False
+            run.block.missing[run.start : run.stop] = 0
             self._settle(run.block)
 
-    def block_of(self, row: int) -> Block | None:
-        """The block of this row; `None` once all its rows are complete."""
+    def has_ended(self, lane: Lane) -> bool:
+        """Whether this lane, or a later one of its partition, has ended."""
+        return lane.epoch <= self._ended.get((lane.source, lane.partition), -1)
+
+    def open_block(self, row: int) -> Block | None:
+        """The block of this row; `None` if the row is complete, or was never taken."""
         at = bisect_right(self._firsts, row) - 1
         block = self._blocks[at] if at >= 0 else None
-        return block if block is not None and row < block.first + block.count else None
-
-    def has_ended(self, lane: Lane) -> bool:
-        """Whether `end` was called for this lane."""
-        return lane in self._ended
+        if block is None or row >= block.first + block.count:
+            return None
+        index = row - block.first
+        return block if block.undecided[index] or block.missing[index] else None
 
     def marks(self) -> dict[Lane, int]:
         """Positions that may be acknowledged, for lanes whose position moved since the last call."""
@@ -194,35 +206,52 @@ class Ledger:
         return found
 
     @property
-    def released(self) -> int:
-        """Bytes of all blocks that were completed so far; only ever grows."""
-        return self._released
-
-    @property
     def open_rows(self) -> int:
         """Rows that are not complete."""
-        return sum(block.open_rows for block in self._blocks)
+        return sum(int(np.count_nonzero(block.is_open())) for block in self._blocks)
 
     def oldest(self) -> float | None:
         """When the oldest incomplete block was taken, on `time.monotonic`; `None` if all is complete."""
-        return min((block.taken_at for block in self._blocks), default=None)
+        return min((block.taken_at for block in list(self._blocks)), default=None)
+
+    def _by_block(self, rows: Ints) -> Iterator[tuple[Block, Ints]]:
+        """The blocks of these rows that are not forgotten, each with its rows, counted from the block's first."""
+        while len(rows):
+            at = bisect_right(self._firsts, int(rows[0])) - 1
+            block = self._blocks[at] if at >= 0 else None
+            if block is None or rows[0] >= block.first + block.count:
+                # Their block is complete and forgotten: they belonged to a lane that has ended.
+                above = self._firsts[at + 1] if at + 1 < len(self._firsts) else None
+                rows = rows[rows < rows[0]] if above is None else rows[(rows < rows[0]) | (rows >= above)]
+                continue
+            index = rows - block.first
+            inside = (index >= 0) & (index < block.count)
+            if inside.all():
+                rows = rows[:0]
+            else:
+                rows, index = rows[~inside], index[inside]
+            yield block, index
+
+    def _lower(self, block: Block, index: Ints) -> None:
+        block.missing -= np.bincount(index, minlength=block.count).astype(np.int32)
+        np.maximum(block.missing, 0, out=block.missing)
+        self._settle(block)
 
     def _settle(self, block: Block) -> None:
-        block.open_rows = int(np.count_nonzero(block.pending))
-        if block.open_rows:
+        if block.is_open().any():
             return
         at = bisect_right(self._firsts, block.first) - 1
         if at >= 0 and self._blocks[at] is block:
             del self._blocks[at], self._firsts[at]
-            self._released += block.byte_count
+            self._freed(block.byte_count)
 
     @staticmethod
     def _advance(state: _LaneState) -> None:
         runs = state.runs
         while runs:
             run = runs[0]
-            waiting = run.block.pending[run.start : run.stop] > 0 if run.block.open_rows else None
-            if waiting is None or not waiting.any():
+            waiting = run.block.is_open()[run.start : run.stop]
+            if not waiting.any():
                 state.mark = int(run.positions[-1]) + 1
                 runs.popleft()
                 continue

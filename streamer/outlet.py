@@ -118,24 +118,45 @@ def without(messages: Messages, rows: Collection[int]) -> Messages:
 
 
 def in_row_order(first: Messages, second: Messages) -> Messages:
-    """Both blocks as one, ordered by row, so that what shares a key keeps its order. Neither has `splits`."""
+    """Both blocks as one, ordered by row, so that what shares a key keeps its order.
+
+    A message that answers several records stands where the last of them does.
+    """
     if not len(first):
         return second
+    if not len(second):
+        return first
+    return chosen(_joined(first, second), np.argsort(np.concatenate([_last(first), _last(second)]), kind="stable"))
 
+
+def _last(messages: Messages) -> Ints:
+    if messages.splits is None:
+        return messages.rows
+    return np.array([messages.parents(at).max(initial=-1) for at in range(len(messages))], np.int64)
+
+
+def _joined(first: Messages, second: Messages) -> Messages:
     def join(a: Any, b: Any) -> Any:
         if a is None and b is None:
             return None
         return [*(a if a is not None else [None] * len(first)), *(b if b is not None else [None] * len(second))]
 
-    stamps = None
+    stamps = splits = None
     if first.timestamps is not None and second.timestamps is not None:
         stamps = np.concatenate([first.timestamps, second.timestamps])
-    both = Messages(
+    if first.splits is not None or second.splits is not None:
+        edges, more = _edges(first), _edges(second)
+        splits = np.concatenate([edges, more[1:] + edges[-1]])
+    return Messages(
         rows=np.concatenate([first.rows, second.rows]),
         values=join(first.values, second.values),
         keys=join(first.keys, second.keys),
         headers=join(first.headers, second.headers),
         timestamps=stamps,
         topics=join(first.topics, second.topics),
+        splits=splits,
     )
-    return chosen(both, np.argsort(both.rows, kind="stable"))
+
+
+def _edges(messages: Messages) -> Ints:
+    return np.arange(len(messages) + 1, dtype=np.int64) if messages.splits is None else messages.splits

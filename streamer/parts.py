@@ -32,6 +32,11 @@ class Parts:
     _executor: SequenceExecutor | None = None
 
     @property
+    def all_outlets(self) -> list[Outlet]:
+        """Those for results, and that for dead letters if there is one."""
+        return self.outlets if self.dead is None else [*self.outlets, self.dead]
+
+    @property
     def executor(self) -> SequenceExecutor:
         """The open pipeline."""
         if self._executor is None:
@@ -42,7 +47,7 @@ class Parts:
         """Load the models, then connect the sinks. What was opened is closed again if something fails."""
         try:
             self._executor = self._stack.enter_context(self.service.pipeline.open(progress=progress))
-            for outlet in [*self.outlets, *([self.dead] if self.dead else [])]:
+            for outlet in self.all_outlets:
                 outlet.sink.open()
                 self._stack.callback(outlet.sink.close)
         except BaseException:

@@ -1,4 +1,4 @@
-"""`Work`: one batch on its way from an intake thread to the run thread."""
+"""`Work`: one batch on its way from an intake thread to the run thread, and the numbers of its rows."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from connectors.records import Ints, Records
 from pipelines.batch import Batch
 
 SOURCE_BITS: Final = 48
 """A row number is the source's index shifted left by this, plus the source's count of rows."""
-
-
-def source_index(row: int) -> int:
-    """Index of the source that this row came from."""
-    return row >> SOURCE_BITS
 
 
 @dataclass(slots=True)
@@ -32,3 +29,8 @@ class Work:
     """Numbers of the rows without a payload."""
     stamps: Ints | None = None
     """Timestamps of all rows, where this batch is one whose latency is measured."""
+    rows: Ints = field(init=False)
+    """Numbers of the rows to be run: all, but for those that left because their lane has ended."""
+
+    def __post_init__(self) -> None:
+        self.rows = np.arange(self.first, self.first + len(self.records), dtype=np.int64)

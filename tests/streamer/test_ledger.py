@@ -29,9 +29,17 @@ def rows(*numbers: int) -> np.ndarray:
     return np.array(numbers, np.int64)
 
 
+def ready(ledger: Ledger, records: Records, first: int, *outputs: int) -> None:
+    """Take a block whose rows wait for so many outputs each, by default one."""
+    ledger.take(records, first)
+    count = len(records)
+    ledger.expect(rows(*(first + i for i in range(count) for _ in range(outputs[i] if outputs else 1))))
+    ledger.decide(rows(*range(first, first + count)))
+
+
 def test_a_lane_is_acknowledged_up_to_the_first_row_that_is_not_confirmed() -> None:
     ledger = Ledger()
-    ledger.take(block((A, [5, 6, 7, 8])), 0)
+    ready(ledger, block((A, [5, 6, 7, 8])), 0)
     ledger.confirm(rows(0, 1, 3))
     assert ledger.marks() == {A: 7}
     ledger.confirm(rows(2))
@@ -40,7 +48,7 @@ def test_a_lane_is_acknowledged_up_to_the_first_row_that_is_not_confirmed() -> N
 
 def test_marks_are_told_once() -> None:
     ledger = Ledger()
-    ledger.take(block((A, [0])), 0)
+    ready(ledger, block((A, [0])), 0)
     ledger.confirm(rows(0))
     assert ledger.marks() == {A: 1}
     assert ledger.marks() == {}
@@ -49,23 +57,36 @@ def test_marks_are_told_once() -> None:
 
 def test_lanes_move_on_independently() -> None:
     ledger = Ledger()
-    ledger.take(block((A, [0, 1]), (B, [10, 11])), 0)
+    ready(ledger, block((A, [0, 1]), (B, [10, 11])), 0)
     ledger.confirm(rows(2, 3))
     assert ledger.marks() == {B: 12}
 
 
 def test_gaps_in_positions_are_jumped_over() -> None:
     ledger = Ledger()
-    ledger.take(block((A, [3, 10, 90])), 0)
+    ready(ledger, block((A, [3, 10, 90])), 0)
     ledger.confirm(rows(0, 1))
     assert ledger.marks() == {A: 11}
 
 
 def test_a_row_with_several_outputs_waits_for_all_of_them() -> None:
     ledger = Ledger()
-    taken = ledger.take(block((A, [0, 1])), 0)
-    ledger.expect(taken, np.array([3, 1], np.int32))
+    ready(ledger, block((A, [0, 1])), 0, 3, 1)
     ledger.confirm(rows(0, 0, 1))
+    assert ledger.marks() == {}
+    ledger.confirm(rows(0))
+    assert ledger.marks() == {A: 2}
+
+
+def test_a_row_that_nobody_decided_is_not_complete_whatever_is_confirmed_of_it() -> None:
+    ledger = Ledger()
+    ledger.take(block((A, [0, 1])), 0)
+    ledger.expect(rows(0, 1))
+    ledger.decide(rows(1))
+    ledger.confirm(rows(0, 1))
+    assert ledger.marks() == {}
+    ledger.expect(rows(0))
+    ledger.decide(rows(0))
     assert ledger.marks() == {}
     ledger.confirm(rows(0))
     assert ledger.marks() == {A: 2}
@@ -73,50 +94,105 @@ def test_a_row_with_several_outputs_waits_for_all_of_them() -> None:
 
 def test_a_dropped_row_waits_for_nothing() -> None:
     ledger = Ledger()
-    taken = ledger.take(block((A, [0, 1])), 0)
-    ledger.expect(taken, np.array([0, 0], np.int32))
+    ready(ledger, block((A, [0, 1])), 0, 0, 0)
     assert ledger.marks() == {A: 2}
     assert ledger.open_rows == 0
 
 
-def test_a_lane_that_has_ended_acknowledges_nothing_and_frees_its_bytes() -> None:
+def test_a_row_waits_no_more_for_what_its_sink_refused() -> None:
     ledger = Ledger()
-    ledger.take(block((A, [0, 1]), size=100), 0)
+    ready(ledger, block((A, [0, 1])), 0, 2, 1)
+    ledger.forgo(rows(0))
+    ledger.confirm(rows(1))
+    assert ledger.marks() == {}
+    ledger.confirm(rows(0))
+    assert ledger.marks() == {A: 2}
+
+
+def test_a_row_can_be_made_to_wait_for_something_else() -> None:
+    ledger = Ledger()
+    ready(ledger, block((A, [0, 1])), 0, 3, 0)
+    ledger.wait_for(0, 1)
+    ledger.wait_for(1, 1)
+    ledger.confirm(rows(0))
+    assert ledger.marks() == {A: 2}, "the second row was complete before"
+
+
+def test_a_lane_that_has_ended_acknowledges_nothing_and_frees_its_bytes() -> None:
+    freed: list[int] = []
+    ledger = Ledger(freed.append)
+    ready(ledger, block((A, [0, 1]), size=100), 0)
     ledger.end(A)
     ledger.confirm(rows(0, 1))
     assert ledger.marks() == {}
     assert ledger.all_marks([A]) == {}
-    assert ledger.released == 100
+    assert freed == [100]
+
+
+def test_bytes_are_freed_when_the_last_row_of_a_block_is_complete() -> None:
+    freed: list[int] = []
+    ledger = Ledger(freed.append)
+    ready(ledger, block((A, [0, 1]), size=7), 0)
+    ready(ledger, block((A, [2]), size=5), 2)
+    ledger.confirm(rows(0, 2))
+    assert freed == [5]
+    ledger.confirm(rows(1))
+    assert freed == [5, 7]
+    assert ledger.oldest() is None
 
 
 def test_rows_taken_after_their_lane_ended_are_complete_and_acknowledge_nothing() -> None:
     ledger = Ledger()
     ledger.end(A)
     taken = ledger.take(block((A, [0]), (B, [0])), 0)
-    assert taken.pending.tolist() == [0, 1]
+    assert taken.undecided.tolist() == [False, True]
+    ledger.expect(rows(0, 1))
+    ledger.decide(rows(0, 1))
+    assert ledger.open_block(0) is None
     ledger.confirm(rows(1))
     assert ledger.marks() == {B: 1}
 
 
 def test_the_same_partition_assigned_again_is_another_lane() -> None:
     ledger = Ledger()
-    ledger.take(block((A, [7])), 0)
+    ready(ledger, block((A, [7])), 0)
     ledger.end(A)
     again = A._replace(epoch=2)
-    ledger.take(block((again, [7])), 1)
+    ready(ledger, block((again, [7])), 1)
     ledger.confirm(rows(0))
     assert ledger.marks() == {}
+    ledger.end(A)
     ledger.confirm(rows(1))
     assert ledger.marks() == {again: 8}
 
 
+def test_lanes_of_earlier_epochs_have_ended_with_a_later_one_and_take_no_memory() -> None:
+    ledger = Ledger()
+    for epoch in range(1000):
+        ledger.end(A._replace(epoch=epoch))
+    assert ledger.has_ended(A._replace(epoch=3))
+    assert not ledger.has_ended(A._replace(epoch=1000))
+    assert not ledger.has_ended(B._replace(epoch=0))
+    assert len(ledger._ended) == 1
+
+
 def test_confirmations_of_rows_long_gone_are_ignored() -> None:
     ledger = Ledger()
-    ledger.take(block((A, [0])), 0)
+    ready(ledger, block((A, [0])), 0)
     ledger.end(A)
-    ledger.take(block((B, [0, 1])), 1)
+    ready(ledger, block((B, [0, 1])), 1)
     assert [found.rows.tolist() for found in ledger.confirm(rows(0, 1, 2, 99))] == [[0, 1]]
     assert ledger.marks() == {B: 2}
+
+
+def test_rows_of_several_blocks_are_found_in_any_order() -> None:
+    ledger = Ledger()
+    for first in (0, 2, 4):
+        ready(ledger, block((A, [first, first + 1])), first)
+    assert len(ledger.confirm(rows(5, 0, 3, 2, 1))) == 3
+    assert ledger.marks() == {A: 4}
+    ledger.confirm(rows(4))
+    assert ledger.marks() == {A: 6}
 
 
 def test_taking_a_row_twice_is_an_error() -> None:
@@ -134,53 +210,80 @@ def test_lost_rows_name_their_lanes() -> None:
     assert ledger.lanes_of([4, -1]) == set()
 
 
-@settings(max_examples=150, deadline=None)
+class Model:
+    """What the ledger should say, with an entry for each row."""
+
+    def __init__(self) -> None:
+        self.positions = {A: 0, B: 0}
+        self.missing: dict[int, int] = {}
+        self.undecided: set[int] = set()
+        self.of_lane: dict[Lane, list[tuple[int, int]]] = {A: [], B: []}
+        self.ended: set[Lane] = set()
+        self.next = 0
+
+    def is_open(self, row: int) -> bool:
+        return row in self.undecided or self.missing[row] > 0
+
+    def open_rows(self) -> list[int]:
+        return [row for row in self.missing if self.is_open(row)]
+
+    def mark(self, lane: Lane) -> int:
+        mark = -1
+        for row, position in self.of_lane[lane]:
+            if self.is_open(row):
+                break
+            mark = position + 1
+        return mark
+
+
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_marks_are_always_the_longest_complete_prefix(data: st.DataObject) -> None:
-    ledger, first = Ledger(), 0
-    positions: dict[Lane, int] = {A: 0, B: 0}
-    waiting: dict[int, int] = {}
-    lane_rows: dict[Lane, list[tuple[int, int]]] = {A: [], B: []}
-    ended: set[Lane] = set()
-    marked: dict[Lane, int] = {}
-    for _ in range(data.draw(st.integers(1, 12))):
-        action = data.draw(st.sampled_from(["take", "take", "confirm", "confirm", "end"]))
-        if action == "take":
-            runs, numbers = [], []
-            for lane in data.draw(st.lists(st.sampled_from([A, B]), min_size=1, max_size=3)):
-                gaps = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=5))
-                offsets = [positions[lane] + sum(gaps[: i + 1]) for i in range(len(gaps))]
-                positions[lane] = offsets[-1]
-                runs.append((lane, offsets))
-                for offset in offsets:
-                    number = first + len(numbers)
-                    numbers.append(number)
-                    if lane not in ended:
-                        lane_rows[lane].append((number, offset))
-            outputs = [data.draw(st.integers(0, 2)) for _ in numbers]
-            taken = ledger.take(block(*runs), first)
-            ledger.expect(taken, np.array(outputs, np.int32))
-            waiting.update(zip(numbers, outputs, strict=True))
-            first += len(numbers)
-        elif action == "confirm":
-            open_rows = sorted(number for number, left in waiting.items() if left > 0)
-            some = data.draw(st.lists(st.sampled_from(open_rows), unique=True) if open_rows else st.just([]))
-            for number in some:
-                waiting[number] -= 1
-            ledger.confirm(rows(*some))
-        else:
-            lane = data.draw(st.sampled_from([A, B]))
-            ended.add(lane)
-            ledger.end(lane)
-        marked.update(ledger.marks())
+    ledger, model = Ledger(), Model()
+    told: dict[Lane, int] = {}
+    for _ in range(data.draw(st.integers(1, 15))):
+        some = st.lists(st.sampled_from(model.open_rows()), max_size=6) if model.open_rows() else st.just([])
+        match data.draw(st.sampled_from(["take", "take", "expect", "decide", "confirm", "confirm", "forgo", "end"])):
+            case "take":
+                take(data, ledger, model)
+            case "expect":
+                for row in (chosen := data.draw(some)):
+                    model.missing[row] += 1
+                ledger.expect(rows(*chosen))
+            case "decide":
+                model.undecided -= set(chosen := data.draw(some))
+                ledger.decide(rows(*chosen))
+            case "confirm" | "forgo" as action:
+                for row in (chosen := data.draw(some)):
+                    model.missing[row] = max(model.missing[row] - 1, 0)
+                (ledger.confirm if action == "confirm" else ledger.forgo)(rows(*chosen))
+            case "end":
+                lane = data.draw(st.sampled_from([A, B]))
+                model.ended.add(lane)
+                gone = {row for row, _ in model.of_lane[lane]}
+                model.undecided -= gone
+                model.missing.update(dict.fromkeys(gone, 0))
+                ledger.end(lane)
+        told.update(ledger.marks())
+        assert ledger.open_rows == len(model.open_rows())
         for lane in (A, B):
-            expected = -1
-            for number, offset in lane_rows[lane]:
-                if waiting[number] > 0:
-                    break
-                expected = offset + 1
-            if lane in ended:
-                assert lane not in ledger.all_marks([lane])
-            else:
-                assert ledger.all_marks([lane]).get(lane, -1) == expected
-                assert marked.get(lane, -1) == expected
+            expected = {} if lane in model.ended or model.mark(lane) < 0 else {lane: model.mark(lane)}
+            assert ledger.all_marks([lane]) == expected
+            if lane not in model.ended:
+                assert told.get(lane, -1) == model.mark(lane)
+
+
+def take(data: st.DataObject, ledger: Ledger, model: Model) -> None:
+    first, runs = model.next, []
+    for lane in data.draw(st.lists(st.sampled_from([A, B]), min_size=1, max_size=3)):
+        offsets = []
+        for gap in data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=4)):
+            model.positions[lane] += gap
+            offsets.append(model.positions[lane])
+            model.missing[model.next] = 0
+            if lane not in model.ended:
+                model.undecided.add(model.next)
+                model.of_lane[lane].append((model.next, offsets[-1]))
+            model.next += 1
+        runs.append((lane, offsets))
+    ledger.take(block(*runs), first)

@@ -171,7 +171,7 @@ def test_the_batch_settings_make_a_batcher() -> None:
     assert (soft.max_records, soft.max_wait) == (7, 1.0)
     hard = service(batch={"type": "hard", "max_age": "2s"}).batch.build()
     assert isinstance(hard, HardBatcher)
-    assert hard.max_age == 2.0
+    assert hard.max_wait == 2.0
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:9464", "0.0.0.0:0", "localhost:80", "[::1]:9464", "my-host.example:1"])

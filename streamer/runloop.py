@@ -1,0 +1,344 @@
+"""What the run thread does: batches through the pipeline, results to the sinks, positions back to the sources.
+
+It alone touches the executor, the sinks and the ledger. Batches come from the intake threads through one bounded
+queue; what else they have to say comes through `control`, and is heard before the next batch is taken.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from connectors.records import Lane, Records
+from connectors.source import Replays
+from pipelines.batch import Batch
+from pipelines.errors import ConnectorError, StreamerError
+from streamer.carry import kept, put_metadata
+from streamer.delivery import Delivery
+from streamer.failures import FailureWatch, ServiceStopped
+from streamer.intake import Intake
+from streamer.mail import Ended, Settlement, ToRunThread
+from streamer.observe.metrics import ServiceMeters
+from streamer.parts import Parts
+from streamer.room import Room
+from streamer.work import Work
+
+COMMIT_INTERVAL = 1.0
+"""Seconds between acknowledgements; each waits for confirmations that have not come by themselves."""
+CONFIRM_WAIT = 0.005
+"""Seconds of one wait for a batch while something sent is not confirmed yet."""
+IDLE_WAIT = 0.1
+"""Seconds of one wait for a batch otherwise."""
+SETTLE_SLICE = 0.5
+"""Seconds of one wait for confirmations, between which the intakes are heard."""
+LAST_WAIT = 1.0
+"""Seconds for the last confirmations when the time to drain is over."""
+LEAVE_WAIT = 15.0
+"""Seconds that the sources may take to acknowledge the last positions and close."""
+
+
+class RunLoop:
+    """The run thread's work, from opening the parts to closing them: `open`, `run`, `end`, in this order."""
+
+    def __init__(self, parts: Parts, meters: ServiceMeters, log: Any) -> None:
+        service = parts.service
+        self.progress_at = time.monotonic()
+        """When it last came round, or found a sink that keeps it waiting."""
+        self.intakes: list[Intake] = []
+        """One for each source, once they are open."""
+        self._service = service
+        self._parts = parts
+        self._meters = meters
+        self._log = log
+        self._room = Room(service.limits.in_flight)
+        self._batches: queue.Queue[Work | None] = queue.Queue(maxsize=service.limits.batches)
+        self._control: deque[ToRunThread] = deque()
+        self._settlements: list[Settlement] = []
+        self._finished: set[Intake] = set()
+        self._source_error: BaseException | None = None
+        self._stopping = False
+        self._drain_deadline = float("inf")
+        self._delivery: Delivery | None = None
+        meters.in_flight = lambda: self._room.taken
+        meters.lag = self._lag
+
+    def stop(self) -> None:
+        """Take in nothing more; what is in flight is finished as long as `limits.drain` allows. From any thread."""
+        if not self._stopping:
+            self._drain_deadline = time.monotonic() + self._service.limits.drain
+            self._stopping = True
+        for intake in self.intakes:
+            intake.stop()
+
+    def open(self) -> None:
+        """Open the pipeline, the sinks and the sources, which begin to poll. Raises what opening one raises."""
+        self._parts.open()
+        self._delivery = self._opened_delivery()
+        self._meters.oldest = self._delivery.ledger.oldest
+        self._parts.executor.observer = self._meters.run
+        if self._stopping:
+            return
+        self.intakes = self._built_intakes()
+        for intake in self.intakes:
+            intake.start()
+        for intake in self.intakes:
+            intake.wait_until_open()
+        if self._stopping:
+            # Whoever stopped it may have come before there were intakes to stop.
+            self.stop()
+
+    def run(self) -> None:
+        """Until the sources have ended or are stopped, and everything is finished. Raises what ends the service."""
+        delivery = self._running
+        next_commit = time.monotonic() + COMMIT_INTERVAL
+        while True:
+            self.progress_at = time.monotonic()
+            work = self._next(CONFIRM_WAIT if delivery.unsettled else IDLE_WAIT)
+            if work is not None:
+                self._process(work)
+            delivery.collect()
+            delivery.release()
+            self._tick()
+            self._serve_control()
+            if self._source_error is not None:
+                raise self._source_error
+            self._answer()
+            now = time.monotonic()
+            if now >= next_commit or self._room.is_short:
+                self._commit()
+                next_commit = time.monotonic() + COMMIT_INTERVAL
+            if now >= self._drain_deadline:
+                self._cut_short()
+                return
+            if len(self._finished) == len(self.intakes) and self._batches.empty() and self._drained():
+                return
+
+    def end(self, failed: bool) -> None:
+        """Acknowledge what is done, leave, and close, whatever happened before."""
+        try:
+            for intake in self.intakes:
+                intake.discard()
+            if failed and self.intakes:
+                self._settle_the_last()
+            if self.intakes:
+                # Lanes that ended during the last moments must not be acknowledged.
+                self._serve_control()
+                self._acknowledge(last=True)
+                self._see_off_intakes()
+        finally:
+            self._parts.close()
+
+    def _opened_delivery(self) -> Delivery:
+        parts, service = self._parts, self._service
+        at_most_once = service.delivery == "at_most_once"
+        return Delivery(
+            service.name,
+            parts.outlets,
+            parts.dead,
+            drop_failed=service.on_error == "drop",
+            tombstones={name: config.tombstones for name, config, _ in parts.sources},
+            watch=FailureWatch(service.errors.stop_ratio, service.errors.over),
+            # What was acknowledged on arrival never comes again.
+            replays={name: Replays.NONE if at_most_once else source.replays for name, _, source in parts.sources},
+            rewind=self._rewind,
+            freed=self._room.leave,
+            meters=self._meters.run,
+            keep_going=self._keep_going,
+            log=self._log,
+        )
+
+    def _built_intakes(self) -> list[Intake]:
+        parts, service = self._parts, self._service
+        wanted = parts.wanted()
+        return [
+            Intake(
+                source,
+                parts.codecs[name],
+                service.batch.build(),
+                index=index,
+                wanted=wanted,
+                enrich=_enricher(config.into),
+                batches=self._batches,
+                control=self._control,
+                room=self._room,
+                meters=self._meters.sources[name],
+                acknowledge_first=service.delivery == "at_most_once",
+                log=self._log,
+            )
+            for index, (name, config, source) in enumerate(parts.sources)
+        ]
+
+    def _next(self, timeout: float) -> Work | None:
+        try:
+            return self._batches.get(timeout=timeout)
+        except queue.Empty:
+            return None
+
+    def _process(self, work: Work) -> None:
+        delivery = self._running
+        delivery.take(work)
+        began = time.perf_counter()
+        result = self._parts.executor.run_batch(work.batch)
+        if self._service.keep:
+            result.batch = kept(result.batch, work.batch, self._service.keep)
+        self._meters.run.stages["run"].add_one(time.perf_counter() - began)
+        delivery.deliver(work, result)
+        self._intake_of(work.source).processed += 1
+
+    def _tick(self) -> None:
+        executor = self._parts.executor
+        if executor.stateful:
+            self._running.emit(executor.tick(time.monotonic()))
+
+    def _serve_control(self) -> None:
+        while self._control:
+            message = self._control.popleft()
+            if isinstance(message, Settlement):
+                self._settlements.append(message)
+            elif isinstance(message, Ended):
+                for lane in message.lanes:
+                    self._running.ledger.end(lane)
+                self._parts.executor.forget(message.lanes)
+            elif message.error is not None:
+                self._source_error = self._source_error or message.error
+            elif message.rewinds == message.intake.rewinds:
+                self._finished.add(message.intake)
+
+    def _answer(self) -> None:
+        """Answer those settlements whose source has nothing left in the queue, or whose time is coming."""
+        now = time.monotonic()
+        ready = [one for one in self._settlements if one.intake.processed >= one.intake.handed_over or now >= one.due]
+        if not ready:
+            return
+        self._settlements = [one for one in self._settlements if one not in ready]
+        try:
+            # A little earlier, so that the answer comes in time.
+            self._running.settle(min(one.deadline - 0.1 * (one.deadline - one.due) for one in ready))
+        except ConnectorError as error:
+            self._log.warning("not all results were confirmed before lanes were taken away", error=str(error))
+        for one in ready:
+            one.answer(self._marks_of(one.lanes))
+
+    def _marks_of(self, lanes: Iterable[Lane]) -> dict[Lane, int]:
+        return {} if self._service.delivery == "at_most_once" else self._running.ledger.all_marks(lanes)
+
+    def _commit(self) -> None:
+        trouble = self._settle(time.monotonic() + self._service.limits.confirm)
+        if trouble is not None:
+            self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
+        self._acknowledge()
+
+    def _settle(self, deadline: float) -> ConnectorError | None:
+        """Wait for what was sent to be confirmed; why it is not, at `deadline` or when an intake wants an answer."""
+        while True:
+            try:
+                self._running.settle(min(deadline, time.monotonic() + SETTLE_SLICE))
+                return None
+            except ConnectorError as error:
+                if not error.retriable:
+                    raise
+                self.progress_at = time.monotonic()
+                self._serve_control()
+                if self.progress_at >= deadline or self._settlements:
+                    return error
+
+    def _acknowledge(self, *, last: bool = False) -> None:
+        marks = {} if self._service.delivery == "at_most_once" else self._running.ledger.marks()
+        for intake in self.intakes:
+            own = {lane: position for lane, position in marks.items() if lane.source == intake.source.name}
+            if last:
+                intake.close(own)
+            elif own:
+                intake.acknowledge(own)
+
+    def _drained(self) -> bool:
+        """Finish what was begun, when the sources give nothing more; whether that was all."""
+        delivery = self._running
+        deadline = min(self._drain_deadline, time.monotonic() + self._service.limits.drain)
+        if self._parts.executor.stateful:
+            delivery.emit(self._parts.executor.flush())
+        delivery.release(now=True)
+        while delivery.unsettled:
+            trouble = self._settle(deadline)
+            self._answer()
+            if trouble is not None and time.monotonic() >= deadline:
+                raise _unconfirmed(trouble)
+        if self._stopping or len(self._finished) == len(self.intakes):
+            return True
+        # Messages were lost, and their records come again. Not at once: what loses them may do it again.
+        time.sleep(COMMIT_INTERVAL)
+        return False
+
+    def _cut_short(self) -> None:
+        """The time to drain is over: what has not been run is delivered again by the next run."""
+        for intake in self.intakes:
+            intake.discard()
+        self._log.warning("there was no time to finish, the next run gets what is left", waiting=self._batches.qsize())
+        trouble = self._settle(time.monotonic() + LAST_WAIT)
+        if trouble is not None:
+            raise _unconfirmed(trouble)
+
+    def _settle_the_last(self) -> None:
+        now = time.monotonic()
+        deadline = min(now + self._service.limits.confirm, max(self._drain_deadline, now) + LAST_WAIT)
+        try:
+            self._running.settle(deadline)
+        except Exception as error:  # noqa: BLE001 - the service has failed already, with a better reason
+            self._log.warning("the last results were not confirmed", error=str(error))
+
+    def _see_off_intakes(self) -> None:
+        deadline = time.monotonic() + LEAVE_WAIT
+        for intake in self.intakes:
+            while not intake.join(0.05):
+                # Its source may be in the middle of a rebalance.
+                self._serve_control()
+                for one in self._settlements:
+                    one.answer(self._marks_of(one.lanes))
+                self._settlements = []
+                if time.monotonic() >= deadline:
+                    self._log.error("a source does not close", source=intake.source.name)
+                    break
+
+    def _rewind(self, lanes: Iterable[Lane], marks: Mapping[Lane, int]) -> None:
+        for intake in self.intakes:
+            own = [lane for lane in lanes if lane.source == intake.source.name]
+            if own:
+                # In this order, so that only what is not done comes again.
+                intake.acknowledge({lane: marks[lane] for lane in own if lane in marks})
+                intake.rewind(own)
+                self._finished.discard(intake)
+
+    def _intake_of(self, source: str) -> Intake:
+        return next(intake for intake in self.intakes if intake.source.name == source)
+
+    def _keep_going(self) -> bool:
+        self.progress_at = time.monotonic()
+        return self.progress_at < self._drain_deadline
+
+    @property
+    def _running(self) -> Delivery:
+        if self._delivery is None:
+            raise StreamerError("the service is not open")
+        return self._delivery
+
+    def _lag(self) -> Mapping[tuple[str, int], int]:
+        return {key: behind for intake in self.intakes for key, behind in intake.lag.items()}
+
+
+def _unconfirmed(trouble: ConnectorError) -> ServiceStopped:
+    stopped = ServiceStopped(f"not all results could be confirmed before the end: {trouble}")
+    stopped.__cause__ = trouble
+    return stopped
+
+
+def _enricher(into: Mapping[str, str]) -> Any:
+    if not into:
+        return None
+
+    def enrich(batch: Batch, records: Records, first: int) -> Batch:
+        return put_metadata(batch, into)
+
+    return enrich

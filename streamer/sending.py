@@ -1,0 +1,53 @@
+"""Handing messages to a sink until it has taken them all."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from connectors.records import Messages
+from pipelines.errors import ConnectorError
+from streamer.failures import ServiceStopped
+from streamer.outlet import Outlet, chosen
+
+SEND_TRY = 1.0
+"""Seconds of one attempt to hand messages to a full sink; with the pause after it, how late a stop is noticed."""
+LONGEST_PAUSE = 1.0
+"""Seconds between two attempts at most."""
+
+
+def send_all(outlet: Outlet, messages: Messages, keep_going: Callable[[], bool], log: Any) -> dict[int, ConnectorError]:
+    """Hand over all messages, waiting as long as the sink is full; returns what it refuses for good, by index.
+
+    Raises `ServiceStopped` when it is full and `keep_going` says no.
+    """
+    final: dict[int, ConnectorError] = {}
+    if not len(messages):
+        return final
+    index = np.arange(len(messages))
+    tries = 0
+    while True:
+        refused = outlet.sink.send(messages, time.monotonic() + SEND_TRY)
+        if not refused:
+            return final
+        final.update((int(index[at]), error) for at, error in refused.items() if not error.retriable)
+        again = np.array(sorted(at for at, error in refused.items() if error.retriable), np.int64)
+        if not len(again):
+            return final
+        if not keep_going():
+            raise ServiceStopped(f"the sink {outlet.name} takes nothing: {refused[int(again[0])]}")
+        if tries == 0:
+            log.warning("the sink is full, waiting", sink=outlet.name, messages=len(again))
+        time.sleep(pause(tries))
+        tries += 1
+        messages, index = chosen(messages, again), index[again]
+
+
+def pause(tries: int) -> float:
+    """Seconds to wait after so many attempts that failed: doubled each time, with jitter."""
+    # The power is bounded first: an outage of hours must not overflow it.
+    return random.uniform(0.5, 1.0) * min(0.2 * 2.0 ** min(tries, 10), LONGEST_PAUSE)  # noqa: S311

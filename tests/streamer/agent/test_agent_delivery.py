@@ -1,0 +1,180 @@
+"""What is acknowledged, when, and what comes again: a service with one source and one sink."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from connectors.memory import MemorySink, MemorySource
+from connectors.message import Message
+from pipelines import Data
+
+
+def y_of(message: Message) -> int:
+    return int(Data.from_bytes(message.value)["y"])
+
+
+def test_stopping_finishes_and_acknowledges_what_was_taken_in(define: Any, serve: Any, eventually: Any) -> None:
+    serving = serve(define())
+    serving.feed(*range(500))
+    eventually(lambda: len(serving.results()) > 0)
+    assert serving.stop().reason == "stopped"
+    assert serving.source.acknowledged == [len(serving.results())]
+
+
+def test_positions_are_acknowledged_about_every_second_without_stopping(
+    define: Any, serve: Any, eventually: Any
+) -> None:
+    serving = serve(define())
+    serving.feed(*range(10))
+    eventually(lambda: serving.source.acknowledged == [10])
+    assert serving.agent.summary is None
+
+
+def test_nothing_is_acknowledged_while_the_sink_is_away_and_nothing_is_lost(
+    define: Any, serve: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamer.sending.SEND_TRY", 0.1)
+    monkeypatch.setattr("streamer.sending.LONGEST_PAUSE", 0.1)
+    limits = {"in_flight": "64KiB", "confirm": "200ms", "stuck": "1s"}
+    sink = MemorySink(name="memory", max_in_flight=4096)
+    serving = serve(define(limits=limits, batch={"max_records": 50, "max_bytes": "16KiB"}), sinks={"memory": sink})
+    sink.topic.faults.cut()
+    for start in range(0, 5000, 500):
+        serving.feed(*range(start, start + 500))
+    eventually(lambda: serving.agent.ready() is not None)
+    time.sleep(1.5)
+    assert serving.source.acknowledged == [0]
+    assert serving.agent.meters.in_flight() <= 64 * 1024
+    assert serving.agent.live() is None, "a restart would not bring the sink back"
+    sink.topic.faults.mend()
+    eventually(lambda: len(serving.results()) == 5000)
+    eventually(lambda: serving.source.acknowledged == [5000])
+    assert serving.results() == [2 * x for x in range(5000)]
+
+
+def test_messages_that_are_lost_after_being_taken_are_sent_again(define: Any, serve: Any, eventually: Any) -> None:
+    lost: list[int] = []
+
+    def lose(message: Message) -> bool:
+        if len(lost) < 3 and y_of(message) in (20, 40, 60):
+            lost.append(y_of(message))
+            return True
+        return False
+
+    serving = serve(define())
+    serving.sink.topic.faults.lose = lose
+    serving.feed(*range(100))
+    eventually(lambda: serving.source.acknowledged == [100])
+    assert set(serving.results()) == {2 * x for x in range(100)}
+    assert len(lost) == 3
+
+
+def test_messages_that_are_lost_after_the_source_has_ended_are_sent_again(define: Any, serve: Any) -> None:
+    lost: list[int] = []
+
+    def lose(message: Message) -> bool:
+        if not lost and y_of(message) == 8:
+            lost.append(8)
+            return True
+        return False
+
+    sink = MemorySink(name="memory")
+    sink.topic.faults.lose = lose
+    source = MemorySource([Data({"x": x}) for x in range(10)], name="memory")
+    serving = serve(define(), {"memory": source}, {"memory": sink})
+    summary = serving.agent.join(30)
+    assert (summary.reason, summary.error) == ("ended", None)
+    assert lost == [8]
+    assert set(serving.results()) == {2 * x for x in range(10)}
+    assert source.acknowledged == [10]
+
+
+def test_a_message_that_the_sink_refuses_for_good_becomes_a_dead_letter(
+    define: Any, serve: Any, eventually: Any
+) -> None:
+    serving = serve(define())
+    serving.sink.topic.faults.refuse = lambda message: "too large" if y_of(message) == 10 else None
+    serving.feed(*range(10))
+    eventually(lambda: serving.source.acknowledged == [10])
+    assert serving.results() == [2 * x for x in range(10) if x != 5]
+    assert serving.buried() == [5]
+    assert dict(serving.dead.messages[0].headers)["streamer-step"] == b"sink memory"
+
+
+def test_with_on_error_drop_what_the_sink_refuses_for_good_is_lost_alone(
+    define: Any, serve: Any, eventually: Any
+) -> None:
+    serving = serve(define(dead_letter=None, on_error="drop"))
+    serving.sink.topic.faults.refuse = lambda message: "too large" if y_of(message) == 10 else None
+    serving.feed(*range(10))
+    eventually(lambda: serving.source.acknowledged == [10])
+    assert serving.results() == [2 * x for x in range(10) if x != 5]
+    assert serving.stop().dropped == 1
+
+
+def test_at_most_once_acknowledges_before_it_runs(define: Any, serve: Any) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(data: Data) -> Data:
+        begun.set()
+        go_on.wait(10)
+        return Data({"y": 1})
+
+    serving = serve(define(wait, delivery="at_most_once"))
+    serving.feed(1)
+    assert begun.wait(10)
+    assert serving.source.acknowledged == [1]
+    assert list(serving.agent.acknowledged.values()) == [1]
+    go_on.set()
+
+
+@pytest.mark.parametrize("dead_letter", [None, {"type": "memory", "topic": "dead"}])
+def test_at_most_once_a_lost_message_takes_no_other_with_it(
+    define: Any, serve: Any, eventually: Any, dead_letter: Any
+) -> None:
+    serving = serve(define(delivery="at_most_once", batch={"max_records": 10}, dead_letter=dead_letter))
+    serving.sink.topic.faults.lose = lambda message: y_of(message) == 10
+    serving.feed(*range(1000))
+    eventually(lambda: len(serving.results()) == 999)
+    summary = serving.stop()
+    assert summary.reason == "stopped"
+    assert serving.results() == [2 * x for x in range(1000) if x != 5]
+    assert serving.buried() == ([5] if dead_letter else [])
+    assert (summary.dead, summary.dropped) == ((1, 0) if dead_letter else (0, 1))
+
+
+class Counted(MemorySink):
+    """Counts what it is asked."""
+
+    sends = barriers = 0
+
+    def send(self, *arguments: Any) -> Any:
+        self.sends += 1
+        return super().send(*arguments)
+
+    def barrier(self, deadline: float) -> Any:
+        self.barriers += 1
+        return super().barrier(deadline)
+
+
+def test_results_flow_without_waiting_for_confirmations(define: Any, serve: Any, eventually: Any) -> None:
+    sink = Counted(name="memory")
+    began = time.monotonic()
+    serving = serve(define(batch={"max_records": 10}, dead_letter=None), sinks={"memory": sink})
+    serving.feed(*range(3000))
+    eventually(lambda: serving.source.acknowledged == [3000])
+    assert sink.sends >= 300
+    assert sink.barriers <= time.monotonic() - began + 2, "one about every second, whatever was sent between"
+
+
+def test_confirmations_are_taken_in_before_the_next_barrier(define: Any, serve: Any, eventually: Any) -> None:
+    sink = Counted(name="memory")
+    serving = serve(define(dead_letter=None), sinks={"memory": sink})
+    serving.feed(1)
+    eventually(lambda: serving.agent.meters.run.latency.count == 1)
+    assert serving.agent.meters.in_flight() == 0
+    assert sink.barriers <= 1

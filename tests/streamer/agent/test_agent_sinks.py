@@ -1,0 +1,154 @@
+"""Services with several sinks, of which one does not do what the others do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from connectors.memory import MemorySink
+from connectors.message import Message
+from pipelines import Data
+from pipelines.errors import ConnectorError
+from streamer.sending import LONGEST_PAUSE, pause
+
+SINKS = [{"type": "memory", "topic": name, "name": name} for name in ("a", "b")]
+
+
+class Broken(MemorySink):
+    """Fails for good at the second message."""
+
+    def send(self, *arguments: Any) -> Any:
+        if len(self.topic) + len(arguments[0]) > 1:
+            raise ConnectorError(f"{self.name} is broken")
+        return super().send(*arguments)
+
+
+def test_what_one_sink_has_and_another_never_got_is_not_acknowledged(define: Any, serve: Any, eventually: Any) -> None:
+    sinks = {"a": MemorySink(name="a"), "b": Broken(name="b")}
+    serving = serve(define(sink=SINKS, batch={"max_records": 1}), sinks=sinks)
+    serving.feed(0)
+    eventually(lambda: serving.source.acknowledged == [1])
+    serving.feed(1)
+    summary = serving.agent.join(30)
+    assert (summary.reason, summary.error) == ("failed", "b is broken")
+    assert serving.results("a") == [0, 2]
+    assert serving.source.acknowledged == [1]
+
+
+def twice(data: Data) -> list[Data]:
+    return [Data({"y": data["x"]}), Data({"y": data["x"]})]
+
+
+class TakesOne(MemorySink):
+    """Takes the first message of a block, and is broken for good then."""
+
+    def send(self, messages: Any, deadline: float) -> Any:
+        super().send(type(messages)(messages.rows[:1], messages.values[:1]), deadline)
+        raise ConnectorError("broken in the middle")
+
+
+def test_half_of_what_a_record_became_is_not_enough_to_acknowledge_it(define: Any, serve: Any) -> None:
+    serving = serve(define(twice), sinks={"memory": TakesOne(name="memory")})
+    serving.feed(7)
+    assert serving.agent.join(30).reason == "failed"
+    assert serving.results() == [7]
+    assert serving.source.acknowledged == [0]
+
+
+class Watched(MemorySink):
+    """Counts the barriers that it could not keep."""
+
+    given_up = 0
+
+    def barrier(self, deadline: float) -> Any:
+        try:
+            return super().barrier(deadline)
+        except ConnectorError:
+            self.given_up += 1
+            raise
+
+
+def test_a_message_lost_by_one_sink_comes_again_though_another_sink_was_away(
+    define: Any, serve: Any, eventually: Any
+) -> None:
+    lost: list[Message] = []
+
+    def lose(message: Message) -> bool:
+        lost.append(message)
+        return len(lost) == 1
+
+    away = Watched(name="b")
+    serving = serve(define(sink=SINKS, limits={"confirm": "200ms"}), sinks={"a": MemorySink(name="a"), "b": away})
+    away.topic.faults.cut()
+    serving.sinks["a"].topic.faults.lose = lose
+    serving.feed(1, 2, 3)
+    eventually(lambda: away.given_up > 0 and len(lost) == 3)
+    away.topic.faults.mend()
+    eventually(lambda: serving.source.acknowledged == [3])
+    assert set(serving.results("a")) == set(serving.results("b")) == {2, 4, 6}
+
+
+def test_a_message_that_all_sinks_refuse_becomes_one_dead_letter(define: Any, serve: Any, eventually: Any) -> None:
+    serving = serve(define(sink=SINKS))
+    for sink in serving.sinks.values():
+        sink.topic.faults.refuse = lambda message: "no" if Data.from_bytes(message.value)["y"] == 2 else None
+    serving.feed(0, 1, 2)
+    eventually(lambda: serving.source.acknowledged == [3])
+    assert serving.results("a") == serving.results("b") == [0, 4]
+    assert serving.buried() == [1]
+    assert serving.stop().ok == 2
+
+
+def test_what_a_sink_refuses_after_another_has_it_is_awaited_there_and_put_aside(
+    define: Any, serve: Any, eventually: Any
+) -> None:
+    serving = serve(define(sink=SINKS, limits={"confirm": "200ms"}, errors={"stop_ratio": 1}))
+    serving.sinks["a"].topic.faults.cut()
+    serving.sinks["b"].topic.faults.refuse = lambda message: "no"
+    serving.feed(5)
+    eventually(lambda: serving.buried() == [5])
+    assert serving.source.acknowledged == [0]
+    serving.sinks["a"].topic.faults.mend()
+    eventually(lambda: serving.source.acknowledged == [1])
+    assert serving.results("a") == [10]
+
+
+def test_a_sink_that_is_away_for_hours_does_not_end_the_waiting() -> None:
+    assert 0 < pause(0) < 1
+    assert all(pause(tries) <= LONGEST_PAUSE for tries in (10, 1023, 1024, 100_000))
+
+
+def test_a_dead_letter_that_is_refused_stops_the_service_with_its_record_unacknowledged(
+    define: Any, serve: Any
+) -> None:
+    def fail(data: Data) -> Data:
+        raise ValueError("never")
+
+    dead = MemorySink(name="dead_letter")
+    dead.topic.faults.refuse = lambda message: "too large"
+    serving = serve(define(fail, errors={"stop_ratio": 1}), dead=dead)
+    serving.feed(1)
+    summary = serving.agent.join(30)
+    assert summary.reason == "failed"
+    assert "memory[0]@0: dead_letter: too large" in str(summary.error)
+    assert serving.source.acknowledged == [0]
+
+
+def test_a_dead_letter_that_is_lost_comes_again_with_its_record(define: Any, serve: Any, eventually: Any) -> None:
+    def fail(data: Data) -> Data:
+        if data["x"] == 3:
+            raise ValueError("three")
+        return Data({"y": data["x"]})
+
+    lost: list[Message] = []
+
+    def lose(message: Message) -> bool:
+        lost.append(message)
+        return len(lost) == 1
+
+    dead = MemorySink(name="dead_letter")
+    dead.topic.faults.lose = lose
+    serving = serve(define(fail), dead=dead)
+    serving.feed(*range(10))
+    eventually(lambda: serving.source.acknowledged == [10])
+    assert serving.buried() == [3]
+    assert set(serving.results()) == set(range(10)) - {3}

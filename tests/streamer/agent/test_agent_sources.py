@@ -1,0 +1,283 @@
+"""Sources that fail, lose lanes, wait, or share a service with others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from connectors.memory import MemorySource
+from connectors.records import Lane
+from pipelines import Data
+from pipelines.errors import ConnectorError
+
+TWO = [{"type": "memory", "topic": name, "name": name} for name in ("a", "b")]
+
+
+class Failing(MemorySource):
+    """Raises `error` instead of polling once `fail` is set."""
+
+    def __init__(self, error: BaseException, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.error = error
+        self.fail = threading.Event()
+
+    def poll(self, *arguments: Any) -> Any:
+        if self.fail.is_set():
+            raise self.error
+        return super().poll(*arguments)
+
+
+def test_a_source_that_fails_ends_the_service_and_what_was_done_is_acknowledged(
+    define: Any, serve: Any, eventually: Any
+) -> None:
+    sources = {"a": MemorySource(name="a"), "b": Failing(ConnectorError("b is gone"), name="b")}
+    serving = serve(define(source=TWO), sources)
+    serving.feed(1, 2, source="a")
+    eventually(lambda: len(serving.results()) == 2)
+    sources["b"].fail.set()
+    summary = serving.agent.join(8)
+    assert (summary.reason, summary.error) == ("failed", "b is gone")
+    assert sources["a"].acknowledged == [2]
+
+
+@pytest.mark.parametrize("error", [SystemExit("enough"), KeyboardInterrupt()])
+def test_a_source_that_leaves_its_thread_ends_the_service(define: Any, serve: Any, error: BaseException) -> None:
+    source = Failing(error, name="memory")
+    serving = serve(define(), {"memory": source})
+    source.fail.set()
+    assert serving.agent.join(8).reason == "failed"
+
+
+def test_a_step_that_leaves_the_thread_fails_the_service(define: Any, serve: Any) -> None:
+    def leave(data: Data) -> Data:
+        raise SystemExit(0)
+
+    serving = serve(define(leave))
+    serving.feed(1)
+    summary = serving.agent.join(8)
+    assert summary.reason == "failed"
+    assert "SystemExit" in str(summary.error)
+    assert serving.source.acknowledged == [0]
+
+
+class NotThere(MemorySource):
+    """Cannot be opened."""
+
+    def open(self, settle: Any = None) -> None:
+        raise ConnectorError(f"there is no topic {self.name}")
+
+
+def test_a_source_that_cannot_be_opened_is_told_by_starting(define: Any, serve: Any) -> None:
+    sources = {"a": MemorySource(name="a"), "b": NotThere(name="b")}
+    with pytest.raises(ConnectorError, match="there is no topic b"):
+        serve(define(source=TWO), sources)
+    assert sources["a"].group.members == [], "the other source has left its group"
+
+
+def test_a_control_port_that_is_taken_is_told_by_starting(define: Any, serve: Any) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(Exception, match=r"control\.listen"):
+            serve(define(control={"listen": f"127.0.0.1:{taken.getsockname()[1]}"}))
+
+
+def test_batches_of_several_sources_that_do_not_fit_together_pass_one_after_the_other(
+    define: Any, serve: Any, eventually: Any
+) -> None:
+    names = [f"s{number}" for number in range(4)]
+    sources = [{"type": "memory", "topic": name, "name": name} for name in names]
+    batch = {"max_records": 10, "max_bytes": "1KiB"}
+    serving = serve(define(source=sources, batch=batch, limits={"in_flight": "1KiB"}))
+    for name in names:
+        # Each more than half of what may be under way.
+        serving.sources[name].feed(*[Data({"x": n, "filler": b"." * 700}).to_bytes() for n in range(10)])
+    eventually(lambda: all(source.acknowledged == [10] for source in serving.sources.values()))
+    assert sorted(serving.results()) == sorted([2 * n for n in range(10)] * 4)
+
+
+def test_a_source_that_has_ended_waits_for_the_others(define: Any, serve: Any, eventually: Any) -> None:
+    sources = {"a": MemorySource([Data({"x": 1})], name="a"), "b": MemorySource(name="b")}
+    serving = serve(define(source=TWO), sources)
+    eventually(lambda: sources["a"].acknowledged == [1])
+    serving.feed(2, source="b")
+    eventually(lambda: sources["b"].acknowledged == [1])
+    assert serving.agent.summary is None
+    sources["b"].end()
+    assert serving.agent.join(30).reason == "ended"
+
+
+class Sighing(MemorySource):
+    """Notes when it is told that nobody polls."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.still: list[bool] = []
+        self.threads: set[str] = set()
+
+    def standing_still(self, still: bool) -> None:
+        self.still.append(still)
+        super().standing_still(still)
+
+    def lag(self) -> Mapping[tuple[str, int], int]:
+        self.threads.add(threading.current_thread().name)
+        return super().lag()
+
+
+def test_a_source_gives_signs_of_life_while_the_pipeline_takes_its_time(
+    define: Any, serve: Any, eventually: Any
+) -> None:
+    go_on = threading.Event()
+
+    def slow(data: Data) -> Data:
+        go_on.wait(20)
+        return Data({"y": 1})
+
+    source = Sighing(name="memory")
+    serving = serve(define(slow, batch={"max_records": 1}), {"memory": source})
+    # One that runs, two that wait in the queue, one in hand.
+    serving.feed(*range(4))
+    began = time.monotonic()
+    eventually(lambda: source.still.count(True) >= 3)
+    assert source.still.count(True) <= (time.monotonic() - began) * 10 + 1, "about ten times a second"
+    go_on.set()
+    eventually(lambda: source.still[-1] is False)
+    eventually(lambda: len(serving.results()) == 4)
+
+
+def test_the_lag_is_asked_of_a_source_by_its_own_thread_only(define: Any, serve: Any, eventually: Any) -> None:
+    source = Sighing(name="memory")
+    serving = serve(define(), {"memory": source})
+    serving.feed(1)
+    eventually(lambda: serving.agent.meters.lag() == {("memory", 0): 1} or source.acknowledged == [1])
+    eventually(lambda: serving.agent.meters.lag() == {("memory", 0): 0})
+    list(serving.agent.meters.collect())
+    assert source.threads == {"intake memory"}
+
+
+def test_a_lane_that_was_taken_away_is_acknowledged_as_far_as_it_was_done_and_no_further(
+    define: Any, serve: Any, eventually: Any
+) -> None:
+    first = MemorySource(name="memory", partitions=2)
+    serving = serve(define(), {"memory": first})
+    serving.feed(*range(200))
+    eventually(lambda: len(serving.results()) == 200)
+    second = MemorySource(topic=first.topic, name="second")
+    second.open()
+    eventually(lambda: len(second.poll(1, 1, 0.05)) == 0 and len(second.group.owned(second)) == 1)
+    assert sum(first.acknowledged) >= 100
+    second.close()
+
+
+def test_a_busy_source_does_not_hold_up_the_hand_over_of_another(define: Any, serve: Any, eventually: Any) -> None:
+    busy = threading.Event()
+
+    def some_time(data: Data) -> Data:
+        time.sleep(0.05)
+        return Data({"y": data["x"]})
+
+    shared = MemorySource(name="a", partitions=2)
+    serving = serve(define(some_time, source=TWO, batch={"max_records": 1}), {"a": shared, "b": MemorySource(name="b")})
+
+    def keep_busy() -> None:
+        for number in range(1000):
+            if busy.wait(0.02):
+                return
+            serving.feed(number, source="b")
+
+    feeder = threading.Thread(target=keep_busy)
+    feeder.start()
+    try:
+        serving.feed(*range(4), source="a")
+        eventually(lambda: len(serving.agent.meters.sources) == 2 and sum(shared.acknowledged) > 0)
+        other = MemorySource(topic=shared.topic, name="other")
+        other.open()
+        began = time.monotonic()
+        eventually(lambda: other.poll(1, 1, 0.05) is not None and len(other.group.owned(other)) == 1)
+        assert time.monotonic() - began < 10, "a hand-over has thirty seconds, and needs none of them"
+        other.close()
+    finally:
+        busy.set()
+        feeder.join()
+
+
+def test_lanes_that_have_ended_are_not_told_as_acknowledged(define: Any, serve: Any, eventually: Any) -> None:
+    lost: list[object] = []
+    source = MemorySource(name="memory")
+    serving = serve(define(), {"memory": source})
+    serving.feed(*range(5))
+    eventually(lambda: source.acknowledged == [5])
+    serving.sink.topic.faults.lose = lambda message: lost.append(message) is None and len(lost) == 1
+    serving.feed(*range(5))
+    eventually(lambda: source.acknowledged == [10])
+    eventually(lambda: list(serving.agent.acknowledged.values()) == [10])
+
+
+class Remembering(MemorySource):
+    """Writes down what it is asked, in order."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.asked: list[tuple[str, Any]] = []
+        self.waits: list[bool] = []
+
+    def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
+        self.asked.append(("acknowledge", sorted(positions.values())))
+        self.waits.append(wait)
+        super().acknowledge(positions, wait=wait)
+
+    def rewind(self, lanes: Iterable[Lane]) -> None:
+        self.asked.append(("rewind", None))
+        super().rewind(lanes)
+
+
+def test_the_end_waits_until_the_bus_has_all_positions_even_if_none_is_new(
+    define: Any, serve: Any, eventually: Any
+) -> None:
+    source = Remembering(name="memory")
+    serving = serve(define(), {"memory": source})
+    serving.feed(1)
+    eventually(lambda: source.acknowledged == [1])
+    assert source.waits == [False]
+    serving.stop()
+    assert source.waits == [False, True]
+
+
+def test_only_what_was_not_done_comes_again(define: Any, serve: Any, eventually: Any) -> None:
+    taken: list[object] = []
+    source = Remembering(name="memory")
+    serving = serve(define(), {"memory": source})
+    serving.sink.topic.faults.lose = lambda message: taken.append(message) is None and len(taken) == 8
+    serving.feed(*range(10))
+    eventually(lambda: source.acknowledged == [10])
+    assert serving.results() == [2 * x for x in (0, 1, 2, 3, 4, 5, 6, 8, 9, 7, 8, 9)]
+    assert source.asked == [("acknowledge", [7]), ("rewind", None), ("acknowledge", [10])]
+
+
+class Unsure(MemorySource):
+    """Cannot reach its bus for the first acknowledgements."""
+
+    refused = 0
+
+    def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
+        if wait and positions and self.refused < 2:
+            self.refused += 1
+            raise ConnectorError("no answer", retriable=True)
+        super().acknowledge(positions, wait=wait)
+
+
+def test_at_most_once_waits_for_a_bus_that_is_away_before_it_runs_anything(
+    define: Any, serve: Any, eventually: Any
+) -> None:
+    source = Unsure(name="memory")
+    serving = serve(define(delivery="at_most_once"), {"memory": source})
+    serving.feed(1, 2, 3)
+    eventually(lambda: len(serving.results()) == 3)
+    assert source.refused == 2
+    assert source.acknowledged == [3]

@@ -1,0 +1,179 @@
+"""How services end: in time, with the right reason, and with nothing acknowledged that was not done."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from connectors.memory import MemorySource
+from pipelines import Data
+from pipelines.errors import ConnectorError
+
+
+def test_stopping_does_not_wait_until_a_batch_is_full_or_old(define: Any, serve: Any, eventually: Any) -> None:
+    serving = serve(define(batch={"max_wait": "1m"}))
+    serving.feed(1, 2)
+    eventually(lambda: serving.agent.meters.lag() != {})
+    began = time.monotonic()
+    assert serving.stop().reason == "stopped"
+    assert time.monotonic() - began < 10
+    assert serving.results() == [2, 4]
+    assert serving.source.acknowledged == [2]
+
+
+def test_the_end_of_a_source_closes_a_batch_that_is_waiting(define: Any, serve: Any) -> None:
+    source = MemorySource([Data({"x": 1})], name="memory")
+    serving = serve(define(batch={"max_wait": "1m"}), {"memory": source})
+    assert serving.agent.join(10).reason == "ended"
+    assert serving.results() == [2]
+
+
+def test_positions_are_acknowledged_while_a_batch_is_gathered(define: Any, serve: Any, eventually: Any) -> None:
+    serving = serve(define(batch={"max_records": 5, "max_wait": "1m"}))
+    serving.feed(*range(7))
+    eventually(lambda: serving.source.acknowledged == [5])
+    assert len(serving.results()) == 5
+
+
+def test_a_slow_pipeline_is_cut_short_when_the_time_to_drain_is_over(define: Any, serve: Any, eventually: Any) -> None:
+    def slow(data: Data) -> Data:
+        time.sleep(0.6)
+        return Data({"y": data["x"]})
+
+    serving = serve(define(slow, batch={"max_records": 1}, limits={"drain": "1s", "batches": 20}))
+    serving.feed(*range(20))
+    eventually(lambda: len(serving.results()) == 1)
+    began = time.monotonic()
+    summary = serving.stop()
+    assert time.monotonic() - began < 8
+    assert (summary.reason, summary.error) == ("stopped", None)
+    assert len(serving.results()) < 8
+    assert serving.source.acknowledged == [len(serving.results())]
+
+
+@pytest.mark.parametrize("in_flight", ["1KiB", "64MiB"])
+def test_a_service_whose_sink_is_away_ends_when_the_time_to_drain_is_over(
+    define: Any, serve: Any, eventually: Any, in_flight: str
+) -> None:
+    batch = {"max_records": 10, "max_bytes": "1KiB"}
+    serving = serve(define(batch=batch, limits={"drain": "500ms", "confirm": "300ms", "in_flight": in_flight}))
+    serving.sink.topic.faults.cut()
+    serving.feed(*range(2000))
+    eventually(lambda: serving.agent.meters.in_flight() > 500)
+    began = time.monotonic()
+    summary = serving.stop()
+    assert time.monotonic() - began < 8
+    assert summary.reason == "failed"
+    assert "could be confirmed" in str(summary.error)
+    assert serving.source.acknowledged == [0]
+
+
+def test_a_service_that_fails_ends_at_once(define: Any, serve: Any) -> None:
+    def fail(data: Data) -> Data:
+        raise ValueError("never")
+
+    serving = serve(define(fail, dead_letter=None, batch={"max_records": 1}))
+    serving.feed(*range(300))
+    began = time.monotonic()
+    assert serving.agent.join(30).reason == "failed"
+    assert time.monotonic() - began < 8
+    assert serving.source.acknowledged == [0]
+    assert serving.source.group.members == []
+
+
+def test_stopping_twice_and_after_the_end_is_harmless(define: Any, serve: Any) -> None:
+    serving = serve(define())
+    for _ in range(3):
+        assert serving.stop().reason == "stopped"
+
+
+def test_stopping_while_it_opens_ends_it_without_joining_the_group(define: Any, serve: Any) -> None:
+    opening, go_on = threading.Event(), threading.Event()
+
+    class Slow(MemorySource):
+        def open(self, settle: Any = None) -> None:
+            opening.set()
+            go_on.wait(20)
+            super().open(settle)
+
+    source = Slow(name="memory")
+    starting: list[Any] = []
+    thread = threading.Thread(target=lambda: starting.append(serve(define(), {"memory": source})))
+    thread.start()
+    assert opening.wait(10)
+    # Only now is there something to stop.
+    agent = next(one for one in threading.enumerate() if one.name == "run test")._target.__self__  # type: ignore[attr-defined]
+    agent.stop()
+    go_on.set()
+    thread.join(20)
+    assert agent.join(20).reason == "stopped"
+    assert source.group.members == []
+
+
+class ClosesBadly(MemorySource):
+    """Cannot say goodbye."""
+
+    def close(self) -> None:
+        super().close()
+        raise ConnectorError("the line is dead")
+
+
+def test_a_source_that_cannot_be_closed_is_no_failure(define: Any, serve: Any, eventually: Any) -> None:
+    serving = serve(define(), {"memory": ClosesBadly(name="memory")})
+    serving.feed(1)
+    eventually(lambda: len(serving.results()) == 1)
+    assert serving.stop().reason == "stopped"
+    assert serving.source.acknowledged == [1]
+
+
+def test_a_sink_that_cannot_be_closed_is_told(define: Any, serve: Any, eventually: Any) -> None:
+    from connectors.memory import MemorySink
+
+    class Stuck(MemorySink):
+        def close(self) -> None:
+            raise ConnectorError("the disk is gone")
+
+    serving = serve(define(), sinks={"memory": Stuck(name="memory")})
+    serving.feed(1)
+    eventually(lambda: len(serving.results()) == 1)
+    summary = serving.stop()
+    assert (summary.reason, summary.error) == ("failed", "the disk is gone")
+    assert serving.source.acknowledged == [1]
+
+
+def test_a_rebalance_during_the_last_confirmations_is_answered(define: Any, serve: Any, eventually: Any) -> None:
+    source = MemorySource(name="memory", partitions=2)
+    serving = serve(define(limits={"drain": "20s", "confirm": "10s"}), {"memory": source})
+    serving.sink.topic.faults.cut()
+    serving.feed(*range(10))
+    eventually(lambda: serving.agent.meters.run.stages["send"].count > 0)
+    serving.agent.stop()
+    other = MemorySource(topic=source.topic, name="other")
+    other.open()
+    polled = threading.Thread(target=lambda: [other.poll(1, 1, 0.1) for _ in range(40)])
+    polled.start()
+    time.sleep(1.5)
+    serving.sink.topic.faults.mend()
+    began = time.monotonic()
+    assert serving.agent.join(30).reason == "stopped"
+    assert time.monotonic() - began < 10
+    polled.join()
+    assert sum(source.acknowledged) >= 5
+    other.close()
+
+
+def test_a_failure_while_it_drains_is_a_failure(define: Any, serve: Any, eventually: Any) -> None:
+    from connectors.memory import MemorySink
+
+    class Broken(MemorySink):
+        def barrier(self, deadline: float) -> Any:
+            raise ConnectorError("the disk is full")
+
+    serving = serve(define(), sinks={"memory": Broken(name="memory")})
+    serving.feed(1)
+    eventually(lambda: len(serving.results()) == 1)
+    summary = serving.stop()
+    assert (summary.reason, summary.error) == ("failed", "the disk is full")

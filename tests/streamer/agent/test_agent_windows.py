@@ -1,0 +1,225 @@
+"""Pipelines with steps that hold records: what is acknowledged, and what becomes of each record of a window."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import pipelines
+from connectors.message import Message
+from pipelines import Data
+from streamer import testing
+from streamer.service import Service
+
+
+class WindowStep(pipelines.Step):
+    """`size` records become their sum; each window begins `stride` records after the last."""
+
+    type_name: ClassVar[str] = "TEST_WINDOWS"
+    size: int = 3
+    stride: int = 3
+
+
+class Windows(pipelines.StatefulRunner):
+    """Windows by count over all records."""
+
+    def __init__(self, size: int, stride: int) -> None:
+        self.size, self.stride = size, stride
+        self.waiting: list[tuple[int, int]] = []
+
+    def run_batch(self, batch: pipelines.Batch) -> pipelines.Result:
+        found: list[list[tuple[int, int]]] = []
+        gone: list[tuple[int, int]] = []
+        for one in zip(batch.rows.tolist(), batch["x"].values(), strict=True):
+            self.waiting.append(one)
+            if len(self.waiting) == self.size:
+                found.append(list(self.waiting))
+                gone += self.waiting[: self.stride]
+                del self.waiting[: self.stride]
+        return pipelines.Result(made(found), held=np.array([row for row, _ in self.waiting], np.int64))
+
+    def tick(self, now: float) -> pipelines.Result:
+        return pipelines.Result(made([]))
+
+    def flush(self) -> pipelines.Result:
+        waiting, self.waiting = self.waiting, []
+        return pipelines.Result(made([waiting] if waiting else []))
+
+    def forget(self, lanes: Any) -> None:
+        self.waiting = []
+
+    def snapshot(self) -> bytes:
+        return b""
+
+    def restore(self, state: bytes) -> None:
+        pass
+
+
+def made(found: list[list[tuple[int, int]]]) -> pipelines.Batch:
+    batch = pipelines.Batch.of([Data({"y": sum(x for _, x in one)}) for one in found])
+    rows = np.array([row for one in found for row, _ in one], np.int64)
+    splits = np.array([0, *accumulate(map(len, found))], np.int64)
+    return pipelines.Batch(batch.columns, batch.size, rows=rows, splits=splits)
+
+
+class WindowFactory:
+    step_type, name, priority, requires = "TEST_WINDOWS", "test", 0, ()
+
+    def create(self, step: Any, context: pipelines.OpenContext) -> pipelines.Runner:
+        return Windows(step.size, step.stride)
+
+
+class WithWindows(pipelines.Sequence):
+    """A pipeline that opens with a registry of its own."""
+
+    def open(self, *args: Any, **settings: Any) -> Any:
+        registry = pipelines.Registry(plugins=False)
+        registry.add_step(WindowStep)
+        registry.add_runner(WindowFactory())
+        return super().open(*args, **{**settings, "registry": registry})
+
+
+def same(data: Data) -> Data:
+    return data
+
+
+@pytest.fixture
+def windowed(define: Callable[..., Service]) -> Callable[..., Service]:
+    """`windowed(stride=, after=, **settings)` sums windows of three and hands the sums to the step `after`."""
+
+    def windows(stride: int = 3, after: Any = same, **settings: Any) -> Service:
+        steps = [WindowStep(stride=stride), after]
+        return define(**settings).model_copy(update={"pipeline": WithWindows(steps)})
+
+    return windows
+
+
+def numbers(*values: int) -> list[Data]:
+    return [Data({"x": value}) for value in values]
+
+
+def values(report: testing.Report) -> list[Any]:
+    return [None if data is None else data["y"] for data in report.results]
+
+
+def test_rows_that_a_step_holds_are_acknowledged_only_with_the_result_they_end_up_in(
+    windowed: Any, serve: Any, eventually: Any
+) -> None:
+    serving = serve(windowed(batch={"max_records": 2}))
+    serving.feed(1, 2, 3, 4)
+    eventually(lambda: serving.results() == [6])
+    eventually(lambda: serving.source.acknowledged == [3])
+    time.sleep(1.2)
+    assert serving.source.acknowledged == [3], "the fourth record waits in an open window"
+    serving.feed(5, 6)
+    eventually(lambda: serving.results() == [6, 15])
+    eventually(lambda: serving.source.acknowledged == [6])
+
+
+def test_a_row_of_several_windows_is_held_until_the_last_of_them(windowed: Any, serve: Any, eventually: Any) -> None:
+    serving = serve(windowed(stride=1, batch={"max_records": 1}))
+    serving.feed(1, 2, 3)
+    eventually(lambda: serving.source.acknowledged == [1])
+    serving.feed(4)
+    eventually(lambda: serving.results() == [6, 9])
+    eventually(lambda: serving.source.acknowledged == [2])
+    time.sleep(1.2)
+    assert serving.source.acknowledged == [2], "the third and fourth record belong to the next window too"
+    serving.feed(5, 6)
+    eventually(lambda: serving.source.acknowledged == [4])
+    assert serving.results() == [6, 9, 12, 15]
+
+
+def test_what_a_step_still_holds_at_the_end_is_flushed_and_acknowledged(windowed: Any) -> None:
+    report = testing.run(windowed(), numbers(1, 2, 3, 4, 5))
+    assert values(report) == [6, 9]
+    assert report.acknowledged == 5
+
+
+@pytest.mark.parametrize("batch", [1, 2, 512])
+def test_every_record_counts_once_whatever_window_it_ended_up_in(windowed: Any, batch: int) -> None:
+    report = testing.run(windowed(stride=2, batch={"max_records": batch}), numbers(*range(10)))
+    assert report.acknowledged == 10
+    assert (report.summary.ok, report.summary.dead, report.summary.dropped) == (10, 0, 0)
+
+
+SINKS = [{"type": "memory", "topic": name, "name": name} for name in ("a", "b")]
+
+
+def test_held_rows_wait_for_every_sink(windowed: Any) -> None:
+    report = testing.run(windowed(sink=SINKS, batch={"max_records": 2}), numbers(1, 2, 3, 4, 5, 6))
+    assert [message.value for message in report.sinks["a"]] == [message.value for message in report.sinks["b"]]
+    assert values(report) == [6, 15]
+    assert report.acknowledged == 6
+
+
+def refuse_six(data: Data) -> Data:
+    if data["y"] == 6:
+        raise ValueError("not this window")
+    return data
+
+
+def test_a_window_that_fails_sends_all_its_records_to_the_dead_letter(windowed: Any) -> None:
+    definition = windowed(after=refuse_six, batch={"max_records": 2}, errors={"stop_ratio": 1.0})
+    report = testing.run(definition, numbers(1, 2, 3, 4, 5, 6, 7))
+    assert values(report) == [15, 7]
+    assert [letter.origin.offset for letter in report.dead] == [0, 1, 2]
+    assert report.acknowledged == 7
+    assert (report.summary.ok, report.summary.dead) == (4, 3)
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_window_that_every_sink_refuses_becomes_one_dead_letter_a_record(
+    windowed: Any, serve: Any, eventually: Any, count: int
+) -> None:
+    serving = serve(windowed(sink=SINKS, batch={"max_records": 2}, errors={"stop_ratio": 1.0}))
+    for sink in serving.sinks.values():
+        sink.topic.faults.refuse = lambda message: "no"
+    serving.feed(*range(count))
+    eventually(lambda: serving.source.acknowledged == [3])
+    assert serving.buried() == [0, 1, 2]
+    if count == 5:
+        # The rest of the window that is open comes out at the end, and meets the same fate.
+        serving.stop()
+        assert serving.buried() == [0, 1, 2, 3, 4]
+        assert serving.source.acknowledged == [5]
+
+
+def test_a_record_that_shares_all_its_windows_with_one_that_fails_at_the_sink_fails_with_it(windowed: Any) -> None:
+    # Windows 0-1-2, 1-2-3, 2-3-4 and so on. The second cannot be compared, so records 1 to 3 fail, and no sink gets
+    # a window that they are in. Record 0 is in no other; 4 and 5 are.
+    def spelled(data: Data) -> Data:
+        return Data({"y": "six"}) if data["y"] == 6 else data
+
+    sink = {"type": "memory", "topic": "out", "when": {"y": {"gt": 0}}}
+    report = testing.run(windowed(1, spelled, sink=sink, errors={"stop_ratio": 1.0}), numbers(*range(8)))
+    assert [letter.origin.offset for letter in report.dead] == [0, 1, 2, 3]
+    assert values(report) == [15, 18, 13]
+    assert report.acknowledged == 8
+
+
+def test_tombstones_go_between_windows_where_they_came(windowed: Any) -> None:
+    one, two, three, four = (data.to_bytes() for data in numbers(1, 2, 3, 4))
+    records = [Message(value) for value in (one, two, None, three, None, four)]
+    report = testing.run(windowed(), records)
+    assert values(report) == [None, 6, None, 4]
+    assert report.acknowledged == 6
+
+
+def test_a_window_that_is_lost_comes_again_whole(windowed: Any, serve: Any, eventually: Any) -> None:
+    lost: list[Message] = []
+
+    def lose(message: Message) -> bool:
+        lost.append(message)
+        return len(lost) == 1
+
+    serving = serve(windowed(batch={"max_records": 2}))
+    serving.sink.topic.faults.lose = lose
+    serving.feed(1, 2, 3, 4)
+    eventually(lambda: serving.results() == [6])
+    eventually(lambda: serving.source.acknowledged == [3])
