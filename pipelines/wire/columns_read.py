@@ -204,10 +204,11 @@ def _finished(
         except WireError as error:
             failed.setdefault(row, error)
     rows = np.array(frames.rows, np.int64)
-    if failed:
-        kept = np.array([index for index, row in enumerate(frames.rows) if row not in failed], np.int64)
-        rows = rows[kept]
-        taken = {key: column.take(kept) for key, column in columns.items()}
+    kept = [index for index, row in enumerate(frames.rows) if row not in failed] if failed else frames.rows
+    if len(kept) < len(frames.rows):
+        index = np.array(kept, np.int64)
+        rows = rows[index]
+        taken = {key: column.take(index) for key, column in columns.items()}
         # A key that only failed messages had is gone with them.
         columns = {key: column for key, column in taken.items() if column.present is None or column.present.any()}
     listed = [metadata.get(row) for row in rows.tolist()] if metadata else None

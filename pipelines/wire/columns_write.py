@@ -64,7 +64,7 @@ def _rows_at_a_time(batch: Batch) -> int:
         for column in batch.columns.values()
         if isinstance(column, DenseColumn)
     ]
-    return max(1, PART_BYTES // max(1, *widths, 1))
+    return max(_FEWEST_ROWS, PART_BYTES // max(1, *widths, 1))
 
 
 def _writer(key: str, column: Column, failed: dict[int, Exception]) -> Writer:
@@ -210,5 +210,7 @@ def _learned(key: str, value: Any) -> Layout | None:
 
 # A uint64 below the i-th of these takes at most i + 1 bytes.
 _DIGIT_ENDS = np.array([1 << 7 * digits for digits in range(1, LONGEST_VARINT)], np.uint64)
+# Below this, what a part costs whatever its size outweighs what small buffers save.
+_FEWEST_ROWS = 64
 # Bytes of strings that a column may have many of; for each length there is a layout to keep.
 _SHORT_TEXT = 256

@@ -38,10 +38,26 @@ def read_values(key: str, entries: Sequence[bytes | None], options: ReadOptions)
     It is dense or ragged where the values allow it (see `pipelines.columns`). Values of a type that is not known are
     missing, as in `pipelines.wire.protobuf.decode`.
     """
+    column = _alike(key, entries)
+    if column is not None:
+        return ReadValues(column, {}, [])
     reading = _Reading(key, entries, options)
     for rows in _by_size(entries, reading.read_texts()):
         reading.read(rows)
     return ReadValues(reading.column(), reading.failed, reading.odd)
+
+
+def _alike(key: str, entries: Sequence[bytes | None]) -> DenseColumn | None:
+    """The column of entries that all have the layout that their first had when it was last seen; else `None`."""
+    size = len(entries[0] or b"") if entries else 0
+    known = _LAYOUTS.get((key, size))
+    if not known or known[0].type is ValueType.STRING or None in entries:
+        return None
+    whole: Any = entries
+    if set(map(len, whole)) != {size}:
+        return None
+    values, fits = known[0].read(whole)
+    return DenseColumn(values, known[0].type) if fits is None or fits.all() else None
 
 
 class _Piece(NamedTuple):
@@ -164,7 +180,7 @@ class _Reading:
             items = pb.DataMap.FromString(entry).mapItems
         except DecodeError:
             return None
-        return items[self._key] if self._key in items else None
+        return items.get(self._key)
 
     def _is_text(self, entry: bytes | None) -> bool:
         known = _LAYOUTS.get((self._key, len(entry))) if entry is not None else None

@@ -384,6 +384,17 @@ def test_keys_in_any_order_make_the_same_columns() -> None:
     assert found.columns["id"].values() == [f"d{row}" for row in range(30)]
 
 
+@pytest.mark.parametrize("turned", [1, 11, 29])
+def test_one_message_with_its_keys_the_other_way_round_passes_through_all_the_same(turned: int) -> None:
+    # Type before value: legal, and protobuf would turn it round if it wrote the entry anew.
+    messages = [assembled("n", b"\x68\x05\x20" + varint(row)) + encode_entry("id", f"d{row}") for row in range(30)]
+    messages[turned] = b"".join(reversed(split(messages[turned])))
+    found = decode_columns(messages)
+    passed = encode_columns(batch_of(found)).messages
+    assert [sorted(split(message or b"")) for message in passed] == [sorted(split(message)) for message in messages]
+    assert found.columns["n"].values() == list(range(30))
+
+
 def test_several_producers_share_a_batch() -> None:
     # Each has its own order of fields within the value; all are legal.
     def produced(row: int) -> bytes:
