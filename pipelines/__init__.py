@@ -1,6 +1,7 @@
 """The core: records as typed values, batches in columns, pipelines of steps. No bus, no HTTP, light to import."""
 
 from pipelines import tensors
+from pipelines.asynchronous import Async
 from pipelines.batch import Batch
 from pipelines.columns import MISSING, Column, DenseColumn, ObjectColumn, RaggedColumn
 from pipelines.data import Data
@@ -18,12 +19,44 @@ from pipelines.errors import (
     WrongTypeError,
 )
 from pipelines.functions import batched
+from pipelines.graph import Graph
+from pipelines.graphbuilder import GraphBuilder, Stage
+from pipelines.pipeline import Executor, Pipeline
 from pipelines.record import RecordContext
 from pipelines.registry import Registry, RegistryError, RunnerFactory, default_registry
 from pipelines.result import Result
 from pipelines.runner import OpenContext, RowRunner, Runner, StatefulRunner
 from pipelines.sequence import Sequence
-from pipelines.steps import ClassifierOutput, Function, Logging, Onnx, RegressionOutput, SessionOptions, Step
+from pipelines.steps import (
+    AlignedCombine,
+    AnyOf,
+    ArgMax,
+    CachingTrigger,
+    ClassifierOutput,
+    Combine,
+    CombineFunction,
+    Ensemble,
+    First,
+    Function,
+    FunctionCombine,
+    FunctionSwitch,
+    GraphStep,
+    IntSwitch,
+    Logging,
+    Merge,
+    Onnx,
+    PipelineStep,
+    RegressionOutput,
+    SessionOptions,
+    SimpleLoopTrigger,
+    Step,
+    StringSwitch,
+    Switch,
+    SwitchFunction,
+    SwitchOutput,
+    TimeLoopTrigger,
+    Trigger,
+)
 from pipelines.validation import UnknownKeyWarning
 from pipelines.values import (
     ArrayFormat,
@@ -40,26 +73,45 @@ from pipelines.values import (
 
 __all__ = [
     "MISSING",
+    "AlignedCombine",
+    "AnyOf",
+    "ArgMax",
     "ArrayFormat",
+    "Async",
     "Batch",
     "BoundingBox",
     "ByteBuffer",
+    "CachingTrigger",
     "ClassifierOutput",
     "Column",
+    "Combine",
+    "CombineFunction",
     "Data",
     "DataError",
     "DefinitionError",
     "DenseColumn",
+    "Ensemble",
+    "Executor",
+    "First",
     "Function",
+    "FunctionCombine",
+    "FunctionSwitch",
+    "Graph",
+    "GraphBuilder",
+    "GraphStep",
     "Image",
     "ImageFormat",
+    "IntSwitch",
     "Logging",
+    "Merge",
     "MissingPackageError",
     "NDArray",
     "NDArrayType",
     "ObjectColumn",
     "Onnx",
     "OpenContext",
+    "Pipeline",
+    "PipelineStep",
     "Point",
     "RaggedColumn",
     "RecordContext",
@@ -75,10 +127,18 @@ __all__ = [
     "Sequence",
     "SerializedNDArray",
     "SessionOptions",
+    "SimpleLoopTrigger",
+    "Stage",
     "StatefulRunner",
     "Step",
     "StepError",
     "StreamerError",
+    "StringSwitch",
+    "Switch",
+    "SwitchFunction",
+    "SwitchOutput",
+    "TimeLoopTrigger",
+    "Trigger",
     "UnknownKeyWarning",
     "ValueNotFoundError",
     "ValueType",

@@ -1,4 +1,4 @@
-"""Pipeline definitions: Konduit Serving's JSON and YAML, read into a `Sequence`.
+"""Pipeline definitions: Konduit Serving's JSON and YAML, read into a `Sequence`, a `Graph` or an `Async`.
 
 Every spelling that Konduit reads or writes is accepted in both forms, and so are its coercions; an absent key means
 the documented default. Errors name file, line and key.
@@ -6,23 +6,30 @@ the documented default. Errors name file, line and key.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from pipelines.asynchronous import TRIGGER_KEY, Async
 from pipelines.documents import TEXT, Document, parse_document, read_document
 from pipelines.errors import DefinitionError, nearest
+from pipelines.graph import INPUT_KEY, Graph
+from pipelines.pipeline import Pipeline
 from pipelines.registry import Registry, default_registry
 from pipelines.sequence import Sequence
-from pipelines.steps.base import TYPE_KEY, Step
-from pipelines.steps.konduit import GRAPH_TYPES, MODEL_TYPES, STEP_TYPES
-from pipelines.validation import Unknown, validated, warn_unknown
+from pipelines.steps import GraphStep, Step, Trigger, Typed
+from pipelines.steps.base import TYPE_KEY
+from pipelines.typereader import Reading, kind_of, read_typed, read_typed_of
+from pipelines.validation import Unknown, warn_unknown
+from pipelines.wiring import Node, WiringError
 
-TRIGGER_KEY = "@AsyncTrigger"
-PIPELINE_KEYS = ("steps", "id", "name", TYPE_KEY)
+OUTPUT_KEY = "outputStep"
+INPUTS_KEY = "@inputs"
+PIPELINE_KEYS = ("steps", "id", "name", TYPE_KEY, TRIGGER_KEY)
 
 
-def load(path: str | PathLike[str], *, unknown: Unknown = "error", registry: Registry | None = None) -> Sequence:
+def load(path: str | PathLike[str], *, unknown: Unknown = "error", registry: Registry | None = None) -> Pipeline:
     """The pipeline that a JSON or YAML file defines; relative paths in it start at the file's folder.
 
     With `unknown="warn"` unknown keys are ignored with an `UnknownKeyWarning`. Raises `DefinitionError`.
@@ -37,7 +44,7 @@ def loads(
     *,
     unknown: Unknown = "error",
     registry: Registry | None = None,
-) -> Sequence:
+) -> Pipeline:
     """The pipeline that a JSON or YAML text defines; relative paths in it start at `base`. Otherwise as `load`."""
     return read_pipeline(parse_document(text, TEXT), base=base, unknown=unknown, registry=registry)
 
@@ -48,33 +55,96 @@ def read_pipeline(
     base: str | PathLike[str] | None = None,
     unknown: Unknown = "error",
     registry: Registry | None = None,
-) -> Sequence:
+) -> Pipeline:
     """The pipeline that a document, or a part of one (`document.at("pipeline")`), defines. Raises `DefinitionError`."""
+    folder = None if base is None else Path(base)
+    return _read(document, Reading(registry or default_registry(), unknown, folder, _read_part))
+
+
+def _read(document: Document, reading: Reading) -> Pipeline:
     data = document.data
     if not isinstance(data, dict):
-        raise document.error((), f'a pipeline is a mapping with "steps", not {_kind(data)}')
+        raise document.error((), f'a pipeline is a mapping with "steps", not {kind_of(data)}')
     _check_kind(document, data)
-    _check_keys(document, data, unknown)
-    steps = [
-        _read_step(document.at("steps", i), unknown, registry or default_registry()) for i in range(len(data["steps"]))
-    ]
+    _check_keys(document, data, reading.unknown)
+    pipeline = (_graph if isinstance(data["steps"], dict) else _sequence)(document, data, reading)
+    if TRIGGER_KEY not in data:
+        return pipeline
+    trigger = read_typed(document.at(TRIGGER_KEY), Trigger, reading)  # type: ignore[type-abstract]
+    return Async(pipeline, trigger)
+
+
+def _read_part(document: Document, reading: Reading) -> Pipeline | str:
+    """What a step names as its pipeline: a definition, or the path of one, which is read to see that it is right."""
+    if not isinstance(document.data, str):
+        return _read(document, reading)
+    path = ((reading.base or Path.cwd()) / document.data).absolute()
+    if path in reading.files:
+        raise document.error((), "is a file that this pipeline is inside of")
+    try:
+        _read(read_document(path), replace(reading, base=path.parent, files=(*reading.files, path)))
+    except DefinitionError as error:
+        raise error if path.is_file() else document.error((), str(error)) from None
+    return document.data
+
+
+def _sequence(document: Document, data: dict[str, Any], reading: Reading) -> Pipeline:
+    steps = [read_typed(document.at("steps", i), Step, reading) for i in range(len(data["steps"]))]
     identifier, name = _text(document, data, "id"), _text(document, data, "name")
     try:
-        return Sequence(steps, id=identifier, name=name, base=None if base is None else Path(base))
+        return Sequence(steps, id=identifier, name=name, base=reading.base)
     except DefinitionError as error:
         raise document.error((), str(error)) from None
 
 
+def _graph(document: Document, data: dict[str, Any], reading: Reading) -> Pipeline:
+    nodes = {name: _node(document.at("steps", name), reading) for name in data["steps"]}
+    output, identifier, name = (_text(document, data, key) for key in (OUTPUT_KEY, "id", "name"))
+    try:
+        return Graph(nodes, output, id=identifier, name=name, base=reading.base)
+    except WiringError as error:
+        raise document.error(_place(error, data), error.reason) from None
+
+
+def _node(document: Document, reading: Reading) -> Node:
+    data = document.data
+    if not isinstance(data, dict):
+        raise document.error((), f'a step is a mapping with "{TYPE_KEY}" and "{INPUT_KEY}", not {kind_of(data)}')
+    keys = [key for key in (INPUT_KEY, INPUTS_KEY) if key in data]
+    if len(keys) != 1:
+        problem = f'"{INPUT_KEY}" and "{INPUTS_KEY}" are the same' if keys else f'"{INPUT_KEY}" is missing'
+        raise document.error((), f'{problem}; name a step, a list of them, or "input" for the input of the graph')
+    (key,) = keys
+    inputs = data[key] if isinstance(data[key], list) else [data[key]]
+    for one in inputs:
+        if isinstance(one, bool) or not isinstance(one, (str, int)):
+            raise document.error((key,), f"must be the name of a step or a list of names, not {kind_of(one)}")
+    own = Document({name: value for name, value in data.items() if name != key}, *_rest(document))
+    bases: tuple[type[Typed], ...] = (Step, GraphStep)
+    step = read_typed_of(own, bases, reading)
+    if not isinstance(step, (Step, GraphStep)):
+        raise document.error((TYPE_KEY,), f"{step.type_name} is no step")
+    return Node(step, tuple(str(one) for one in inputs))
+
+
+def _rest(document: Document) -> tuple[Any, Any, Any]:
+    return document.file, document.place, document.prefix
+
+
+def _place(error: WiringError, data: dict[str, Any]) -> tuple[str, ...]:
+    if error.step is None:
+        return (OUTPUT_KEY,) if OUTPUT_KEY in data and error.reason.startswith(OUTPUT_KEY) else ("steps",)
+    if not error.at_input:
+        return ("steps", error.step)
+    return ("steps", error.step, INPUT_KEY if INPUT_KEY in data["steps"][error.step] else INPUTS_KEY)
+
+
 def _check_kind(document: Document, data: dict[str, Any]) -> None:
-    if TRIGGER_KEY in data:
-        raise document.error((TRIGGER_KEY,), "pipelines that a trigger runs are not available yet")
     steps = data.get("steps")
-    if isinstance(steps, list):
+    if isinstance(steps, (list, dict)):
         return
-    if isinstance(steps, dict):
-        raise document.error(("steps",), "graph pipelines are not available yet; a sequence has a list of steps")
     if "steps" in data:
-        raise document.error(("steps",), f"must be a list of steps, not {_kind(steps)}")
+        raise document.error(("steps",), f"must be a list of steps, not {kind_of(steps)}")
     if "pipeline" in data:
         raise document.error((), "this is a service file, not a pipeline: use streamer.load, or `streamer run` it")
     if TYPE_KEY in data:
@@ -83,42 +153,16 @@ def _check_kind(document: Document, data: dict[str, Any]) -> None:
 
 
 def _check_keys(document: Document, data: dict[str, Any], unknown: Unknown) -> None:
+    known = (*PIPELINE_KEYS, OUTPUT_KEY) if isinstance(data["steps"], dict) else PIPELINE_KEYS
     for key in data:
-        if key in PIPELINE_KEYS:
+        if key in known:
             continue
-        hint = nearest(key, PIPELINE_KEYS)
+        if key == OUTPUT_KEY:
+            raise document.error((key,), "is for graphs, which have their steps by name; a sequence has a list of them")
+        hint = nearest(key, known)
         if unknown == "error":
             raise document.error((key,), f'no such field{hint} (unknown="warn" loads it all the same)')
         warn_unknown(f"{document.where((key,))}no such field; ignored{hint}")
-
-
-def _read_step(document: Document, unknown: Unknown, registry: Registry) -> Step:
-    data = document.data
-    if not isinstance(data, dict):
-        raise document.error((), f'a step is a mapping with "{TYPE_KEY}", not {_kind(data)}')
-    if TYPE_KEY not in data:
-        raise document.error((), f'"{TYPE_KEY}" is missing; known types are {_listed(registry)}')
-    type_name = data[TYPE_KEY]
-    step = registry.step_class(type_name) if isinstance(type_name, str) else None
-    if step is None:
-        raise document.error((TYPE_KEY,), _unknown_type(type_name, registry))
-    return validated(step, document, unknown=unknown)
-
-
-def _unknown_type(type_name: object, registry: Registry) -> str:
-    if type_name in GRAPH_TYPES:
-        return f"{type_name} is a step of graph pipelines, which are not available yet"
-    if type_name in MODEL_TYPES:
-        return f"{type_name} is a step of Konduit Serving that is not available yet; an ONNX model runs in an ONNX step"
-    if type_name in STEP_TYPES:
-        return f"{type_name} is a step of Konduit Serving that is not available yet; there are {_listed(registry)}"
-    # Types are case-sensitive, but a hint need not be.
-    hint = nearest(str(type_name).upper(), sorted({*registry.steps, *STEP_TYPES}))
-    return f'no such step type: "{type_name}"{hint or f"; known are {_listed(registry)}"}'
-
-
-def _listed(registry: Registry) -> str:
-    return ", ".join(sorted(registry.steps))
 
 
 def _text(document: Document, data: dict[str, Any], key: str) -> str | None:
@@ -127,17 +171,9 @@ def _text(document: Document, data: dict[str, Any], key: str) -> str | None:
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
-    raise document.error((key,), f"must be a string, not {_kind(value)}")
+    raise document.error((key,), f"must be a string, not {kind_of(value)}")
 
 
 def _hint(data: dict[str, Any]) -> str:
     close = [key for key in data if nearest(key, ["steps"])]
     return f'; is "{close[0]}" meant to be "steps"?' if close else ""
-
-
-def _kind(value: object) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, dict):
-        return "a mapping"
-    return "a list" if isinstance(value, list) else repr(value)

@@ -1,7 +1,10 @@
 """`Registry`: which step types there are, and which runners can run them, built in and from plug-ins.
 
 A plug-in is an installed package with entry points: in the group `streamer.steps` subclasses of `Step`, in
-`streamer.runners` objects like `RunnerFactory`. They are read when the registry is first asked something.
+`streamer.runners` objects like `RunnerFactory`, and for what graphs and triggers are made of subclasses of `GraphStep`
+(`streamer.graph_steps`), `SwitchFunction` (`streamer.switch_functions`), `CombineFunction`
+(`streamer.combine_functions`) and `Trigger` (`streamer.triggers`). They are read when the registry is first asked
+something.
 """
 
 from __future__ import annotations
@@ -10,19 +13,35 @@ import importlib
 import importlib.util
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from pipelines.errors import MissingPackageError
 from pipelines.plugins import OURS, RegistryError, load_plugins
 from pipelines.runner import OpenContext, Runner
-from pipelines.steps import STEPS, Step
+from pipelines.steps import PARTS, STEPS, Step
+from pipelines.steps.base import Typed
+from pipelines.steps.combine import CombineFunction
+from pipelines.steps.graph import GraphStep
+from pipelines.steps.switch import SwitchFunction
+from pipelines.steps.trigger import Trigger
 
 __all__ = ["OURS", "RUNNERS", "Factory", "Listed", "Registry", "RegistryError", "RunnerFactory", "default_registry"]
 
-STEP_GROUP = "streamer.steps"
 RUNNER_GROUP = "streamer.runners"
+TYPE_GROUPS: Mapping[str, type[Typed]] = MappingProxyType(
+    {
+        "streamer.steps": Step,
+        "streamer.graph_steps": GraphStep,
+        "streamer.switch_functions": SwitchFunction,
+        "streamer.combine_functions": CombineFunction,
+        "streamer.triggers": Trigger,
+    }
+)
+"""Groups of entry points, and the class that theirs derive from."""
+
+Kind = TypeVar("Kind", bound=Typed)
 
 
 class Factory(Protocol):
@@ -74,6 +93,7 @@ RUNNERS: tuple[RunnerFactory, ...] = (
     RunnerFactory("REGRESSION_OUTPUT", "numpy", "pipelines.runners.regression:RegressionOutputRunner"),
     RunnerFactory("LOGGING", "logging", "pipelines.runners.logging:LoggingRunner"),
     RunnerFactory("FUNCTION", "python", "pipelines.runners.function:FunctionRunner"),
+    RunnerFactory("PIPELINE", "executor", "pipelines.runners.pipeline:PipelineRunner"),
 )
 """The built-in runners."""
 
@@ -99,27 +119,33 @@ class Registry:
     def __init__(self, *, plugins: bool = True, builtins: bool = True) -> None:
         self.problems: list[str] = []
         """What could not be used, one line each: plug-ins that fail to import, names that exist twice."""
-        self._steps: dict[str, list[tuple[str, type[Step]]]] = {}
+        self._types: dict[str, dict[str, list[tuple[str, type[Any]]]]] = {
+            base.kind: {} for base in TYPE_GROUPS.values()
+        }
         self._factories: dict[str, list[tuple[str, Factory]]] = {}
         self._pending = plugins
         if builtins:
-            for step in STEPS:
-                self.add_step(step)
+            for known in (*STEPS, *PARTS):
+                self.add_type(known)
             for factory in RUNNERS:
                 self.add_runner(factory)
 
     def add_step(self, step: type[Step], origin: str = OURS) -> type[Step]:
-        """Make a step type known; usable as a decorator.
+        """Make a step type known; usable as a decorator. Otherwise as `add_type`."""
+        self.add_type(step, origin)
+        return step
+
+    def add_type(self, added: type[Typed], origin: str = OURS) -> None:
+        """Make a type known: a step, graph step, switch function, combine function or trigger.
 
         A second class for the same type is noted in `problems` and makes every use of the type a `RegistryError`.
         """
-        known = self._steps.setdefault(step.type_name, [])
-        if any(other is step for _, other in known):
-            return step
-        known.append((origin, step))
+        known = self._types[added.kind].setdefault(added.type_name, [])
+        if any(other is added for _, other in known):
+            return
+        known.append((origin, added))
         if len(known) > 1:
-            self.problems.append(_step_clash(step.type_name, known))
-        return step
+            self.problems.append(_type_clash(known))
 
     def add_runner(self, factory: Factory, origin: str = OURS) -> None:
         """Make a runner known. A second one of the same step type and name is treated as `add_step` does."""
@@ -133,17 +159,25 @@ class Registry:
     @property
     def steps(self) -> Mapping[str, type[Step]]:
         """All step types by `@type`; of one that exists twice the first."""
+        return self.types(Step)
+
+    def types(self, base: type[Kind]) -> Mapping[str, type[Kind]]:
+        """All types of a kind, `types(SwitchFunction)`, by `@type`; of one that exists twice the first."""
         self._load_plugins()
-        return MappingProxyType({name: known[0][1] for name, known in self._steps.items()})
+        return MappingProxyType({name: known[0][1] for name, known in self._types[base.kind].items()})
 
     def step_class(self, type_name: str) -> type[Step] | None:
         """The class for a `@type`, `None` if nobody has it; `RegistryError` if two have it."""
+        return self.type_class(Step, type_name)
+
+    def type_class(self, base: type[Kind], type_name: str) -> type[Kind] | None:
+        """The class of a kind for a `@type`; otherwise as `step_class`."""
         self._load_plugins()
-        known = self._steps.get(type_name)
+        known = self._types[base.kind].get(type_name)
         if known is None:
             return None
         if len(known) > 1:
-            raise RegistryError(_step_clash(type_name, known))
+            raise RegistryError(_type_clash(known))
         return known[0][1]
 
     def runner_for(self, step: Step) -> Factory:
@@ -175,31 +209,35 @@ class Registry:
         """Every step type with its runners in the order of preference. Imports no runner and no heavy library."""
         self._load_plugins()
         lines: list[Listed] = []
-        for type_name in sorted({*self._steps, *self._factories}):
+        steps = self._types[Step.kind]
+        for type_name in sorted({*steps, *self._factories}):
             factories = list(_by_preference(self._factories.get(type_name, [])))
             for origin, factory in factories:
                 missing = _missing(factory.requires)
                 reason = _why(factory, missing) if missing else ""
-                if type_name not in self._steps:
+                if type_name not in steps:
                     reason = f"no step has the type {type_name}"
                 lines.append(Listed(type_name, factory.name, factory.priority, not reason, reason, origin))
             if not factories:
-                lines.append(Listed(type_name, None, 0, False, "no runner is installed", self._steps[type_name][0][0]))
+                origin = steps[type_name][0][0]
+                lines.append(Listed(type_name, None, 0, False, "no runner is installed", origin))
         return lines
 
     def _load_plugins(self) -> None:
         if not self._pending:
             return
         self._pending = False
-        load_plugins(STEP_GROUP, self._add_plugin_step, self.problems)
+        for group, base in TYPE_GROUPS.items():
+            load_plugins(group, partial(self._add_plugin_type, base), self.problems)
         load_plugins(RUNNER_GROUP, self._add_plugin_runner, self.problems)
 
-    def _add_plugin_step(self, found: Any, origin: str) -> None:
+    def _add_plugin_type(self, base: type[Typed], found: Any, origin: str) -> None:
         if not (
-            isinstance(found, type) and issubclass(found, Step) and isinstance(getattr(found, "type_name", None), str)
+            isinstance(found, type) and issubclass(found, base) and isinstance(getattr(found, "type_name", None), str)
         ):
-            raise TypeError("the entry point must name a subclass of pipelines.steps.Step with a type_name")
-        self.add_step(found, origin)
+            wanted = f"{base.__module__}.{base.__name__}"
+            raise TypeError(f"the entry point must name a subclass of {wanted} with a type_name")
+        self.add_type(found, origin)
 
     def _add_plugin_runner(self, found: Any, origin: str) -> None:
         wanted = ("step_type", "name", "priority", "requires", "create")
@@ -243,9 +281,10 @@ def _no_runner(step: Step, reasons: Mapping[str, str]) -> str:
     return f"no runner can run the step {step.type_name} here ({considered})"
 
 
-def _step_clash(type_name: str, known: list[tuple[str, type[Step]]]) -> str:
-    both = " and ".join(f"{step.__module__}.{step.__qualname__} ({origin})" for origin, step in known)
-    return f"the step type {type_name} exists twice: {both}; uninstall one"
+def _type_clash(known: list[tuple[str, type[Typed]]]) -> str:
+    both = " and ".join(f"{found.__module__}.{found.__qualname__} ({origin})" for origin, found in known)
+    _, first = known[0]
+    return f"the {first.kind} type {first.type_name} exists twice: {both}; uninstall one"
 
 
 def _runner_clash(step_type: str, known: list[tuple[str, Factory]]) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Executor as Pool
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from pipelines.batch import Batch
 from pipelines.data import Data
 from pipelines.errors import StreamerError, WrongTypeError
 from pipelines.result import Result
+
+if TYPE_CHECKING:
+    from pipelines.registry import Registry
 
 DROPPED = "dropped by the step"
 """Reason of a row that a step let go without a word."""
@@ -39,6 +42,14 @@ class OpenContext:
     """Whether steps that run the user's Python code may be opened."""
     progress: Callable[[str], None] | None = None
     """Told what is being loaded, for work that takes long."""
+    registry: Registry | None = None
+    """Where pipelines inside the pipeline find their runners; `None`: `default_registry()`."""
+    step: str = ""
+    """The name of the step that is opened; empty for a pipeline that is no step of another."""
+
+    def named(self, step: str) -> str:
+        """The name of a step inside the one that is opened: `outer/step`."""
+        return f"{self.step}/{step}" if self.step else step
 
     def path(self, uri: str) -> Path:
         """A model's path: `file:` is taken off, a relative one starts at `base`."""

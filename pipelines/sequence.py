@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor as Pool
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
+from pipelines.definedpipeline import DefinedPipeline, as_step, settings_text
 from pipelines.errors import DefinitionError
+from pipelines.pipeline import Executor, Pipeline
 from pipelines.registry import Registry, default_registry
 from pipelines.runner import OpenContext
-from pipelines.steps import Function, Step
+from pipelines.steps import Step
 from pipelines.steps.base import TYPE_KEY
 from pipelines.steps.config import Form
-from pipelines.yamlwriter import write_yaml
-
-if TYPE_CHECKING:
-    from pipelines.executors.sequence import SequenceExecutor
 
 
-class Sequence:
+class Sequence(DefinedPipeline):
     """Steps in the order in which they run: `Sequence([Onnx("model.onnx"), scale])`.
 
-    A function stands for the step `Function(function)`. Immutable; equal to another with equal steps, id and name.
-    Raises `DefinitionError` for something that is no step, and for two steps of one name.
+    A function stands for the step `Function(function)`, a pipeline for `PipelineStep(pipeline)`. Immutable; equal to
+    another with equal steps, id and name. Raises `DefinitionError` for something that is no step, and for two steps of
+    one name.
     """
 
     def __init__(
         self,
-        steps: Iterable[Step | Callable[..., Any]],
+        steps: Iterable[Step | Pipeline | Callable[..., Any]],
         *,
         id: str | None = None,
         name: str | None = None,
@@ -40,10 +37,8 @@ class Sequence:
     ) -> None:
         if isinstance(steps, Step):
             raise DefinitionError(f"Sequence takes a list of steps: Sequence([{type(steps).__name__}(...)])")
-        self._steps = tuple(_step(step, position) for position, step in enumerate(steps))
-        self._id = id
-        self._name = name
-        self._base = base
+        super().__init__(id=id, name=name, base=base)
+        self._steps = tuple(as_step(step, f"steps[{position}]") for position, step in enumerate(steps))
         self._check_names()
 
     @property
@@ -51,63 +46,23 @@ class Sequence:
         """The steps, in order."""
         return self._steps
 
-    @property
-    def id(self) -> str | None:
-        """Konduit's identifier of the pipeline, or `None`."""
-        return self._id
-
-    @property
-    def name(self) -> str | None:
-        """What people call it, or `None`. Ours; Konduit Serving does not have it."""
-        return self._name
-
-    @property
-    def base(self) -> Path | None:
-        """The folder where relative paths start; `None`: the working directory at the time of opening."""
-        return self._base
-
     def named_steps(self) -> list[tuple[str, Step]]:
         """The steps with their names in errors and metrics: their own, else place and type, `0:ONNX`."""
         return [(step.name or f"{position}:{step.type_name}", step) for position, step in enumerate(self._steps)]
 
-    def open(
-        self,
-        pool: Pool | None = None,
-        allow_code: bool = True,
-        progress: Callable[[str], None] | None = None,
-        registry: Registry | None = None,
-    ) -> SequenceExecutor:
-        """An executor with every model loaded; close it, or use it in a `with`.
-
-        `pool` may run independent work in parallel; `allow_code=False` refuses steps that run Python code of the
-        user; `progress` is told what is being loaded. Raises `StepError` naming the step that cannot be opened; its
-        `__cause__` says why: `MissingPackageError`, `RegistryError`, `DefinitionError`, ...
-        """
+    def open_in(self, context: OpenContext) -> Executor:
+        """`open` for a pipeline that may be a step of another, whose folder serves where it has none of its own."""
         from pipelines.executors.sequence import SequenceExecutor
 
-        base = Path.cwd() if self._base is None else self._base
-        context = OpenContext(base=base, pool=pool, allow_code=allow_code, progress=progress)
-        return SequenceExecutor(self.named_steps(), context, registry or default_registry())
+        steps = [(context.named(name), step) for name, step in self.named_steps()]
+        return SequenceExecutor(steps, self._placed(context), context.registry or default_registry())
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """The definition as plain data, keys spelled as Konduit Serving spells them in JSON or YAML.
 
         Raises `DefinitionError` for a function that cannot be found again by module and name.
         """
-        written: dict[str, Any] = {"steps": [step.to_dict(form) for step in self._steps]}
-        if self._id is not None:
-            written["id"] = self._id
-        if self._name is not None:
-            written["name"] = self._name
-        return written
-
-    def to_json(self) -> str:
-        """The definition as JSON, which `loads` reads into an equal pipeline. Raises as `to_dict`."""
-        return json.dumps(self.to_dict("json"), indent=2, ensure_ascii=False) + "\n"
-
-    def to_yaml(self) -> str:
-        """The definition as YAML, which `loads` reads into an equal pipeline. Raises as `to_dict`."""
-        return write_yaml(self.to_dict("yaml"))
+        return {"steps": [step.to_dict(form) for step in self._steps], **self._labels()}
 
     @staticmethod
     def json_schema(registry: Registry | None = None) -> dict[str, Any]:
@@ -134,7 +89,7 @@ class Sequence:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
             return NotImplemented
-        return (self._steps, self._id, self._name) == (other._steps, other._id, other._name)
+        return (self._steps, self.id, self.name) == (other._steps, other.id, other.name)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -143,10 +98,10 @@ class Sequence:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{html.escape(name)}</td><td>{html.escape(_settings(step))}</td></tr>"
+            f"<tr><td>{html.escape(name)}</td><td>{html.escape(settings_text(step))}</td></tr>"
             for name, step in self.named_steps()
         )
-        title = html.escape(self._name or self._id or "pipeline")
+        title = html.escape(self.name or self.id or "pipeline")
         return f"<table><tr><th>{title}</th><th>settings</th></tr>{rows}</table>"
 
     def _check_names(self) -> None:
@@ -155,21 +110,3 @@ class Sequence:
             if name in seen:
                 raise DefinitionError(f'steps[{seen[name]}] and steps[{position}] have the same name "{name}"')
             seen[name] = position
-
-
-def _step(step: object, position: int) -> Step:
-    if isinstance(step, Step):
-        return step
-    if isinstance(step, type) and issubclass(step, Step):
-        raise DefinitionError(f"steps[{position}] is the class {step.__name__}, not a step: write {step.__name__}(...)")
-    if callable(step):
-        return Function(step)
-    raise DefinitionError(f"steps[{position}] is a {type(step).__name__}; a step is a pipelines.Step or a function")
-
-
-def _settings(step: Step) -> str:
-    if isinstance(step, Function):
-        return step.label
-    shown = {key: value for key, value in step.to_dict().items() if key not in (TYPE_KEY, "name")}
-    text = ", ".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in shown.items())
-    return text if len(text) <= 300 else f"{text[:297]}..."

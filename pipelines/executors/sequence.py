@@ -2,56 +2,22 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from types import TracebackType
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 from pipelines.batch import Batch
 from pipelines.data import Data
-from pipelines.errors import StepError, StreamerError
-from pipelines.executors.openstep import Observer, OpenStep
+from pipelines.executors.openpipeline import OpenPipeline, Outcome
+from pipelines.executors.openstep import OpenStep
 from pipelines.executors.settling import Journal, joined
-from pipelines.executors.snapshot import packed, unpacked
 from pipelines.result import Result
-from pipelines.runner import OpenContext, Runner, StatefulRunner
-from pipelines.steps.base import Step
-
-Outcome: TypeAlias = Data | StepError | list[Data] | None
-"""What became of a record: its result, its failure, several results, or none (dropped, or held by a stateful step)."""
+from pipelines.runner import StatefulRunner
 
 _Emit: TypeAlias = Callable[[StatefulRunner], Result]
 
-_log = logging.getLogger(__name__)
 
-
-class RunnerSource(Protocol):
-    """Makes runners; `pipelines.registry.Registry` is one."""
-
-    def create(self, step: Step, context: OpenContext) -> Runner:
-        """A runner, ready to run. Raises what goes wrong."""
-
-
-class SequenceExecutor:
-    """An open sequence of steps; a context manager, used by one thread at a time.
-
-    Opening loads the models; if a step cannot be opened those before it are closed and `StepError` names it, with what
-    went wrong as its `__cause__` (`MissingPackageError`, `RegistryError`, ...).
-    Failures are kept to their records as `OpenStep` says. Results keep the order of the input.
-    """
-
-    def __init__(self, steps: Iterable[tuple[str, Step]], context: OpenContext, registry: RunnerSource) -> None:
-        self.observer: Observer | None = None
-        """Told about every step and batch."""
-        self._steps: list[OpenStep] = []
-        self._closed = False
-        self._next = 0
-        try:
-            for name, step in steps:
-                self._steps.append(OpenStep(name, _opened(name, step, context, registry)))
-        except BaseException:
-            self.close()
-            raise
+class SequenceExecutor(OpenPipeline):
+    """An open sequence of steps; `OpenPipeline` says how it is opened, used and closed."""
 
     @property
     def reads(self) -> frozenset[str] | None:
@@ -66,34 +32,15 @@ class SequenceExecutor:
                 break
         return found
 
-    @property
-    def stateful(self) -> bool:
-        """Whether a step's results depend on earlier rows: then it wants `tick` and `flush`."""
-        return any(isinstance(step.runner, StatefulRunner) for step in self._steps)
-
-    def run(self, data: Data) -> Outcome:
-        """The result of one record: `None` if it was dropped or is held, a list if the steps made several of it.
-
-        Raises `StepError` naming the step that failed.
-        """
-        (outcome,) = self.run_many([data])
-        if isinstance(outcome, StepError):
-            raise outcome
-        return outcome
-
     def run_many(self, datas: Iterable[Data]) -> list[Outcome]:
         """What became of each record, in order; a record that fails harms no other.
 
         A result that a stateful step made of several records stands at the last of them.
         """
-        datas = list(datas)
-        if not self._steps:
-            self._check_open()
-            return list(datas)
-        first = self._next
-        # Numbers go on from call to call, so that a stateful step never sees one twice.
-        self._next += len(datas)
-        return _outcomes(self.run_batch(Batch.of(datas, first)), first, len(datas))
+        if self._steps:
+            return super().run_many(datas)
+        self._check_open()
+        return list(datas)
 
     def run_batch(self, batch: Batch) -> Result:
         """What became of each row of `batch`, by its row number. Raises `ContractError` if a step loses a row."""
@@ -110,57 +57,6 @@ class SequenceExecutor:
     def flush(self) -> Result:
         """Everything that stateful steps still hold, run through the steps after them. Raises as `tick` does."""
         return self._drained(lambda runner: runner.flush())
-
-    def forget(self, lanes: Iterable[Hashable]) -> None:
-        """Discard what stateful steps hold for these lanes."""
-        lanes = list(lanes)
-        for _, runner in self._stateful():
-            runner.forget(lanes)
-
-    def snapshot(self) -> bytes:
-        """The state of all stateful steps; empty if there are none."""
-        return packed({name: runner.snapshot() for name, runner in self._stateful()})
-
-    def restore(self, state: bytes) -> None:
-        """Take over a state that `snapshot` gave.
-
-        Raises `StreamerError`, before anything is changed, if it is damaged or of other steps than these.
-        """
-        states = unpacked(state)
-        runners = dict(self._stateful())
-        if states.keys() != runners.keys():
-            raise StreamerError(
-                f"the state is of the steps {sorted(states)}, the pipeline's stateful steps are {sorted(runners)}; "
-                "run the pipeline that made it, or start without it"
-            )
-        for name, runner in runners.items():
-            runner.restore(states[name])
-
-    def close(self) -> None:
-        """Close all runners, the last first; a second call does nothing. What a runner raises is logged."""
-        self._closed = True
-        while self._steps:
-            step = self._steps.pop()
-            try:
-                step.runner.close()
-            except Exception:  # noqa: BLE001 - the other runners must be closed too
-                _log.exception("closing the step %s failed", step.name)
-
-    def __enter__(self) -> SequenceExecutor:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StreamerError("the executor is closed; open the pipeline again")
-
-    def _stateful(self) -> list[tuple[str, StatefulRunner]]:
-        self._check_open()
-        return [(step.name, step.runner) for step in self._steps if isinstance(step.runner, StatefulRunner)]
 
     def _pushed(self, batch: Batch, steps: Sequence[OpenStep], journal: Journal | None = None) -> Result:
         result = Result(batch)
@@ -185,30 +81,3 @@ class SequenceExecutor:
             journal.add(step.name, result)
             batches.append(self._pushed(result.batch, self._steps[position + 1 :], journal).batch)
         return journal.result(joined(map(Result, batches)).batch)
-
-
-def _opened(name: str, step: Step, context: OpenContext, registry: RunnerSource) -> Runner:
-    try:
-        return registry.create(step, context)
-    except Exception as error:
-        # Our own errors say enough without their class.
-        message = str(error) if isinstance(error, StreamerError) else f"{type(error).__name__}: {error}"
-        raise StepError(f"{name}: {message}", step=name) from error
-
-
-def _outcomes(result: Result, first: int, count: int) -> list[Outcome]:
-    outcomes: list[Outcome] = [None] * count
-    for row, error in result.failed.items():
-        if 0 <= row - first < count and isinstance(error, StepError):
-            outcomes[row - first] = error
-    for position, data in enumerate(result.batch.to_list()):
-        # Of rows that an earlier call brought only the first of this call can speak.
-        place = max(int(result.batch.parents(position).max(initial=first)) - first, 0)
-        known = outcomes[place]
-        if isinstance(known, Data):
-            outcomes[place] = [known, data]
-        elif isinstance(known, list):
-            known.append(data)
-        else:
-            outcomes[place] = data
-    return outcomes

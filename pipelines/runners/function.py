@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from pipelines.batch import Batch
 from pipelines.data import Data
-from pipelines.errors import StreamerError
-from pipelines.functions import is_batched, resolve
+from pipelines.functions import is_batched
 from pipelines.result import Result
 from pipelines.runner import DROPPED, ContractError, OpenContext, RowRunner
 from pipelines.steps.function import Function
@@ -28,13 +27,8 @@ class FunctionRunner(RowRunner):
     keeps_rows: ClassVar[bool] = False
 
     def __init__(self, step: Function, context: OpenContext) -> None:
-        if not context.allow_code:
-            raise StreamerError(
-                f"the step runs the Python function {step.label}, and code from definitions is not allowed here; "
-                "allow it or remove the step"
-            )
         self._label = step.label
-        self._function = resolve(step.function) if isinstance(step.function, str) else step.function
+        self._function = step.resolved(allowed=context.allow_code)
         self._batched = is_batched(self._function)
 
     def run(self, data: Data) -> Data | None | list[Data]:

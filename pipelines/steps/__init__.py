@@ -1,28 +1,75 @@
-"""Configuration of steps, one file a family. `STEPS` lists the types that this project has."""
+"""Configuration of steps, one file a family. `STEPS` lists the types that this project has, `PARTS` the types of what
+graphs and triggers are made of."""
 
 from __future__ import annotations
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import Step, Typed
 from pipelines.steps.classifier import ClassifierOutput
+from pipelines.steps.combine import AlignedCombine, ArgMax, Combine, CombineFunction, Ensemble, First, FunctionCombine
 from pipelines.steps.config import EXTENSION, Config, Int, Spelling
 from pipelines.steps.function import Function
+from pipelines.steps.graph import AnyOf, GraphStep, Merge
 from pipelines.steps.logging import Logging
 from pipelines.steps.onnx import Onnx, SessionOptions
+from pipelines.steps.pipeline import PipelineStep
 from pipelines.steps.regression import RegressionOutput
+from pipelines.steps.switch import FunctionSwitch, IntSwitch, StringSwitch, Switch, SwitchFunction, SwitchOutput
+from pipelines.steps.trigger import CachingTrigger, SimpleLoopTrigger, TimeLoopTrigger, Trigger
 
-STEPS: tuple[type[Step], ...] = (Logging, ClassifierOutput, RegressionOutput, Onnx, Function)
+STEPS: tuple[type[Step], ...] = (Logging, ClassifierOutput, RegressionOutput, Onnx, Function, PipelineStep)
+
+PARTS: tuple[type[Typed], ...] = (
+    Merge,
+    AnyOf,
+    Switch,
+    SwitchOutput,
+    Combine,
+    IntSwitch,
+    StringSwitch,
+    FunctionSwitch,
+    Ensemble,
+    ArgMax,
+    First,
+    FunctionCombine,
+    SimpleLoopTrigger,
+    TimeLoopTrigger,
+    CachingTrigger,
+)
 
 __all__ = [
     "EXTENSION",
+    "PARTS",
     "STEPS",
+    "AlignedCombine",
+    "AnyOf",
+    "ArgMax",
+    "CachingTrigger",
     "ClassifierOutput",
+    "Combine",
+    "CombineFunction",
     "Config",
+    "Ensemble",
+    "First",
     "Function",
+    "FunctionCombine",
+    "FunctionSwitch",
+    "GraphStep",
     "Int",
+    "IntSwitch",
     "Logging",
+    "Merge",
     "Onnx",
+    "PipelineStep",
     "RegressionOutput",
     "SessionOptions",
+    "SimpleLoopTrigger",
     "Spelling",
     "Step",
+    "StringSwitch",
+    "Switch",
+    "SwitchFunction",
+    "SwitchOutput",
+    "TimeLoopTrigger",
+    "Trigger",
+    "Typed",
 ]

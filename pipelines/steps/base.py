@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from pydantic import model_validator
@@ -12,25 +13,22 @@ from pipelines.steps.config import EXTENSION, Config, Form
 TYPE_KEY = "@type"
 
 
-class Step(Config):
-    """Base of all steps: data and validation, no work.
+class Typed(Config):
+    """Base of all that a definition tells apart by `@type`: steps, and the parts that stand in steps.
 
-    A subclass sets `type_name`, the value of `@type` in definitions, and declares its fields in the order in which
-    Konduit writes them. `pipelines.registry` knows the built-in steps and those of plug-ins.
+    A subclass sets `type_name`, the value of `@type`, and declares its fields in the order in which Konduit writes
+    them.
     """
 
     type_name: ClassVar[str]
-
-    name: Annotated[str | None, EXTENSION] = None
-    """What errors and metrics call the step; without one they say its place and type, `0:ONNX`."""
+    kind: ClassVar[str]
+    """What it is, in messages and in the registry: a step, a switch function, ... Set by the base class of the kind."""
+    parts: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Fields that hold something with a `@type` of its own, and the kind of it; or `pipeline` for a pipeline."""
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """Plain data with `@type` first, as `form` spells it."""
-        written = {TYPE_KEY: self.type_name, **super().to_dict(form)}
-        if self.name is not None:
-            # Declared in the base, hence first; but what Konduit has comes first in its own order.
-            written["name"] = written.pop("name")
-        return written
+        return {TYPE_KEY: self.type_name, **super().to_dict(form)}
 
     @model_validator(mode="before")
     @classmethod
@@ -40,3 +38,20 @@ class Step(Config):
         if given[TYPE_KEY] != cls.type_name:
             raise ValueError(f'"{TYPE_KEY}" is {given[TYPE_KEY]!r}, but {cls.__name__} is "{cls.type_name}"')
         return {key: value for key, value in given.items() if key != TYPE_KEY}
+
+
+class Step(Typed):
+    """Base of all steps: data and validation, no work. `pipelines.registry` knows the built-in ones and plug-ins'."""
+
+    kind: ClassVar[str] = "step"
+
+    name: Annotated[str | None, EXTENSION] = None
+    """What errors and metrics call the step; without one they say its place and type, `0:ONNX`."""
+
+    def to_dict(self, form: Form = "json") -> dict[str, Any]:
+        """Plain data with `@type` first, as `form` spells it."""
+        written = super().to_dict(form)
+        if self.name is not None:
+            # Declared in the base, hence first; but what Konduit has comes first in its own order.
+            written["name"] = written.pop("name")
+        return written

@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, WithJsonSchema, field_validator
 
-from pipelines.errors import DefinitionError
-from pipelines.functions import reference, well_formed
+from pipelines.errors import DefinitionError, StreamerError
+from pipelines.functions import reference, resolve, well_formed
 from pipelines.steps.base import Step
-from pipelines.steps.config import Form
+from pipelines.steps.config import Config, Form
 
 
 def _kept(value: Any) -> Any:
@@ -19,13 +19,11 @@ def _kept(value: Any) -> Any:
     raise ValueError('"module:name" or a Python function is needed')
 
 
-class Function(Step):
-    """A function `Data -> Data | None | list[Data]`, or with `pipelines.batched` one `Batch -> Batch`.
+class HasFunction(Config):
+    """Base of what runs a function of the user, given as itself or by its name.
 
-    In files `{"@type": "FUNCTION", "function": "module:name"}`; in Python also the function itself.
+    Equal to another if all other fields and the function, or its name, are.
     """
-
-    type_name: ClassVar[str] = "FUNCTION"
 
     function: Annotated[str | Callable[..., Any], BeforeValidator(_kept), WithJsonSchema({"type": "string"})]
     """`module:name`, with dots in either part, or a callable."""
@@ -45,6 +43,18 @@ class Function(Step):
         """What to call the function in messages."""
         return self.reference or str(getattr(self.function, "__qualname__", type(self.function).__name__))
 
+    def resolved(self, *, allowed: bool) -> Callable[..., Any]:
+        """The function itself, imported if it was given by its name.
+
+        Raises `StreamerError` if code is not `allowed`, `DefinitionError` if there is no such function.
+        """
+        if not allowed:
+            raise StreamerError(
+                f"the step runs the Python function {self.label}, and code from definitions is not allowed here; "
+                "allow it or remove the step"
+            )
+        return resolve(self.function) if isinstance(self.function, str) else self.function
+
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """Plain data. Raises `DefinitionError` for a function that cannot be found again by module and name."""
         found = self.reference
@@ -56,12 +66,16 @@ class Function(Step):
         return {**super().to_dict(form), "function": found}
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Function):
+        if not isinstance(other, HasFunction) or type(other) is not type(self):
             return NotImplemented
-        return (self.name, self.reference or self.function) == (other.name, other.reference or other.function)
+        return self._identity() == other._identity()
 
     def __hash__(self) -> int:
-        return hash((self.name, self.reference or self.function))
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[Any, ...]:
+        others = (getattr(self, field) for field in type(self).model_fields if field != "function")
+        return (self.reference or self.function, *others)
 
     @field_validator("function")
     @classmethod
@@ -69,3 +83,15 @@ class Function(Step):
         if isinstance(value, str) and not well_formed(value):
             raise ValueError(f'"module:name" is needed, for example "my_steps:scale", not {value!r}')
         return value
+
+
+class Function(HasFunction, Step):
+    """A function `Data -> Data | None | list[Data]`, or with `pipelines.batched` one `Batch -> Batch`.
+
+    In files `{"@type": "FUNCTION", "function": "module:name"}`; in Python also the function itself.
+    """
+
+    type_name: ClassVar[str] = "FUNCTION"
+
+    def __init__(self, function: str | Callable[..., Any] | None = None, /, **fields: Any) -> None:
+        super().__init__(function, **fields)

@@ -94,10 +94,10 @@ def test_text_is_json_or_yaml_by_its_content_and_starts_at_the_given_folder(tmp_
         ),
         (
             "steps:\n- '@type': SWITCH",
-            "2: steps[0].@type: SWITCH is a step of graph pipelines, which are not available",
+            "2: steps[0].@type: SWITCH is a step of graphs: give each step a name and its inputs",
         ),
-        ("outputStep: a\nsteps:\n  a: {'@type': LOGGING}", "2: steps: graph pipelines are not available yet"),
-        ("steps: []\n'@AsyncTrigger': {}", "2: @AsyncTrigger: pipelines that a trigger runs are not available yet"),
+        ("outputStep: a\nsteps: []", "1: outputStep: is for graphs, which have their steps by name"),
+        ("steps: []\n'@AsyncTrigger': {}", '2: @AsyncTrigger: "@type" is missing; known types are CACHING_TRIGGER,'),
         ("steps: []\nidd: x", '2: idd: no such field; did you mean "id"? (unknown="warn" loads it all the same)'),
         ("steps: []\nid: [x]", "2: id: must be a string, not a list"),
         ("steps: LOGGING", "1: steps: must be a list of steps, not 'LOGGING'"),

@@ -1,0 +1,144 @@
+"""The executor of a pipeline that a trigger runs: whoever asks gets what the trigger gives."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterable
+from types import TracebackType
+from typing import Self
+
+from pipelines.batch import Batch
+from pipelines.data import Data
+from pipelines.errors import StepError, StreamerError
+from pipelines.executors.openpipeline import Outcome
+from pipelines.executors.openstep import Observer
+from pipelines.executors.settling import NOBODY
+from pipelines.executors.trigger import OpenTrigger
+from pipelines.pipeline import Executor
+from pipelines.result import Result
+from pipelines.runner import DROPPED, rebuilt
+
+
+class AsyncExecutor:
+    """An open pipeline and the trigger that runs it, from the moment it is opened until it is closed.
+
+    `run`, `run_many` and `run_batch` ask the trigger for each record. What a step of the pipeline holds back comes out
+    only with later runs: `tick` and `flush` give nothing.
+    """
+
+    def __init__(self, name: str, executor: Executor, trigger: OpenTrigger) -> None:
+        self._name = name
+        self._executor = executor
+        self._trigger = trigger
+        self._turn = threading.Lock()
+        self._closed = False
+        trigger.set_callback(self._run_once)
+
+    @property
+    def observer(self) -> Observer | None:
+        """Told about every step and run; by the thread of the trigger, if it has one."""
+        return self._executor.observer
+
+    @observer.setter
+    def observer(self, observer: Observer | None) -> None:
+        self._executor.observer = observer
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """Input keys that the first steps read, as far as known; none if the trigger takes no notice of the input."""
+        return self._executor.reads if self._trigger.uses_input else frozenset()
+
+    @property
+    def stateful(self) -> bool:
+        """No: the results do not belong to the records that ask for them."""
+        return False
+
+    def run(self, data: Data) -> Outcome:
+        """What the trigger gives for one record: usually the latest result, the same object for everybody.
+
+        Raises `StepError` if the run that should have given it failed, `StreamerError` after `close`.
+        """
+        if self._closed:
+            raise StreamerError("Unable to get output after trigger has been stopped: the executor is closed")
+        try:
+            return self._trigger.query(data)
+        except Exception as error:  # noqa: BLE001 - named by the trigger
+            failure = StepError.of(self._name, error)
+            raise failure from failure.__cause__
+
+    def run_many(self, datas: Iterable[Data]) -> list[Outcome]:
+        """What the trigger gives for each record, in order; a `StepError` for one that fails."""
+        return [self._outcome(data) for data in datas]
+
+    def run_batch(self, batch: Batch) -> Result:
+        """What the trigger gives for each row, under its number."""
+        emitted: list[Data] = []
+        positions: list[int] = []
+        failed: dict[int, Exception] = {}
+        dropped: dict[int, str] = {}
+        for position in range(batch.size):
+            outcome = self._outcome_at(batch, position)
+            rows = batch.parents(position).tolist()
+            if isinstance(outcome, StepError):
+                failed.update(dict.fromkeys(rows, outcome))
+            elif outcome is None:
+                dropped.update(dict.fromkeys(rows, DROPPED))
+            else:
+                found = outcome if isinstance(outcome, list) else [outcome]
+                emitted.extend(found)
+                positions.extend([position] * len(found))
+        return Result(rebuilt(emitted, positions, batch), failed, dropped)
+
+    def tick(self, now: float) -> Result:
+        """Nothing."""
+        return Result(NOBODY)
+
+    def flush(self) -> Result:
+        """Nothing."""
+        return Result(NOBODY)
+
+    def forget(self, lanes: Iterable[Hashable]) -> None:
+        """Nothing is kept for a lane."""
+
+    def snapshot(self) -> bytes:
+        """The state of the pipeline's stateful steps, between two runs."""
+        with self._turn:
+            return self._executor.snapshot()
+
+    def restore(self, state: bytes) -> None:
+        """Take over a state that `snapshot` gave. Raises `StreamerError` if it is of other steps."""
+        with self._turn:
+            self._executor.restore(state)
+
+    def close(self) -> None:
+        """Stop the trigger, waiting for a run that is under way, and close the pipeline; a second call does nothing."""
+        self._closed = True
+        self._trigger.stop()
+        self._executor.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run_once(self, data: Data) -> Outcome:
+        with self._turn:
+            return self._executor.run(data)
+
+    def _outcome_at(self, batch: Batch, position: int) -> Outcome:
+        if not self._trigger.uses_input:
+            return self._outcome(Data())
+        try:
+            data = batch.row(position)
+        except StreamerError as error:
+            return StepError.of(self._name, error)
+        return self._outcome(data)
+
+    def _outcome(self, data: Data) -> Outcome:
+        try:
+            return self.run(data)
+        except StepError as error:
+            return error

@@ -1,0 +1,109 @@
+"""What flows between the steps of a graph, and what joins and parts it: the base of the graph steps' executors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from pipelines.batch import Batch
+from pipelines.columns import Rows
+from pipelines.errors import RowsFailed, StepError
+from pipelines.executors.lineage import Lineage
+from pipelines.runner import ContractError
+
+Found = TypeVar("Found")
+
+
+@dataclass(slots=True)
+class Flow:
+    """What has come out of a step of a graph, and what became of the other records on the way there."""
+
+    batch: Batch
+    """Rows under ids of a `Lineage`."""
+    failed: Mapping[int, Exception] = field(default_factory=dict)
+    """Record number to what went wrong, on any way that leads here."""
+    dropped: Mapping[int, str] = field(default_factory=dict)
+    """Record number to the reason."""
+    branches: Rows | None = None
+    """Of a SWITCH: the branch of each row of `batch`."""
+    seconds: float = 0.0
+    """When it was there, from the start of the run."""
+
+
+class Junction(ABC):
+    """An open graph step: joins the flows of its inputs, or parts one. Used by one thread; has nothing to close."""
+
+    timeout: float | None = None
+    """After how many seconds from the start of the run it makes do with the inputs that are there, one at least."""
+
+    def __init__(self, name: str, inputs: tuple[str, ...]) -> None:
+        self.name = name
+        self.inputs = inputs
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """Keys that it reads; `None`: not known."""
+        return frozenset()
+
+    @property
+    def passes(self) -> bool:
+        """Whether rows come out with the keys that they went in with."""
+        return False
+
+    @abstractmethod
+    def run(self, flows: Sequence[Flow], lineage: Lineage) -> Flow:
+        """The flow that goes on. `flows` are those of the inputs, in their order: all, or those in time."""
+
+    def failures(self, errors: Mapping[int, Exception], lineage: Lineage) -> dict[int, Exception]:
+        """Errors by id as failures by record number, in the name of this step."""
+        found: dict[int, Exception] = {}
+        for row, error in errors.items():
+            failure = StepError.of(self.name, error)
+            for root in lineage.roots(row).tolist():
+                found.setdefault(root, failure)
+        return found
+
+
+def gathered(flows: Iterable[Flow]) -> tuple[dict[int, Exception], dict[int, str]]:
+    """What failed and what was dropped in any of the flows; the first that tells of a record counts."""
+    failed: dict[int, Exception] = {}
+    dropped: dict[int, str] = {}
+    for flow in flows:
+        failed = {**flow.failed, **failed}
+        dropped = {**flow.dropped, **dropped}
+    return failed, dropped
+
+
+def searched(
+    parts: Sequence[Batch], run: Callable[[Sequence[Batch]], Found], failed: dict[int, Exception]
+) -> list[Found]:
+    """`run(parts)`, for batches of the same rows; what it raises is pinned to rows, by id, in `failed`.
+
+    Rows that `RowsFailed` names are left out of a second call; for any other exception halves are run on their own,
+    down to one row. There is a result for each call that went well. `ContractError` is raised.
+    """
+    size = parts[0].size
+    try:
+        return [run(parts)]
+    except ContractError:
+        raise
+    except RowsFailed as error:
+        if not error.failures or not all(0 <= position < size for position in error.failures):
+            raise ContractError(f"RowsFailed with positions that are not in the batch of {size}") from error
+        failed.update({int(parts[0].rows[position]): reason for position, reason in error.failures.items()})
+        rest = np.setdiff1d(np.arange(size), np.fromiter(error.failures, np.int64))
+        return searched([part.take(rest) for part in parts], run, failed) if len(rest) else []
+    except Exception as error:  # noqa: BLE001 - whatever is raised belongs to rows of this batch
+        if size <= 1:
+            failed.update(dict.fromkeys(parts[0].rows.tolist(), error))
+            return []
+        middle = size // 2
+        return [
+            one
+            for half in (slice(0, middle), slice(middle, None))
+            for one in searched([part.take(half) for part in parts], run, failed)
+        ]

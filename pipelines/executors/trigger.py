@@ -1,0 +1,212 @@
+"""Open triggers: a loop in a thread of its own, and a cache. What they run is a callback, one run at a time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from pipelines.data import Data
+from pipelines.errors import StreamerError
+from pipelines.executors.clock import Clock
+from pipelines.executors.openpipeline import Outcome
+
+Callback: TypeAlias = Callable[[Data], Outcome]
+"""Runs the pipeline on one record. Raises what goes wrong."""
+
+LONGEST_SLEEP = 60.0
+"""Seconds after which a sleeping loop looks at the clock again: it may have been set, or the machine suspended."""
+
+_log = logging.getLogger(__name__)
+
+
+class TriggerError(StreamerError):
+    """A trigger has no result to give: a run failed, or it was stopped."""
+
+
+class OpenTrigger(ABC):
+    """Decides when the pipeline runs. `query` may be called from any number of threads."""
+
+    uses_input: bool
+    """Whether what is handed to `query` goes into the pipeline."""
+
+    @abstractmethod
+    def set_callback(self, callback: Callback) -> None:
+        """What to run from now on; what was there before is stopped, and its result forgotten."""
+
+    @abstractmethod
+    def query(self, data: Data) -> Outcome:
+        """The result for somebody who asks; may wait. Raises `TriggerError`, or what the run raised."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Run no more; waits for the end of a run that is under way. A second call does nothing."""
+
+
+class Pace(ABC):
+    """When the runs of a loop start, in milliseconds of a clock."""
+
+    @abstractmethod
+    def now(self, clock: Clock) -> float:
+        """The time."""
+
+    @abstractmethod
+    def following(self, clock: Clock, started: float | None) -> float:
+        """When the next run starts, if the last one did at `started` (`None`: there was none) and has ended now."""
+
+
+class FixedPace(Pace):
+    """So long from start to start; a run that takes longer is followed at once. `None`: no pause."""
+
+    def __init__(self, frequency_ms: int | None) -> None:
+        self._period = frequency_ms or 0
+
+    def now(self, clock: Clock) -> float:
+        return clock.monotonic() * 1000
+
+    def following(self, clock: Clock, started: float | None) -> float:
+        return self.now(clock) if started is None else started + self._period
+
+
+class ClockPace(Pace):
+    """At the times of the system's clock that are `offset` past a multiple of the period, the next that is to come."""
+
+    def __init__(self, frequency_ms: int, offset: int) -> None:
+        self._period = frequency_ms
+        self._offset = offset
+
+    def now(self, clock: Clock) -> float:
+        return clock.time() * 1000
+
+    def following(self, clock: Clock, started: float | None) -> float:
+        # In whole milliseconds, so that a time that has come is never taken for one to come.
+        now = int(self.now(clock))
+        return now + self._period - (now - self._offset) % self._period
+
+
+class Loop(OpenTrigger):
+    """Runs at a pace, in a daemon thread, from the moment it has something to run.
+
+    The latest result is there for everybody; before the first they wait. With `on_error` "stop" a run that raises ends
+    the loop, and everybody who asks gets a `TriggerError` from then on; with "continue" it is logged.
+    """
+
+    uses_input = False
+
+    def __init__(self, pace: Pace, data: Data | None, on_error: Literal["stop", "continue"], clock: Clock) -> None:
+        self._pace = pace
+        self._data = Data() if data is None else data
+        self._on_error = on_error
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        # Each thread has its number: one that is no longer the last has been stopped.
+        self._last = 0
+        self._outcome: tuple[Outcome] | None = None
+        self._error: BaseException | None = None
+        self._stopped = True
+
+    def set_callback(self, callback: Callback) -> None:
+        self.stop()
+        with self._changed:
+            self._outcome = None
+            self._error = None
+            self._stopped = False
+            self._thread = threading.Thread(
+                target=self._run, args=(callback, self._last), name="streamer-trigger", daemon=True
+            )
+            self._thread.start()
+
+    def query(self, data: Data) -> Outcome:
+        with self._changed:
+            while self._outcome is None and self._error is None and not self._stopped:
+                self._changed.wait()
+            if self._stopped:
+                raise TriggerError("Unable to get output after trigger has been stopped")
+            if self._error is not None:
+                raise TriggerError(f"Error in Async execution thread: {self._error}") from self._error
+            (outcome,) = self._outcome or (None,)
+            return outcome
+
+    def stop(self) -> None:
+        with self._changed:
+            self._last += 1
+            self._stopped = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self, callback: Callback, me: int) -> None:
+        started: float | None = None
+        while self._sleep(self._pace.following(self._clock, started), me):
+            started = self._pace.now(self._clock)
+            try:
+                outcome = callback(self._data.copy())
+            except BaseException as error:  # noqa: BLE001 - whoever asks is told, instead of waiting for ever
+                if self._ends(error, me):
+                    return
+                continue
+            with self._changed:
+                if self._last != me:
+                    return
+                self._outcome = (outcome,)
+                self._changed.notify_all()
+
+    def _sleep(self, until: float, me: int) -> bool:
+        with self._changed:
+            while self._last == me and (left := until - self._pace.now(self._clock)) > 0:
+                self._clock.wait(self._changed, min(left / 1000, LONGEST_SLEEP))
+            return self._last == me
+
+    def _ends(self, error: BaseException, me: int) -> bool:
+        if self._on_error == "continue" and isinstance(error, Exception):
+            _log.error("a run of the trigger's loop failed, the loop goes on", exc_info=error)
+            return False
+        with self._changed:
+            if self._last == me:
+                self._outcome = None
+                self._error = error
+                self._changed.notify_all()
+        return True
+
+
+class Cache(OpenTrigger):
+    """Runs when somebody asks and the last result is older than the period; others wait for that run meanwhile.
+
+    The age counts from the start of the run. A run that raises leaves no result: the next who asks runs again.
+    """
+
+    uses_input = True
+
+    def __init__(self, frequency_ms: int, clock: Clock) -> None:
+        self._period = frequency_ms
+        self._clock = clock
+        self._turn = threading.RLock()
+        self._callback: Callback | None = None
+        self._outcome: tuple[Outcome] | None = None
+        self._started = 0.0
+
+    def set_callback(self, callback: Callback) -> None:
+        with self._turn:
+            self._callback = callback
+            self._outcome = None
+
+    def query(self, data: Data) -> Outcome:
+        with self._turn:
+            if self._callback is None:
+                raise TriggerError("Unable to get output after trigger has been stopped")
+            now = self._clock.monotonic() * 1000
+            if self._outcome is None or now - self._started > self._period:
+                self._outcome = None
+                self._outcome = (self._callback(data),)
+                self._started = now
+            (outcome,) = self._outcome
+            return outcome
+
+    def stop(self) -> None:
+        with self._turn:
+            self._callback = None
+            self._outcome = None

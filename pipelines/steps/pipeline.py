@@ -1,0 +1,50 @@
+"""PIPELINE: a pipeline as a step of another. Ours; Konduit Serving's design records promise it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from pipelines.steps.base import Step
+from pipelines.steps.config import Form
+
+
+def _pipeline_or_path(value: Any) -> Any:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, str) or (hasattr(value, "open_in") and not isinstance(value, type)):
+        return value
+    raise ValueError("a path, a definition or a pipeline is needed")
+
+
+class PipelineStep(Step):
+    """Run another pipeline: `PipelineStep(graph)`, `PipelineStep("other.yaml")`. Among steps it may stand as it is.
+
+    In files `{"@type": "PIPELINE", "pipeline": "other.yaml"}`, or the definition itself. Its steps go by the names
+    `outer/inner`.
+    """
+
+    type_name: ClassVar[str] = "PIPELINE"
+    parts: ClassVar[Mapping[str, str]] = {"pipeline": "pipeline"}
+
+    pipeline: Annotated[
+        Any,
+        BeforeValidator(_pipeline_or_path),
+        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]}),
+    ]
+    """A path, relative to the definition's folder, or the definition."""
+
+    def __init__(self, pipeline: Any = None, /, **fields: Any) -> None:
+        # Only a pipeline that is given may stand beside the keywords, else it would hide their spelling of it.
+        positional: dict[str, Any] = {} if pipeline is None else {"pipeline": pipeline}
+        super().__init__(**positional, **fields)
+
+    def to_dict(self, form: Form = "json") -> dict[str, Any]:
+        """Plain data, the pipeline as a path or as its own definition."""
+        written = super().to_dict(form)
+        if not isinstance(self.pipeline, str):
+            written["pipeline"] = self.pipeline.to_dict(form)
+        return written
