@@ -157,7 +157,7 @@ def _read(registry: Registry[Registered], document: Document, base: Path) -> Reg
         raise definition_error(error, document, model, ignorable=False) from error
 
 
-def _pipeline(document: Document, base: Path) -> pipelines.Sequence:
+def _pipeline(document: Document, base: Path) -> pipelines.Pipeline:
     value = document.data["pipeline"]
     if isinstance(value, str):
         file = base / Path(value).expanduser()

@@ -13,7 +13,7 @@ from connectors.config import SourceConfig
 from connectors.sink import Sink
 from connectors.source import Source
 from pipelines.errors import StreamerError
-from pipelines.executors.sequence import SequenceExecutor
+from pipelines.pipeline import Executor
 from streamer.outlet import Outlet
 from streamer.service import Service
 
@@ -29,7 +29,7 @@ class Parts:
     outlets: list[Outlet]
     dead: Outlet | None
     _stack: ExitStack = field(default_factory=ExitStack)
-    _executor: SequenceExecutor | None = None
+    _executor: Executor | None = None
 
     @property
     def all_outlets(self) -> list[Outlet]:
@@ -37,7 +37,7 @@ class Parts:
         return self.outlets if self.dead is None else [*self.outlets, self.dead]
 
     @property
-    def executor(self) -> SequenceExecutor:
+    def executor(self) -> Executor:
         """The open pipeline."""
         if self._executor is None:
             raise StreamerError("the pipeline is not open")

@@ -147,9 +147,9 @@ def _dead_letter(value: object, info: ValidationInfo) -> SinkConfig | None:
     return config.in_service(_service_name(info), info.data.get("source", ()))
 
 
-def _pipeline(value: object, info: ValidationInfo) -> pipelines.Sequence:
+def _pipeline(value: object, info: ValidationInfo) -> pipelines.Pipeline:
     base = Path((info.context or {}).get("base") or Path.cwd())
-    if isinstance(value, pipelines.Sequence):
+    if isinstance(value, pipelines.Pipeline) and not isinstance(value, type):
         return value
     if isinstance(value, (str, Path)):
         return pipelines.load(base / Path(value).expanduser())
@@ -204,9 +204,9 @@ class Service(Settings):
         """The sinks, each with a name."""
         return self.sink if isinstance(self.sink, list) else [self.sink]
 
-    def sequence(self) -> pipelines.Sequence:
+    def sequence(self) -> pipelines.Pipeline:
         """The pipeline, not open."""
-        found: pipelines.Sequence = self.pipeline
+        found: pipelines.Pipeline = self.pipeline
         return found
 
     def run(self, *, start_from: str | None = None) -> Summary:
