@@ -110,6 +110,8 @@ class ServiceMeters(Collector):
         self.service = service
         self.sources = {name: SourceMeters() for name in sources}
         self.run = RunMeters()
+        # From the start, as a rate needs a zero before the first of them.
+        self.run.outcomes.update({(name, outcome): 0 for name in sources for outcome in ("ok", "dead", "dropped")})
         self.in_flight: Callable[[], int] = lambda: 0
         self.oldest: Callable[[], float | None] = lambda: None
         self.lag: Callable[[], Mapping[tuple[str, int], int]] = dict

@@ -64,6 +64,7 @@ def test_every_metric_has_its_fixed_name_and_the_service_label() -> None:
         return found[name, tuple(sorted({"service": "digits", **labels}.items()))]
 
     assert value("streamer_records_total", source="kafka", outcome="ok") == 7
+    assert value("streamer_records_total", source="kafka", outcome="dead") == 0
     assert value("streamer_batch_records_count") == 1
     assert value("streamer_batch_closed_total", reason="records") == 2
     assert value("streamer_stage_seconds_count", stage="decode") == 0
