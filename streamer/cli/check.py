@@ -36,7 +36,7 @@ def check(
 
     configure("error", as_json=False)
     quiet()
-    import_from_here()
+    import_from_here(*files)
     wrong = unreachable = 0
     reports: list[dict[str, Any]] = []
     for file in files:

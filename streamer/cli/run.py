@@ -45,7 +45,7 @@ def run(
     from streamer.observe.logs import configure
 
     configure(log_level or ("info" if log_json else "warning"), as_json=log_json)
-    import_from_here()
+    import_from_here(*files)
     agents = [Agent(service, start_from=start_from) for service in _loaded(files)]
 
     def say(text: str) -> None:

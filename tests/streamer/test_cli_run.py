@@ -20,6 +20,9 @@ def slow(data):
     Path("reached").touch()
     time.sleep(60)
 
+def as_it_is(data):
+    return data
+
 def wrong(data):
     raise ValueError("nothing is right")
 """
@@ -63,6 +66,15 @@ def test_a_service_runs_to_the_end_of_its_source(start: Any, tmp_path: Path) -> 
     assert first.startswith("a: running")
     assert last.startswith("a: ended")
     assert "3 ok" in last
+
+
+def test_functions_are_found_beside_the_service_file_wherever_it_is_run_from(start: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    file = service(tmp_path / "mine", "a", step="as_it_is")
+    process = start("run", file)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert results(tmp_path / "mine", "a") == [0, 1, 2]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
