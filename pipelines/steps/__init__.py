@@ -4,11 +4,14 @@ graphs and triggers are made of."""
 from __future__ import annotations
 
 from pipelines.steps.base import Step, Typed
+from pipelines.steps.capture import FrameCapture, VideoCapture
 from pipelines.steps.classifier import ClassifierOutput
 from pipelines.steps.combine import AlignedCombine, ArgMax, Combine, CombineFunction, Ensemble, First, FunctionCombine
 from pipelines.steps.config import EXTENSION, Config, Int, Spelling
 from pipelines.steps.function import Function
 from pipelines.steps.graph import AnyOf, GraphStep, Merge
+from pipelines.steps.images import GrayScale, ImageCrop, ImageResize, ShowImage
+from pipelines.steps.imagetondarray import ImageNormalization, ImageToNDArray, ImageToNDArrayConfig
 from pipelines.steps.logging import Logging
 from pipelines.steps.onnx import Onnx, SessionOptions
 from pipelines.steps.pipeline import PipelineStep
@@ -16,7 +19,21 @@ from pipelines.steps.regression import RegressionOutput
 from pipelines.steps.switch import FunctionSwitch, IntSwitch, StringSwitch, Switch, SwitchFunction, SwitchOutput
 from pipelines.steps.trigger import CachingTrigger, SimpleLoopTrigger, TimeLoopTrigger, Trigger
 
-STEPS: tuple[type[Step], ...] = (Logging, ClassifierOutput, RegressionOutput, Onnx, Function, PipelineStep)
+STEPS: tuple[type[Step], ...] = (
+    Logging,
+    ImageToNDArray,
+    ImageResize,
+    ImageCrop,
+    GrayScale,
+    FrameCapture,
+    VideoCapture,
+    ShowImage,
+    ClassifierOutput,
+    RegressionOutput,
+    Onnx,
+    Function,
+    PipelineStep,
+)
 
 PARTS: tuple[type[Typed], ...] = (
     Merge,
@@ -50,10 +67,17 @@ __all__ = [
     "Config",
     "Ensemble",
     "First",
+    "FrameCapture",
     "Function",
     "FunctionCombine",
     "FunctionSwitch",
     "GraphStep",
+    "GrayScale",
+    "ImageCrop",
+    "ImageNormalization",
+    "ImageResize",
+    "ImageToNDArray",
+    "ImageToNDArrayConfig",
     "Int",
     "IntSwitch",
     "Logging",
@@ -62,6 +86,7 @@ __all__ = [
     "PipelineStep",
     "RegressionOutput",
     "SessionOptions",
+    "ShowImage",
     "SimpleLoopTrigger",
     "Spelling",
     "Step",
@@ -72,4 +97,5 @@ __all__ = [
     "TimeLoopTrigger",
     "Trigger",
     "Typed",
+    "VideoCapture",
 ]

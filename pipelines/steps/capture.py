@@ -1,0 +1,49 @@
+"""FRAME_CAPTURE and VIDEO_CAPTURE: a frame for each record. Configuration only; `connectors.capture` runs them."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from pipelines.steps.base import Step
+from pipelines.steps.config import EXTENSION, Int
+
+
+def _path_text(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+class FrameCapture(Step):
+    """Each record is replaced by the next frame of a camera."""
+
+    type_name: ClassVar[str] = "FRAME_CAPTURE"
+    yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
+
+    camera: Annotated[Int, Field(ge=0)] = 0
+    """Number of the camera, counted from 0."""
+    width: Annotated[Int, Field(gt=0)] = 640
+    """Columns that the camera is asked for; it may give others."""
+    height: Annotated[Int, Field(gt=0)] = 480
+    """Rows that the camera is asked for; it may give others."""
+    output_key: str = "image"
+    """Key of the frame, the only one of the result."""
+    skip_frames: Annotated[Annotated[Int, Field(ge=0)] | None, EXTENSION] = None
+    """How many frames to drop after each; Konduit reads this key and does nothing with it."""
+
+
+class VideoCapture(Step):
+    """Each record is replaced by the next frame of a video file."""
+
+    type_name: ClassVar[str] = "VIDEO_CAPTURE"
+    yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
+
+    file_path: Annotated[str | None, BeforeValidator(_path_text)] = None
+    """Path of the video, a `file:` URI allowed, relative to the definition's folder."""
+    output_key: str = "image"
+    """Key of the frame, the only one of the result."""
+    loop: bool = True
+    """Whether to begin again at the end; else a record that comes after the last frame fails."""
+    skip_frames: Annotated[Int, Field(ge=0)] | None = None
+    """How many frames to drop after each: with 1 every second frame is taken."""

@@ -1,0 +1,125 @@
+"""IMAGE_TO_NDARRAY: images as arrays that a model takes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from pipelines.steps.base import Step
+from pipelines.steps.config import Config, Int, Spelling
+
+AspectRatio = Literal["CENTER_CROP", "PAD", "STRETCH"]
+"""What to do with an image whose sides have another ratio than the output's."""
+
+
+class ImageNormalization(Config):
+    """What becomes of a channel's value v, 0 to 255, in float32 arithmetic; max is `max_value` or 255.
+
+    | `type` | result |
+    | --- | --- |
+    | `NONE` | v |
+    | `SCALE` | v / (max / 2) - 1: from -1 to 1 |
+    | `SCALE_01` | v / max: from 0 to 1 |
+    | `SUBTRACT_MEAN` | v - mean |
+    | `STANDARDIZE` | (v - mean) / std |
+    | `INCEPTION` | (v / max - 0.5) * 2 |
+    | `VGG_SUBTRACT_MEAN` | v - mean, which is 123.68, 116.779, 103.939 |
+    | `IMAGE_NET` | v - mean / std, which are 0.485, 0.456, 0.406 and 0.229, 0.224, 0.225: as Konduit has it |
+    """
+
+    type: Literal[
+        "NONE",
+        "SCALE",
+        "SCALE_01",
+        "SUBTRACT_MEAN",
+        "STANDARDIZE",
+        "INCEPTION",
+        "VGG_SUBTRACT_MEAN",
+        "IMAGE_NET",
+    ] = "SCALE"
+    """The formula."""
+    max_value: Annotated[float, Field(gt=0)] | None = None
+    """The largest value that a channel can have; none: 255."""
+    mean_rgb: tuple[float, float, float] | None = None
+    """Mean of red, green and blue, whatever the order of the output's channels."""
+    std_rgb: tuple[float, float, float] | None = None
+    """Standard deviation of red, green and blue."""
+
+    @model_validator(mode="after")
+    def _check_numbers(self) -> ImageNormalization:
+        if self.type in ("SUBTRACT_MEAN", "STANDARDIZE") and self.mean_rgb is None:
+            raise ValueError(f'{self.type} needs "meanRgb", three numbers')
+        if self.type == "STANDARDIZE" and self.std_rgb is None:
+            raise ValueError('STANDARDIZE needs "stdRgb", three numbers')
+        if self.std_rgb is not None and 0.0 in self.std_rgb:
+            raise ValueError('"stdRgb" has a 0, which nothing can be divided by')
+        return self
+
+
+def _last_if_none(value: Any) -> Any:
+    return "CHANNELS_LAST" if value is None else value
+
+
+def _unchanged_if_none(value: Any) -> Any:
+    return ImageNormalization(type="NONE") if value is None else value
+
+
+class ImageToNDArrayConfig(Config):
+    """How an image becomes an array `[1, C, H, W]`: size, order of the axes and channels, scale, element type."""
+
+    yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
+
+    height: Annotated[Int, Field(gt=0)] | None = None
+    """Rows of the output; none: those of the image."""
+    width: Annotated[Int, Field(gt=0)] | None = None
+    """Columns of the output; none: those of the image."""
+    data_type: Literal[
+        "DOUBLE",
+        "FLOAT",
+        "FLOAT16",
+        "BFLOAT16",
+        "INT64",
+        "INT32",
+        "INT16",
+        "INT8",
+        "UINT64",
+        "UINT32",
+        "UINT16",
+        "UINT8",
+    ] = "FLOAT"
+    """Element type. Integers lose the fraction: for `UINT8` pixels set the normalization to `NONE`."""
+    include_minibatch_dim: bool = True
+    """Whether the array has a leading dimension of 1."""
+    aspect_ratio_handling: AspectRatio = "CENTER_CROP"
+    """An image of other proportions is cropped to its centre, padded with black, or stretched."""
+    format: Annotated[Literal["CHANNELS_FIRST", "CHANNELS_LAST"] | None, BeforeValidator(_last_if_none)] = (
+        "CHANNELS_FIRST"
+    )
+    """`[C, H, W]` or `[H, W, C]`."""
+    channel_layout: Literal["RGB", "RGBA", "BGR", "BGRA", "GRAYSCALE"] = "RGB"
+    """Channels and their order. Gray is 0.299 red + 0.587 green + 0.114 blue; alpha is 255."""
+    normalization: Annotated[ImageNormalization | None, BeforeValidator(_unchanged_if_none)] = ImageNormalization()
+    """What is done to the channels' values."""
+    list_handling: Literal["NONE", "BATCH", "LIST_OUT", "FIRST"] = "NONE"
+    """A list of images is an error, one array with all, a list of arrays, or the array of the first."""
+
+
+class ImageToNDArray(Step):
+    """Images are replaced by arrays: `ImageToNDArray(config={"height": 224, "width": 224}, keys=["image"])`."""
+
+    type_name: ClassVar[str] = "IMAGE_TO_NDARRAY"
+    yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
+
+    config: ImageToNDArrayConfig | None = None
+    """How to convert; none: all defaults."""
+    image_names: Annotated[tuple[str, ...] | None, Spelling(yaml="keys")] = Field(default=None, alias="keys")
+    """Which images; none: all images, and lists of images if `listHandling` is not `NONE`."""
+    output_names: tuple[str, ...] | None = None
+    """Keys of the arrays, one for each image; none or empty: the images' own."""
+    keep_other_values: bool = True
+    """Whether to keep the keys that were not converted; they follow the arrays."""
+    metadata: bool = False
+    """Whether to record names, sizes and crop regions of single images in the record's metadata, which it replaces."""
+    metadata_key: str = "@ImageToNDArrayStepMetadata"
+    """Key of that in the metadata."""
