@@ -24,6 +24,8 @@ S = TypeVar("S", bound=np.generic)
 DType: TypeAlias = type[S] | np.dtype[S]
 """An element type as numpy names it: `numpy.float32`."""
 
+# Formats of buffers that are bytes, not elements.
+_PLAIN = frozenset({"B", "b", "c"})
 # What numpy can number the bytes of, with elements of 16 bytes.
 _MOST_ELEMENTS = 2**59
 
@@ -166,7 +168,7 @@ def _array_of(source: Any, wanted: np.dtype[Any] | None) -> Array | None:
     factory = conversions.factories.of(source)
     if factory is None or factory.form == "list":
         raise WrongTypeError(f"a {type(source).__name__} is no memory; dense() makes a tensor of values")
-    if factory.form in ("bytes", "buffer"):
+    if factory.form in ("bytes", "buffer") and memoryview(getattr(source, "buf", source)).format in _PLAIN:
         return None
     array: Array = conversions.convert(source, factory.form, ArrayFormat())
     return array

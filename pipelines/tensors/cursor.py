@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -78,7 +77,8 @@ class WritableCursor(Cursor[T]):
             count = min(CHUNK, self._count - self._next)
             found: list[Any] = []
             try:
-                found.extend(supply() for _ in itertools.repeat(None, count))
+                for _ in range(count):
+                    found.append(supply())
             finally:
                 self._target.put_part(self._next, found)
                 self._next += len(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -58,10 +58,11 @@ class Numbers(Generic[S]):
             return np.asarray(values)
         if isinstance(values, (bytes, bytearray, memoryview)) and memoryview(values).format in ("B", "b", "c"):
             return self._of_bytes(memoryview(values))
-        if isinstance(values, Iterator):
-            values = list(itertools.islice(values, count))
         conversions = array_conversions()
         factory = conversions.factories.of(values)
+        if factory is None and isinstance(values, Iterable) and not isinstance(values, (str, Mapping)):
+            values = list(itertools.islice(values, count))
+            factory = conversions.factories.of(values)
         if factory is None:
             raise WrongTypeError(
                 f"a tensor of {self.dtype} takes numbers, arrays and buffers, not {type(values).__name__}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -176,6 +175,7 @@ class RaggedWriter(Generic[T]):
         self.shape = shape
         self._check = check
         self._values: dict[tuple[int, ...], Any] = {}
+        self._given: dict[tuple[int, ...], int] = {}
         self._open = True
 
     @property
@@ -197,7 +197,11 @@ class RaggedWriter(Generic[T]):
                 index.position(one, size)
             elif one < 0:
                 raise BoundsError(f"index {one} is negative; positions count from 0")
-        self._values.update(self._placed(value, tuple(int(one) for one in indices)))
+        values: dict[tuple[int, ...], Any] = {}
+        given: dict[tuple[int, ...], int] = {}
+        self._place(value, tuple(int(one) for one in indices), values, given)
+        self._values.update(values)
+        self._given.update(given)
         return self
 
     def complete(self) -> tuple[list[Splits], list[Any], list[int]]:
@@ -210,27 +214,29 @@ class RaggedWriter(Generic[T]):
         rows: list[tuple[int, ...]] = [(one,) for one in range(self.shape[0])]
         splits: list[Splits] = []
         for axis, size in enumerate(self.shape[1:], 1):
-            lengths = dict.fromkeys(rows, size) if size != RAGGED else _lengths(rows, places, axis)
+            lengths = dict.fromkeys(rows, size) if size != RAGGED else _lengths(rows, places, axis, self._given)
             if size == RAGGED:
                 splits.append(np.concatenate([[0], np.cumsum(list(lengths.values()), dtype=np.int64)]).astype(np.int64))
             rows = [(*row, one) for row in rows for one in range(lengths[row])]
         at = {row: number for number, row in enumerate(rows)}
         return splits, [self._values[place] for place in places], [at[place] for place in places]
 
-    def _placed(self, value: Any, place: tuple[int, ...]) -> dict[tuple[int, ...], Any]:
+    def _place(
+        self, value: Any, place: tuple[int, ...], values: dict[tuple[int, ...], Any], given: dict[tuple[int, ...], int]
+    ) -> None:
         if len(place) == self.rank:
-            return {place: self._check(value)}
+            values[place] = self._check(value)
+            return
         if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
             raise RankError(f"a row at {list(place)} of {list(self.shape)} is written from a list, not {value!r}")
         inner = list(value)
         size = self.shape[len(place)]
         if size not in (RAGGED, len(inner)):
             raise BoundsError(f"{len(inner)} values for an axis of {size} elements")
-        return dict(
-            itertools.chain.from_iterable(
-                self._placed(one, (*place, number)).items() for number, one in enumerate(inner)
-            )
-        )
+        # An empty row has no element to tell of it.
+        given[place] = len(inner)
+        for number, one in enumerate(inner):
+            self._place(one, (*place, number), values, given)
 
 
 def ragged(shape: Sequence[int], dtype: DType[S], init: Callable[[RaggedWriter[S]], object]) -> RaggedTensor[S]:
@@ -282,8 +288,10 @@ def _child(row: int, one: int, level: int | Splits) -> int:
     return start + index.position(one, stop - start)
 
 
-def _lengths(rows: list[tuple[int, ...]], places: list[tuple[int, ...]], axis: int) -> dict[tuple[int, ...], int]:
-    lengths = dict.fromkeys(rows, 0)
+def _lengths(
+    rows: list[tuple[int, ...]], places: list[tuple[int, ...]], axis: int, given: dict[tuple[int, ...], int]
+) -> dict[tuple[int, ...], int]:
+    lengths = {row: given.get(row, 0) for row in rows}
     for place in places:
         row, one = place[:axis], place[axis]
         if one > lengths[row]:

@@ -285,7 +285,7 @@ class Conversions(Generic[F]):
         if not self._pending:
             return
         self._pending = False
-        found, problems = _plugins()
+        found, problems = found_plugins()
         self.problems.extend(problems)
         for origin, one in found:
             if one.kind == self.kind:
@@ -293,7 +293,8 @@ class Conversions(Generic[F]):
 
 
 @cache
-def _plugins() -> tuple[list[tuple[str, Factory | Converter]], list[str]]:
+def found_plugins() -> tuple[list[tuple[str, Factory | Converter]], list[str]]:
+    """What plug-ins bring, with where it comes from, and what could not be used; looked for once."""
     found: list[tuple[str, Factory | Converter]] = []
     problems: list[str] = []
     for group, wanted in ((FORMAT_GROUP, Factory), (CONVERTER_GROUP, Converter)):
