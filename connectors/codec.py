@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from connectors.records import Records
+from connectors.records import Ints, Records
 from pipelines.batch import Batch
 from pipelines.data import RecordContext
 
@@ -37,6 +37,13 @@ class RecordsOrigin:
 
     records: Records
     first: int
+    rows: Ints | None = None
+    """These numbers, where all records became rows: a batch with this very array has a row for each, in order."""
+
+    @classmethod
+    def of(cls, records: Records, first: int, rows: Ints) -> RecordsOrigin:
+        """The origin of a batch of these rows, which are in the order of their records."""
+        return cls(records, first, rows if len(rows) == len(records) else None)
 
     def record(self, row: int) -> RecordContext | None:
         """The context of this row's record; `None` if the row is not of this block."""

@@ -79,9 +79,10 @@ class Delivery:
 
     def take(self, work: Work) -> None:
         """Enter a batch into the ledger; rows of lanes that have ended leave the batch: they are someone else's."""
-        alive = self.ledger.take(work.records, work.first, work).undecided
-        if alive.all():
+        block = self.ledger.take(work.records, work.first, work, work.rows)
+        if block.all_undecided:
             return
+        alive = block.undecided
         work.rows = work.rows[alive]
         work.batch = work.batch.take(alive[work.batch.rows - work.first])
         work.failed = {row: error for row, error in work.failed.items() if alive[row - work.first]}
@@ -357,6 +358,8 @@ class Delivery:
 def _decided(result: Result, failed: Failed, work: Work | None) -> Ints:
     """The rows that the pipeline is done with: those of this batch and the earlier ones that it names at last,
     without those that a step holds on to."""
+    if work is not None and result.batch.rows is work.rows and not (failed or result.dropped or len(result.held)):
+        return work.rows
     named = np.concatenate([result.batch.rows, _numbers(failed), np.fromiter(result.dropped, np.int64)])
     if work is None:
         decided = np.unique(named)

@@ -268,16 +268,16 @@ class Intake:
         self.meters.batch_records.add_one(count)
         self.meters.closed[closed.reason] += 1
         self.meters.polled_rows += count
-        work = Work(self.source.name, records, first, batch, failed, tombstones, self._stamps(records))
+        work = Work(self.source.name, records, first, batch, failed, tombstones, self._stamps(closed))
         if self._acknowledge_first and not self._acknowledged_first(records):
             return
         self._put(work)
 
-    def _stamps(self, records: Records) -> Ints | None:
+    def _stamps(self, closed: Closed) -> Ints | None:
         self._batch_count += 1
-        if len(records) > 64 and self._batch_count % LATENCY_SAMPLE:
+        if closed.reason in ("records", "bytes") and self._batch_count % LATENCY_SAMPLE:
             return None
-        return records.timestamp_column()
+        return closed.records.timestamp_column()
 
     def _acknowledged_first(self, records: Records) -> bool:
         """At most once: a record is done with before it is run. Tries until it is, or the service stops."""

@@ -14,45 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from connectors.records import Ints, Lane, Records
 from pipelines.errors import StreamerError
-
-Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(slots=True, eq=False)
-class Block:
-    """The rows `[first, first + count)` as they were taken together.
-
-    Row `first + i` is complete when it is decided (`undecided[i]` false) and none of its outputs is missing
-    (`missing[i]` 0).
-    """
-
-    first: int
-    count: int
-    byte_count: int
-    taken_at: float
-    undecided: Mask
-    """Rows of which the pipeline has not said the last word: not run yet, or held by a step."""
-    missing: npt.NDArray[np.int32]
-    """How many messages made of each row are not confirmed."""
-    note: Any = None
-    """Whatever the caller of `take` wants to find again at confirmation."""
-
-    def is_open(self) -> Mask:
-        """Which rows are not complete."""
-        waiting: Mask = self.missing > 0
-        waiting |= self.undecided
-        return waiting
+from streamer.block import ALL, Block, Places
 
 
 class Confirmed(NamedTuple):
-    """Rows of one block that were confirmed: `rows` is `int64`, counted from the block's first row."""
+    """Rows of one block that were confirmed."""
 
     block: Block
-    rows: Ints
+    rows: Places
 
 
 @dataclass(slots=True)
@@ -86,29 +58,23 @@ class Ledger:
         self._lanes: dict[Lane, _LaneState] = {}
         self._ended: dict[tuple[str, str], int] = {}
 
-    def take(self, records: Records, first: int, note: Any = None) -> Block:
+    def take(self, records: Records, first: int, note: Any = None, rows: Ints | None = None) -> Block:
         """Enter a block of records as rows `first`, `first + 1`, ..., all undecided.
 
-        Rows of a lane that has ended are complete at once: nobody may acknowledge them.
+        `rows`, if given, holds these numbers: whoever names rows by this very array names all of the block, which is
+        quicker than any other array. Rows of a lane that has ended are complete at once: nobody may acknowledge them.
         """
-        count = len(records)
+        if rows is None:
+            rows = np.arange(first, first + len(records), dtype=np.int64)
         at = bisect_right(self._firsts, first)
         if at and self._blocks[at - 1].first + self._blocks[at - 1].count > first:
             raise StreamerError(f"row {first} was taken before")
-        block = Block(
-            first,
-            count,
-            records.byte_count,
-            time.monotonic(),
-            np.ones(count, np.bool_),
-            np.zeros(count, np.int32),
-            note,
-        )
+        block = Block(first, rows, records.byte_count, time.monotonic(), note)
         self._blocks.insert(at, block)
         self._firsts.insert(at, first)
         for lane, start, stop in records.spans:
             if self.has_ended(lane):
-                block.undecided[start:stop] = False
+                block.forget(start, stop)
                 continue
             run = _Run(block, start, stop, records.positions[start:stop])
             self._lanes.setdefault(lane, _LaneState()).runs.append(run)
@@ -117,32 +83,32 @@ class Ledger:
 
     def expect(self, rows: Ints) -> None:
         """These rows wait for one more output each; a row may stand several times."""
-        for block, index in self._by_block(rows):
-            block.missing += np.where(block.is_open(), np.bincount(index, minlength=block.count), 0).astype(np.int32)
+        for block, places in self._by_block(rows):
+            block.expect(places)
 
     def decide(self, rows: Ints) -> None:
         """The pipeline is done with these rows: they wait for their outputs alone, if there are any."""
-        for block, index in self._by_block(rows):
-            block.undecided[index] = False
+        for block, places in self._by_block(rows):
+            block.decide(places)
             self._settle(block)
 
     def confirm(self, rows: Ints) -> list[Confirmed]:
         """One output of each of these rows is confirmed; a row may stand several times."""
-        found = [Confirmed(block, index) for block, index in self._by_block(rows)]
-        for block, index in found:
-            self._lower(block, index)
+        found = [Confirmed(block, places) for block, places in self._by_block(rows)]
+        for block, places in found:
+            block.lower(places)
+            self._settle(block)
         return found
 
     def forgo(self, rows: Ints) -> None:
         """One output of each of these rows will not come, and nothing is lost by that: its sink refused it."""
-        for block, index in self._by_block(rows):
-            self._lower(block, index)
+        self.confirm(rows)
 
     def wait_for(self, row: int, outputs: int) -> None:
         """This row waits for so many outputs, whatever it waited for before."""
         block = self.open_block(row)
         if block is not None:
-            block.missing[row - block.first] = outputs
+            block.wait_for(row - block.first, outputs)
             self._settle(block)
 
     def end(self, lane: Lane) -> None:
@@ -154,8 +120,7 @@ class Ledger:
         if state is None:
             return
         for run in state.runs:
-            run.block.undecided[run.start : run.stop] = False
-            run.block.missing[run.start : run.stop] = 0
+            run.block.forget(run.start, run.stop)
             self._settle(run.block)
 
     def has_ended(self, lane: Lane) -> bool:
@@ -168,8 +133,7 @@ class Ledger:
         block = self._blocks[at] if at >= 0 else None
         if block is None or row >= block.first + block.count:
             return None
-        index = row - block.first
-        return block if block.undecided[index] or block.missing[index] else None
+        return block if block.is_row_open(row - block.first) else None
 
     def marks(self) -> dict[Lane, int]:
         """Positions that may be acknowledged, for lanes whose position moved since the last call."""
@@ -214,31 +178,29 @@ class Ledger:
         """When the oldest incomplete block was taken, on `time.monotonic`; `None` if all is complete."""
         return min((block.taken_at for block in list(self._blocks)), default=None)
 
-    def _by_block(self, rows: Ints) -> Iterator[tuple[Block, Ints]]:
-        """The blocks of these rows that are not forgotten, each with its rows, counted from the block's first."""
+    def _by_block(self, rows: Ints) -> Iterator[tuple[Block, Places]]:
+        """The blocks of these rows that are not forgotten, each with the places of its rows."""
         while len(rows):
             at = bisect_right(self._firsts, int(rows[0])) - 1
             block = self._blocks[at] if at >= 0 else None
+            if block is not None and rows is block.rows:
+                yield block, ALL
+                return
             if block is None or rows[0] >= block.first + block.count:
                 # Their block is complete and forgotten: they belonged to a lane that has ended.
                 above = self._firsts[at + 1] if at + 1 < len(self._firsts) else None
                 rows = rows[rows < rows[0]] if above is None else rows[(rows < rows[0]) | (rows >= above)]
                 continue
-            index = rows - block.first
-            inside = (index >= 0) & (index < block.count)
+            places = rows - block.first
+            inside = (places >= 0) & (places < block.count)
             if inside.all():
                 rows = rows[:0]
             else:
-                rows, index = rows[~inside], index[inside]
-            yield block, index
-
-    def _lower(self, block: Block, index: Ints) -> None:
-        block.missing -= np.bincount(index, minlength=block.count).astype(np.int32)
-        np.maximum(block.missing, 0, out=block.missing)
-        self._settle(block)
+                rows, places = rows[~inside], places[inside]
+            yield block, places
 
     def _settle(self, block: Block) -> None:
-        if block.is_open().any():
+        if not block.is_complete:
             return
         at = bisect_right(self._firsts, block.first) - 1
         if at >= 0 and self._blocks[at] is block:
@@ -250,8 +212,8 @@ class Ledger:
         runs = state.runs
         while runs:
             run = runs[0]
-            waiting = run.block.is_open()[run.start : run.stop]
-            if not waiting.any():
+            waiting = None if run.block.is_complete else run.block.is_open()[run.start : run.stop]
+            if waiting is None or not waiting.any():
                 state.mark = int(run.positions[-1]) + 1
                 runs.popleft()
                 continue

@@ -91,6 +91,8 @@ def _block(batch: Batch) -> tuple[Records, Ints | None] | None:
     origin = batch.origin
     if not isinstance(origin, RecordsOrigin):
         return None
+    if batch.rows is origin.rows and batch.splits is None:
+        return origin.records, None
     if batch.splits is not None and not np.diff(batch.splits).all():
         return None
     rows = batch.rows if batch.splits is None else batch.rows[batch.splits[:-1]]

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from connectors.codec import RecordsOrigin
 from connectors.records import Ints, Records
 from pipelines.batch import Batch
 
@@ -33,4 +34,9 @@ class Work:
     """Numbers of the rows to be run: all, but for those that left because their lane has ended."""
 
     def __post_init__(self) -> None:
-        self.rows = np.arange(self.first, self.first + len(self.records), dtype=np.int64)
+        # By this very array the ledger knows that all of the batch is meant.
+        origin = self.batch.origin
+        if isinstance(origin, RecordsOrigin) and origin.rows is not None:
+            self.rows = origin.rows
+        else:
+            self.rows = np.arange(self.first, self.first + len(self.records), dtype=np.int64)

@@ -35,13 +35,9 @@ class ProtoData(Codec):
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """Columns of these records; what is wrong with a key that is not `wanted` shows when it is decoded."""
         found = decode_columns(records.values, wanted, self._limits, float_lists=self._config.float_lists)
-        batch = Batch(
-            found.columns,
-            len(found.rows),
-            rows=found.rows + first,
-            metadata=found.metadata,
-            origin=RecordsOrigin(records, first),
-        )
+        rows = found.rows + first
+        origin = RecordsOrigin.of(records, first, rows)
+        batch = Batch(found.columns, len(rows), rows=rows, metadata=found.metadata, origin=origin)
         return Decoded(batch, {first + row: error for row, error in found.failed.items()})
 
     def encode(self, batch: Batch) -> Encoded:

@@ -42,19 +42,16 @@ def decode_rows(records: Records, first: int, read: Callable[[Any], Data]) -> De
         else:
             rows.append(first + row)
     numbers = np.array(rows, np.int64)
-    return Decoded(Batch.of(found).numbered(numbers, RecordsOrigin(records, first)), failed)
+    return Decoded(Batch.of(found).numbered(numbers, RecordsOrigin.of(records, first, numbers)), failed)
 
 
 def decoded_column(
     records: Records, first: int, key: str, column: Column, rows: list[int], failed: dict[int, Exception]
 ) -> Decoded:
     """A batch of one key whose values came from the rows at these positions; `failed` is by position too."""
-    batch = Batch(
-        {key: column} if rows else {},
-        len(rows),
-        rows=np.array(rows, np.int64) + first,
-        origin=RecordsOrigin(records, first),
-    )
+    numbers = np.array(rows, np.int64) + first
+    origin = RecordsOrigin.of(records, first, numbers)
+    batch = Batch({key: column} if rows else {}, len(rows), rows=numbers, origin=origin)
     return Decoded(batch, {first + row: error for row, error in failed.items()})
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectors.records import Lane, Records, Span
+from connectors.records import Ints, Lane, Records, Span
 from pipelines.errors import StreamerError
 from streamer.ledger import Ledger
 
@@ -219,6 +219,7 @@ class Model:
         self.undecided: set[int] = set()
         self.of_lane: dict[Lane, list[tuple[int, int]]] = {A: [], B: []}
         self.ended: set[Lane] = set()
+        self.blocks: list[Ints] = []
         self.next = 0
 
     def is_open(self, row: int) -> bool:
@@ -243,20 +244,24 @@ def test_marks_are_always_the_longest_complete_prefix(data: st.DataObject) -> No
     told: dict[Lane, int] = {}
     for _ in range(data.draw(st.integers(1, 15))):
         some = st.lists(st.sampled_from(model.open_rows()), max_size=6) if model.open_rows() else st.just([])
+        # Some rows, or all of a block, named by the array that the ledger got for it.
+        named = some.map(lambda chosen: rows(*chosen))
+        if model.blocks:
+            named |= st.sampled_from(model.blocks)
         match data.draw(st.sampled_from(["take", "take", "expect", "decide", "confirm", "confirm", "forgo", "end"])):
             case "take":
                 take(data, ledger, model)
             case "expect":
-                for row in (chosen := data.draw(some)):
-                    model.missing[row] += 1
-                ledger.expect(rows(*chosen))
+                for row in (chosen := data.draw(named)).tolist():
+                    model.missing[row] += model.is_open(row)
+                ledger.expect(chosen)
             case "decide":
-                model.undecided -= set(chosen := data.draw(some))
-                ledger.decide(rows(*chosen))
+                model.undecided -= set((chosen := data.draw(named)).tolist())
+                ledger.decide(chosen)
             case "confirm" | "forgo" as action:
-                for row in (chosen := data.draw(some)):
+                for row in (chosen := data.draw(named)).tolist():
                     model.missing[row] = max(model.missing[row] - 1, 0)
-                (ledger.confirm if action == "confirm" else ledger.forgo)(rows(*chosen))
+                (ledger.confirm if action == "confirm" else ledger.forgo)(chosen)
             case "end":
                 lane = data.draw(st.sampled_from([A, B]))
                 model.ended.add(lane)
@@ -286,4 +291,6 @@ def take(data: st.DataObject, ledger: Ledger, model: Model) -> None:
                 model.of_lane[lane].append((model.next, offsets[-1]))
             model.next += 1
         runs.append((lane, offsets))
-    ledger.take(block(*runs), first)
+    numbers = np.arange(first, model.next, dtype=np.int64)
+    model.blocks.append(numbers)
+    ledger.take(block(*runs), first, rows=numbers)

@@ -1,0 +1,119 @@
+"""`Block`: the rows of one batch in the ledger, and what each of them still waits for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.records import Ints
+
+Mask = npt.NDArray[np.bool_]
+Places: TypeAlias = Ints | slice
+"""Which rows of a block, counted from its first; a slice: all of them."""
+ALL: Final = slice(None)
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """Rows that were taken together.
+
+    A row is complete when it is decided and none of its outputs is missing. Nearly always all rows of a block fare
+    alike; then one number stands for all, and there is no work per row.
+    """
+
+    first: int
+    rows: Ints
+    """Their numbers, `first`, `first + 1`, ..., `int64`. Who hands in this very array names all of them."""
+    byte_count: int
+    taken_at: float
+    note: Any = None
+    """Whatever the caller of `take` wants to find again at confirmation."""
+    _all_undecided: bool = True
+    _all_missing: int = 0
+    _undecided: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    _missing: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    _alike: bool = True
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    @property
+    def all_undecided(self) -> bool:
+        """Whether all rows are undecided."""
+        return self._all_undecided if self._alike else bool(self._undecided.all())
+
+    @property
+    def undecided(self) -> Mask:
+        """Rows of which the pipeline has not said the last word: not run yet, or held by a step."""
+        return np.full(self.count, self._all_undecided) if self._alike else self._undecided
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows are complete."""
+        if self._alike:
+            return not self._all_undecided and not self._all_missing
+        return not self.is_open().any()
+
+    def is_open(self) -> Mask:
+        """Which rows are not complete."""
+        if self._alike:
+            return np.full(self.count, not self.is_complete)
+        waiting: Mask = self._missing > 0
+        waiting |= self._undecided
+        return waiting
+
+    def is_row_open(self, place: int) -> bool:
+        """Whether the row at this place is not complete."""
+        if self._alike:
+            return not self.is_complete
+        return bool(self._undecided[place] or self._missing[place])
+
+    def expect(self, places: Places) -> None:
+        """One more output of each of these rows is missing, if they are not complete; an array may repeat a row."""
+        if isinstance(places, slice):
+            if self._alike:
+                self._all_missing += not self.is_complete
+                return
+            self._missing += self.is_open()
+            return
+        self._tell_apart()
+        self._missing += np.bincount(places, minlength=self.count) * self.is_open()
+
+    def decide(self, places: Places) -> None:
+        """These rows wait for their outputs alone."""
+        if isinstance(places, slice) and self._alike:
+            self._all_undecided = False
+            return
+        self._tell_apart()
+        self._undecided[places] = False
+
+    def lower(self, places: Places) -> None:
+        """One output of each of these rows is not missing any more; an array may repeat a row."""
+        if isinstance(places, slice) and self._alike:
+            self._all_missing = max(self._all_missing - 1, 0)
+            return
+        self._tell_apart()
+        self._missing -= 1 if isinstance(places, slice) else np.bincount(places, minlength=self.count)
+        np.maximum(self._missing, 0, out=self._missing)
+
+    def wait_for(self, place: int, outputs: int) -> None:
+        """So many outputs of this row are missing."""
+        self._tell_apart()
+        self._missing[place] = outputs
+
+    def forget(self, start: int, stop: int) -> None:
+        """The rows `[start, stop)` are complete, whatever they waited for."""
+        self._tell_apart()
+        self._undecided[start:stop] = False
+        self._missing[start:stop] = 0
+
+    def _tell_apart(self) -> None:
+        if self._alike:
+            self._undecided = np.full(self.count, self._all_undecided)
+            self._missing = np.full(self.count, self._all_missing, np.int32)
+            self._alike = False
