@@ -94,6 +94,10 @@ RUNNERS: tuple[RunnerFactory, ...] = (
     RunnerFactory("LOGGING", "logging", "pipelines.runners.logging:LoggingRunner"),
     RunnerFactory("FUNCTION", "python", "pipelines.runners.function:FunctionRunner"),
     RunnerFactory("PIPELINE", "executor", "pipelines.runners.pipeline:PipelineRunner"),
+    RunnerFactory("SSD_TO_BBOX", "numpy", "pipelines.runners.ssd:SsdToBoundingBoxRunner"),
+    RunnerFactory("YOLO_BBOX", "numpy", "pipelines.runners.yolo:YoloToBoundingBoxRunner"),
+    RunnerFactory("BOUNDING_BOX_FILTER", "python", "pipelines.runners.boxes:BoundingBoxFilterRunner"),
+    RunnerFactory("BOUNDING_BOX_TO_POINT", "python", "pipelines.runners.boxes:BoundingBoxToPointRunner"),
 )
 """The built-in runners."""
 

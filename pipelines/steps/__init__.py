@@ -4,6 +4,7 @@ graphs and triggers are made of."""
 from __future__ import annotations
 
 from pipelines.steps.base import Step, Typed
+from pipelines.steps.boxes import BoundingBoxFilter, BoundingBoxToPoint, SsdToBoundingBox, YoloToBoundingBox
 from pipelines.steps.capture import FrameCapture, VideoCapture
 from pipelines.steps.classifier import ClassifierOutput
 from pipelines.steps.combine import AlignedCombine, ArgMax, Combine, CombineFunction, Ensemble, First, FunctionCombine
@@ -30,6 +31,10 @@ STEPS: tuple[type[Step], ...] = (
     ShowImage,
     ClassifierOutput,
     RegressionOutput,
+    SsdToBoundingBox,
+    YoloToBoundingBox,
+    BoundingBoxFilter,
+    BoundingBoxToPoint,
     Onnx,
     Function,
     PipelineStep,
@@ -60,6 +65,8 @@ __all__ = [
     "AlignedCombine",
     "AnyOf",
     "ArgMax",
+    "BoundingBoxFilter",
+    "BoundingBoxToPoint",
     "CachingTrigger",
     "ClassifierOutput",
     "Combine",
@@ -89,6 +96,7 @@ __all__ = [
     "ShowImage",
     "SimpleLoopTrigger",
     "Spelling",
+    "SsdToBoundingBox",
     "Step",
     "StringSwitch",
     "Switch",
@@ -98,4 +106,5 @@ __all__ = [
     "Trigger",
     "Typed",
     "VideoCapture",
+    "YoloToBoundingBox",
 ]
