@@ -38,6 +38,7 @@ def builtin_converters() -> list[Converter]:
     found = [
         Converter("array", "numpy", "numpy", detailed, _ALL),
         Converter("array", "numpy", CANONICAL, _serialize, frozenset({"dtype"})),
+        Converter("array", CANONICAL, CANONICAL, _serializing(SerializedNDArray.numpy), frozenset({"dtype"})),
         Converter("array", CANONICAL, "numpy", lambda value, wanted: detailed(value.numpy(), wanted), _ALL),
     ]
     for form, read in _TO_NUMPY.items():
@@ -70,12 +71,21 @@ def as_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
 
     if array.dtype == dtype:
         return array
+    if dtype.name == "bfloat16" and array.dtype.kind in "iuf":
+        return _as_bfloat16(as_dtype(array, np.dtype(np.float32)), dtype)
     if not castable(array.dtype, dtype):
         raise WrongTypeError(
             f"an array of {array.dtype} is not converted to {dtype}, because values would change; use numpy's astype"
         )
     converted, misfits = cast(array, dtype)
     if misfits is not None:
+        raise DataError(f"an array of {array.dtype} has values that {dtype} cannot hold")
+    return converted
+
+
+def _as_bfloat16(array: Array, dtype: np.dtype[Any]) -> Array:
+    converted = array.astype(dtype)
+    if (np.isfinite(array) & ~np.isfinite(converted.astype(np.float32))).any():
         raise DataError(f"an array of {array.dtype} has values that {dtype} cannot hold")
     return converted
 
@@ -107,9 +117,23 @@ def _of_list(values: Any) -> Array:
         raise DataError(
             f"the lists have different lengths and make no array ({error}); pipelines.tensors.ragged holds such values"
         ) from None
+    if array.dtype == np.float64 and array.size and array.max() >= _BEYOND_INT64:
+        # numpy makes floats of integers of which some need the 64th bit.
+        objects = np.array(values, object)
+        if all(type(one) is int for one in objects.flat):
+            array = _of_large(objects)
     if array.dtype.kind not in "biuf":
         raise WrongTypeError(f"the lists hold no numbers but {array.dtype}; pipelines.tensors.strings holds strings")
     return array
+
+
+def _of_large(integers: Array) -> Array:
+    try:
+        return integers.astype(np.uint64)
+    except OverflowError:
+        raise DataError(
+            "the lists hold negative integers and some beyond 64 bits with a sign; no type has both"
+        ) from None
 
 
 def _of_array_array(values: typed_arrays.array[Any]) -> Array:
@@ -234,4 +258,5 @@ _FROM_NUMPY: dict[str, tuple[Callable[[Array], Any], set[str]]] = {
     "arrow-tensor": (arrow_tensor, {"dtype", "order"}),
     "dlpack": (_to_dlpack, {"dtype", "order"}),
 }
+_BEYOND_INT64 = 2.0**63
 _TYPECODES = {np.dtype(code): code for code in "bBhHiIqQfd"}

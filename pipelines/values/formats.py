@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
-from pipelines.errors import DataError, nearest
+from pipelines.errors import DataError
 from pipelines.values.ndarray import ByteOrder
 
 Order: TypeAlias = Literal["C", "F"]
@@ -122,8 +122,7 @@ def _words(text: str) -> list[str]:
 
 def _put(found: dict[str, Any], name: str, value: Any, text: str) -> None:
     if name in found:
-        said = f"both {found[name]} and {value}"
-        raise DataError(f'"{text}" asks for {said}{nearest(str(value), _DTYPES)}; say one {name.replace("_", " ")}')
+        raise DataError(f'"{text}" asks for both {found[name]} and {value}; say one {name.replace("_", " ")}')
     found[name] = value
 
 

@@ -6,10 +6,11 @@ from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
-from pipelines.errors import WrongTypeError
+from pipelines.errors import DataError, WrongTypeError
 from pipelines.values.arrayconverters import array_conversions
 from pipelines.values.formats import ArrayFormat
 from pipelines.values.ndarray import Array, NDArrayType, array_type
+from pipelines.values.serialized import SerializedNDArray
 
 T = TypeVar("T")
 Held = TypeVar("Held", covariant=True)
@@ -77,8 +78,6 @@ class NDArray(Generic[Held]):
 
     def can_get_as(self, target: Any) -> bool:
         """Whether there is a converter, or two, to `target`. That this array's values fit is not looked at."""
-        from pipelines.errors import DataError
-
         conversions = array_conversions()
         try:
             conversions.route(self._form, conversions.wanted(target))
@@ -93,12 +92,7 @@ class NDArray(Generic[Held]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, NDArray):
             return NotImplemented
-        mine, others = self._array(), other._array()
-        return (
-            self.element_type is other.element_type
-            and mine.shape == others.shape
-            and mine.tobytes() == others.tobytes()
-        )
+        return SerializedNDArray.of(self._array()) == SerializedNDArray.of(other._array())
 
     __hash__ = None  # type: ignore[assignment]
 
