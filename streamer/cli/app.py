@@ -14,6 +14,7 @@ import typer
 from streamer.cli.broker import broker
 from streamer.cli.check import check
 from streamer.cli.demo import demo
+from streamer.cli.formats import formats
 from streamer.cli.replay import replay
 from streamer.cli.run import run
 from streamer.cli.schema import schema
@@ -42,6 +43,7 @@ COMMANDS: Final[dict[Any, str]] = {
     replay: "streamer replay digits.dead --step decode --dry-run",
     schema: "streamer schema --out service.schema.json",
     steps: "streamer steps",
+    formats: "streamer formats",
     broker: "streamer broker --topic digits.images:4",
 }
 """Every command with its example."""
