@@ -133,8 +133,8 @@ def _rest(document: Document) -> tuple[Any, Any, Any]:
 
 def _place(error: WiringError, data: dict[str, Any]) -> tuple[str, ...]:
     if error.step is None:
-        return (OUTPUT_KEY,) if OUTPUT_KEY in data and error.reason.startswith(OUTPUT_KEY) else ("steps",)
-    if not error.at_input:
+        return (OUTPUT_KEY,) if error.at == "output" else ("steps",)
+    if error.at is None:
         return ("steps", error.step)
     return ("steps", error.step, INPUT_KEY if INPUT_KEY in data["steps"][error.step] else INPUTS_KEY)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from pipelines.errors import DefinitionError, nearest
 from pipelines.steps import Combine, First, GraphStep, Step, Switch, SwitchOutput
@@ -25,13 +25,14 @@ class Node:
 
 
 class WiringError(DefinitionError):
-    """A graph that cannot run: `reason`, at which `step` (`None`: the graph), and whether at its inputs."""
+    """A graph that cannot run: `reason`, at which `step` (`None`: the graph), and whether at its input or output."""
 
-    def __init__(self, reason: str, step: str | None = None, *, at_input: bool = False) -> None:
-        super().__init__(reason if step is None else f'step "{step}": {reason}')
+    def __init__(self, reason: str, step: str | None = None, at: Literal["input", "output"] | None = None) -> None:
+        where = f'step "{step}": ' if step is not None else "outputStep: " if at == "output" else ""
+        super().__init__(where + reason)
         self.reason = reason
         self.step = step
-        self.at_input = at_input
+        self.at = at
 
 
 def ordered(nodes: Mapping[str, Node], output: str | None) -> tuple[dict[str, Node], str]:
@@ -80,14 +81,14 @@ def _check_inputs(name: str, node: Node, nodes: Mapping[str, Node]) -> None:
     for one in inputs:
         if one != INPUT and one not in nodes:
             hint = nearest(one, [INPUT, *nodes]) or f"; there are {', '.join([INPUT, *nodes])}"
-            raise WiringError(f'there is no step "{one}"{hint}', name, at_input=True)
+            raise WiringError(f'there is no step "{one}"{hint}', name, at="input")
         if inputs.count(one) > 1:
-            raise WiringError(f'"{one}" is an input twice', name, at_input=True)
+            raise WiringError(f'"{one}" is an input twice', name, at="input")
     if not (isinstance(step, GraphStep) and step.takes_several) and len(inputs) > 1:
         raise WiringError(
             f"{step.type_name} has one input, not {len(inputs)}; join them with a MERGE, ANY or COMBINE step",
             name,
-            at_input=True,
+            at="input",
         )
     if isinstance(step, GraphStep):
         try:
@@ -102,7 +103,7 @@ def _check_switch_output(name: str, step: SwitchOutput, source: str, nodes: Mapp
     switch = nodes[source].step if source != INPUT else None
     if not isinstance(switch, Switch):
         kind = "the input of the graph" if switch is None else switch.type_name
-        raise WiringError(f'the input of a SWITCH_OUTPUT is a SWITCH; "{source}" is {kind}', name, at_input=True)
+        raise WiringError(f'the input of a SWITCH_OUTPUT is a SWITCH; "{source}" is {kind}', name, at="input")
     count = switch.switch_fn.num_outputs
     if step.output_num >= count:
         raise WiringError(
@@ -132,13 +133,13 @@ def _cycle(nodes: Mapping[str, Node]) -> WiringError:
     while way.count(way[-1]) < 2:
         way.append(next(one for one in nodes[way[-1]].inputs if one in nodes))
     cycle = way[way.index(way[-1]) :][::-1]
-    return WiringError(f"runs in a circle: {' -> '.join(cycle)}", cycle[0], at_input=True)
+    return WiringError(f"runs in a circle: {' -> '.join(cycle)}", cycle[0], at="input")
 
 
 def _output(nodes: Mapping[str, Node], output: str | None) -> str:
     if output is not None:
         if output not in nodes:
-            raise WiringError(f'outputStep: there is no step "{output}"{nearest(output, nodes)}')
+            raise WiringError(f'there is no step "{output}"{nearest(output, nodes)}', at="output")
         return output
     ends = _ends(nodes)
     if len(ends) > 1:
@@ -197,7 +198,7 @@ def _check_meeting(name: str, one: str, way: Way) -> None:
                 f'"{one}" and the inputs before it are on different branches of "{switch}": no record ever comes from '
                 "all of them; join branches with an ANY step",
                 name,
-                at_input=True,
+                at="input",
             )
 
 
@@ -208,7 +209,7 @@ def _check_alike(name: str, node: Node, ways: list[Way]) -> None:
                 f'"{one}" and "{node.inputs[0]}" do not get the same records, so that one cannot stand in for the '
                 "other when it is late; let FIRST choose on each branch, and join the branches with an ANY step",
                 name,
-                at_input=True,
+                at="input",
             )
 
 
