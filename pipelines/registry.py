@@ -89,6 +89,13 @@ class RunnerFactory:
 
 RUNNERS: tuple[RunnerFactory, ...] = (
     RunnerFactory("ONNX", "onnxruntime", "pipelines.runners.onnx:OnnxRunner", ("onnxruntime",), "onnx"),
+    RunnerFactory(
+        "IMAGE_TO_NDARRAY", "opencv", "pipelines.runners.imagetondarray:ImageToNDArrayRunner", ("cv2",), "image"
+    ),
+    RunnerFactory("IMAGE_RESIZE", "opencv", "pipelines.runners.imageresize:ImageResizeRunner", ("cv2",), "image"),
+    RunnerFactory("IMAGE_CROP", "opencv", "pipelines.runners.imagecrop:ImageCropRunner", ("cv2",), "image"),
+    RunnerFactory("GRAY_SCALE", "opencv", "pipelines.runners.grayscale:GrayScaleRunner", ("cv2",), "image"),
+    RunnerFactory("SHOW_IMAGE", "opencv", "pipelines.runners.showimage:ShowImageRunner"),
     RunnerFactory("CLASSIFIER_OUTPUT", "numpy", "pipelines.runners.classifier:ClassifierOutputRunner"),
     RunnerFactory("REGRESSION_OUTPUT", "numpy", "pipelines.runners.regression:RegressionOutputRunner"),
     RunnerFactory("LOGGING", "logging", "pipelines.runners.logging:LoggingRunner"),

@@ -116,7 +116,7 @@ class ImageToNDArray(Step):
     image_names: Annotated[tuple[str, ...] | None, Spelling(yaml="keys")] = Field(default=None, alias="keys")
     """Which images; none: all images, and lists of images if `listHandling` is not `NONE`."""
     output_names: tuple[str, ...] | None = None
-    """Keys of the arrays, one for each image; none or empty: the images' own."""
+    """Keys of the arrays, one for each of `keys` (or for the only image); none or empty: the images' own."""
     keep_other_values: bool = True
     """Whether to keep the keys that were not converted; they follow the arrays."""
     metadata: bool = False
