@@ -83,10 +83,10 @@ def test_text_is_json_or_yaml_by_its_content_and_starts_at_the_given_folder(tmp_
         ("steps:\n- '@type': onnx", '2: steps[0].@type: no such step type: "onnx"; did you mean "ONNX"?'),
         (
             "steps:\n- '@type': XYZ",
-            '2: steps[0].@type: no such step type: "XYZ"; known are CLASSIFIER_OUTPUT, FUNCTION,',
+            '2: steps[0].@type: no such step type: "XYZ"; known are ',
         ),
         ("steps:\n- '@type': 5", '2: steps[0].@type: no such step type: "5"'),
-        ("steps:\n- modelUri: m", '2: steps[0]: "@type" is missing; known types are CLASSIFIER_OUTPUT'),
+        ("steps:\n- modelUri: m", '2: steps[0]: "@type" is missing; known types are '),
         ("steps:\n- ONNX", "2: steps[0]: a step is a mapping with \"@type\", not 'ONNX'"),
         (
             "steps:\n- '@type': TENSORFLOW",
