@@ -28,7 +28,7 @@ class OpenNode:
 
 
 class Schedule:
-    """Runs the nodes of a graph once, in an order in which inputs come before what reads them.
+    """Runs the nodes of a graph once; they are given in an order in which inputs come before what reads them.
 
     With a pool, steps that are ready at the same time run at the same time; everything that touches rows of several
     steps happens in the calling thread. It never waits for work that nobody has begun, so that graphs inside graphs can
@@ -49,15 +49,21 @@ class Schedule:
     def run(self, entry: Flow, output: str) -> Flow:
         """The flow of the node `output`. Raises what a step raises; then, too, no step is begun any more."""
         self._flows[INPUT] = entry
+        if self._pool is None:
+            for node in list(self._waiting.values()):
+                if isinstance(node.work, Junction):
+                    self._join(node, node.work)
+                else:
+                    self._run_here(node, node.work)
+            return self._flows[output]
         try:
             while output not in self._flows:
-                self._advance()
+                self._advance(self._pool)
             return self._flows[output]
         finally:
             self._leave()
 
-    def _advance(self) -> None:
-        pool = self._pool
+    def _advance(self, pool: Pool) -> None:
         for node, junction in self._junctions():
             if self._is_due(node, junction):
                 self._join(node, junction)
@@ -65,7 +71,7 @@ class Schedule:
         ready = self._ready()
         if not (ready or self._running or self._blocking()):
             raise StreamerError("the graph has no step that could run next: its output cannot be reached")
-        if pool is None or (len(ready) == 1 and not self._running and not self._timed()):
+        if len(ready) == 1 and not self._running and not self._timed():
             self._run_here(*ready[0])
             return
         for node, step in ready:

@@ -59,7 +59,7 @@ class Turn:
         for told in done.told:
             if self._observer is not None:
                 self._observer.step(*told)
-        result = joined(done.results)
+        result = done.results[0] if len(done.results) == 1 else joined(done.results)
         if isinstance(step.runner, StatefulRunner):
             for one in done.results:
                 self._hold(step.name, one)
