@@ -35,7 +35,7 @@ class Batcher(ABC):
     first record came (`None`: not before it is full).
     """
 
-    def __init__(self, max_records: int, max_bytes: int, max_wait: float | None) -> None:
+    def __init__(self, max_records: int, max_bytes: int, max_wait: float | None = None) -> None:
         self.max_records = max_records
         self.max_bytes = max_bytes
         self.max_wait = max_wait
@@ -46,6 +46,9 @@ class Batcher(ABC):
 
     def next(self, source: Source) -> Closed | None:
         """Wait for records, a tenth of a second at most; the batch if one is ready. To be called again and again."""
+        if not self._count:
+            # What is there already comes as one block, which costs half of a first record and the rest.
+            self._add(source.poll(self.max_records, self.max_bytes, 0.0))
         if not self._count:
             self._add(source.poll(1, self.max_bytes, IDLE_WAIT))
             if not self._count:
