@@ -104,6 +104,13 @@ RUNNERS: tuple[RunnerFactory, ...] = (
     RunnerFactory("SSD_TO_BBOX", "numpy", "pipelines.runners.ssd:SsdToBoundingBoxRunner"),
     RunnerFactory("YOLO_BBOX", "numpy", "pipelines.runners.yolo:YoloToBoundingBoxRunner"),
     RunnerFactory("BOUNDING_BOX_FILTER", "python", "pipelines.runners.boxes:BoundingBoxFilterRunner"),
+    RunnerFactory("RELATIVE_TO_ABSOLUTE", "numpy", "pipelines.runners.absolute:RelativeToAbsoluteRunner"),
+    RunnerFactory("PERSPECTIVE_TRANSFORM", "numpy", "pipelines.runners.perspective:PerspectiveTransformRunner"),
+    RunnerFactory(
+        "EXTRACT_BOUNDING_BOX", "opencv", "pipelines.runners.extract:ExtractBoundingBoxRunner", ("cv2",), "image"
+    ),
+    RunnerFactory("CROP_GRID", "opencv", "pipelines.runners.cropgrid:CropGridRunner", ("cv2",), "image"),
+    RunnerFactory("CROP_FIXED_GRID", "opencv", "pipelines.runners.cropgrid:CropGridRunner", ("cv2",), "image"),
     RunnerFactory("BOUNDING_BOX_TO_POINT", "python", "pipelines.runners.boxes:BoundingBoxToPointRunner"),
 )
 """The built-in runners."""

@@ -26,7 +26,7 @@ class BoundingBoxFilterRunner(RowRunner):
 
     def __init__(self, step: BoundingBoxFilter, context: OpenContext) -> None:
         if not step.classes_to_keep:
-            raise DefinitionError("BOUNDING_BOX_FILTER: classesToKeep must name at least one label")
+            raise DefinitionError("classesToKeep must name at least one label")
         self._step = step
         self._labels = frozenset(step.classes_to_keep)
 

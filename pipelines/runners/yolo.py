@@ -36,7 +36,7 @@ class YoloToBoundingBoxRunner(Runner):
     def __init__(self, step: YoloToBoundingBox, context: OpenContext) -> None:
         classes = step.num_classes or len(step.class_labels or ())
         if not classes:
-            raise DefinitionError("YOLO_BBOX: numClasses or classLabels must be given")
+            raise DefinitionError("numClasses or classLabels must be given")
         self._step = step
         self._classes = classes
         self.keeps_keys = step.keep_other_values  # type: ignore[misc]

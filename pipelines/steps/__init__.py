@@ -9,7 +9,9 @@ from pipelines.steps.capture import FrameCapture, VideoCapture
 from pipelines.steps.classifier import ClassifierOutput
 from pipelines.steps.combine import AlignedCombine, ArgMax, Combine, CombineFunction, Ensemble, First, FunctionCombine
 from pipelines.steps.config import EXTENSION, Config, Int, Spelling
+from pipelines.steps.extract import CropFixedGrid, CropGrid, ExtractBoundingBox
 from pipelines.steps.function import Function
+from pipelines.steps.geometry import PerspectiveTransform, RelativeToAbsolute
 from pipelines.steps.graph import AnyOf, GraphStep, Merge
 from pipelines.steps.images import GrayScale, ImageCrop, ImageResize, ShowImage
 from pipelines.steps.imagetondarray import ImageNormalization, ImageToNDArray, ImageToNDArrayConfig
@@ -35,6 +37,11 @@ STEPS: tuple[type[Step], ...] = (
     YoloToBoundingBox,
     BoundingBoxFilter,
     BoundingBoxToPoint,
+    RelativeToAbsolute,
+    PerspectiveTransform,
+    ExtractBoundingBox,
+    CropGrid,
+    CropFixedGrid,
     Onnx,
     Function,
     PipelineStep,
@@ -72,7 +79,10 @@ __all__ = [
     "Combine",
     "CombineFunction",
     "Config",
+    "CropFixedGrid",
+    "CropGrid",
     "Ensemble",
+    "ExtractBoundingBox",
     "First",
     "FrameCapture",
     "Function",
@@ -90,8 +100,10 @@ __all__ = [
     "Logging",
     "Merge",
     "Onnx",
+    "PerspectiveTransform",
     "PipelineStep",
     "RegressionOutput",
+    "RelativeToAbsolute",
     "SessionOptions",
     "ShowImage",
     "SimpleLoopTrigger",
