@@ -87,6 +87,12 @@ class Cells:
             )
         return tuple(checked)
 
+    def put(self, indices: Sequence[Any], cell: Any) -> None:
+        """Write one cell. Raises `RankError`, `BoundsError` and `ReadOnlyError`."""
+        where = self.locate(indices)
+        self.check_writable()
+        self.array[where] = cell
+
     def sliced(self, indices: Sequence[IndexLike]) -> Cells:
         """The part that these indices show. Raises `RankError` and `BoundsError`."""
         basic: list[int | slice] = []

@@ -101,7 +101,10 @@ def selections(indices: Iterable[IndexLike], shape: tuple[int, ...]) -> list[int
     """One selection for each of the first axes of `shape`. Raises `BoundsError`, and `RankError` for too many."""
     from pipelines.tensors.errors import RankError
 
-    given = expanded(indices)
+    wanted: list[Any] = list(indices)
+    if set(map(type, wanted)) == {int} and len(wanted) <= len(shape):
+        return [position(one, size) for one, size in zip(wanted, shape, strict=False)]
+    given = expanded(wanted)
     if len(given) > len(shape):
         raise RankError(f"{len(given)} indices for a tensor of rank {len(shape)} {list(shape)}")
     return [index.select(size) for index, size in zip(given, shape, strict=False)]

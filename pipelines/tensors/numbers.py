@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -23,6 +24,7 @@ class Numbers(Generic[S]):
         self.dtype = dtype
         integers: Any = np.iinfo(dtype.name) if dtype.kind in "iu" else None
         self._least, self._most = (int(integers.min), int(integers.max)) if integers else (-(2**53), 2**53)
+        self._largest = float(np.finfo(dtype.name).max) if dtype.kind == "f" else 0.0
 
     def one(self, cell: Any) -> S:
         element: S = cell
@@ -35,7 +37,7 @@ class Numbers(Generic[S]):
         kind = self.dtype.kind
         if type(value) is int and kind in "iuf" and self._least <= value <= self._most and self.dtype.itemsize > 2:
             return value
-        if type(value) is float and self.dtype == np.float64:
+        if type(value) is float and kind == "f" and (-self._largest <= value <= self._largest or not isfinite(value)):
             return value
         found = self.cells(value, 1)
         if found.ndim:

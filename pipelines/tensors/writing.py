@@ -28,6 +28,9 @@ class WritableDense(DenseView[T]):
         on; with fewer indices all elements of that part (see `copy_from`). Raises `RankError`, `BoundsError`, and
         `DataError` for values that do not fit the element type; nothing is changed then.
         """
+        if type(value) in _SINGLE and len(indices) == self.rank and set(map(type, indices)) == {int}:
+            self._cells.put(indices, self._codec.cell(value))
+            return self
         part = self._cells.sliced(indices)
         if part.shape:
             _copy(part, self._codec.cells(value, part.count))
@@ -83,7 +86,7 @@ class WritableDense(DenseView[T]):
 
 
 def _is_single(value: Any) -> bool:
-    return isinstance(value, (str, bytes)) or np.ndim(value) == 0
+    return type(value) in _SINGLE or isinstance(value, (str, bytes)) or np.ndim(value) == 0
 
 
 def _copy(target: Cells, values: Array) -> None:
@@ -101,3 +104,6 @@ def _copy(target: Cells, values: Array) -> None:
     if np.may_share_memory(values, target.array):
         values = values.copy()
     target.write(0, values.reshape(-1))
+
+
+_SINGLE = frozenset({int, float, bool, str, bytes})

@@ -27,6 +27,9 @@ CONVERTER_GROUP = "streamer.converters"
 Kind: TypeAlias = Literal["array", "image"]
 F = TypeVar("F", bound=Format)
 
+# How many ways from a form to a target are remembered.
+_PLANS = 256
+
 
 @dataclass(frozen=True, slots=True)
 class Factory:
@@ -198,6 +201,7 @@ class Conversions(Generic[F]):
         self._format = format_class
         self._factories = FactoryRegistry(kind)
         self._converters = ConverterRegistry(kind)
+        self._plans: dict[tuple[str, object], tuple[F, tuple[Converter, ...]]] = {}
         self._pending = plugins
 
     @property
@@ -214,6 +218,7 @@ class Conversions(Generic[F]):
 
     def add(self, *registered: Factory | Converter, origin: str = OURS) -> None:
         """Make forms and converters known. One that exists already is noted in `problems` and an error when used."""
+        self._plans.clear()
         for one in registered:
             clash = self._factories.add(one, origin) if isinstance(one, Factory) else self._converters.add(one, origin)
             if clash is not None:
@@ -251,9 +256,9 @@ class Conversions(Generic[F]):
             )
         return route
 
-    def convert(self, value: Any, source: str, wanted: F) -> Any:
-        """`value`, which has the form `source`, as what is wanted. Raises `DataError` if it cannot be done."""
-        route = self.route(source, wanted)
+    def convert(self, value: Any, source: str, target: object) -> Any:
+        """`value`, which has the form `source`, as what `target` asks for (see `wanted`). Raises `DataError`."""
+        wanted, route = self._plan(source, target)
         for converter in route[:-1]:
             value = converter.convert(value, self._format(converter.target))
         return route[-1].convert(value, wanted) if route else value
@@ -266,6 +271,20 @@ class Conversions(Generic[F]):
             for origin, one in self.converters
         ]
         return forms, converters
+
+    def _plan(self, source: str, target: object) -> tuple[F, tuple[Converter, ...]]:
+        try:
+            plan = self._plans.get((source, target))
+        except TypeError:
+            # What cannot be looked up asks for nothing either; `wanted` says so.
+            plan = None
+        if plan is None:
+            wanted = self.wanted(target)
+            plan = wanted, self.route(source, wanted)
+            if len(self._plans) >= _PLANS:
+                self._plans.clear()
+            self._plans[source, target] = plan
+        return plan
 
     def _shortest(self, source: str, target: str) -> tuple[Converter, ...]:
         direct = self.converters.direct(source, target)

@@ -73,8 +73,7 @@ class NDArray(Generic[Held]):
 
         Raises `DataError` if there is no way, `MissingPackageError` if a package is missing.
         """
-        conversions = array_conversions()
-        return conversions.convert(self._value, self._form, conversions.wanted(target))
+        return array_conversions().convert(self._value, self._form, target)
 
     def can_get_as(self, target: Any) -> bool:
         """Whether there is a converter, or two, to `target`. That this array's values fit is not looked at."""
