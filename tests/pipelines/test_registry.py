@@ -43,16 +43,15 @@ factory = RunnerFactory("THRESHOLD", "plain", f"{__name__}:ThresholdRunner")
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Install a distribution: `install("name", code, steps="module:Class", runners="module:factory")`."""
+    """Install a distribution: `install("name", code, steps="module:Class", runners="module:factory", triggers=...)`."""
     monkeypatch.syspath_prepend(tmp_path)
 
-    def installed(name: str, code: str, *, steps: str = "", runners: str = "") -> None:
+    def installed(name: str, code: str, **groups: str) -> None:
         (tmp_path / f"{name}.py").write_text(code)
         info = tmp_path / f"{name}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        groups = [("streamer.steps", steps), ("streamer.runners", runners)]
-        text = "".join(f"[{group}]\n{name} = {value}\n" for group, value in groups if value)
+        text = "".join(f"[streamer.{group}]\n{name} = {value}\n" for group, value in groups.items())
         (info / "entry_points.txt").write_text(text)
 
     return installed
@@ -85,6 +84,83 @@ def test_a_plug_in_adds_a_step_and_its_runner(install: Install) -> None:
     assert [(line.runner, line.origin) for line in registry.listing() if line.step_type == "THRESHOLD"] == [
         ("plain", "plugin_whole")
     ]
+
+
+GRAPH_CODE = """
+from typing import ClassVar
+import numpy as np
+from pipelines import AlignedCombine, CachingTrigger, GraphStep, SwitchFunction, Trigger
+from pipelines.executors.joining import AnyJunction
+
+class Odd(SwitchFunction):
+    type_name: ClassVar[str] = "ODD"
+
+    def open(self, context):
+        return lambda batch: np.array(batch["n"].values()) % 2
+
+class Last(AlignedCombine):
+    type_name: ClassVar[str] = "LAST"
+
+    def combiner(self, context):
+        return lambda inputs: inputs[-1]
+
+class Either(GraphStep):
+    type_name: ClassVar[str] = "EITHER"
+
+    def open(self, name, inputs, context):
+        return AnyJunction(name, inputs)
+
+class Lazy(Trigger):
+    type_name: ClassVar[str] = "LAZY"
+
+    def open(self, clock):
+        return CachingTrigger(frequency_ms=0).open(clock)
+"""
+
+GRAPH = """
+'@AsyncTrigger': {'@type': LAZY}
+steps:
+  sw: {'@type': SWITCH, '@input': input, switchFn: {'@type': ODD, numOutputs: 2}}
+  even: {'@type': SWITCH_OUTPUT, '@input': sw, outputNum: 0}
+  odd: {'@type': SWITCH_OUTPUT, '@input': sw, outputNum: 1}
+  log: {'@type': LOGGING, '@input': odd}
+  either: {'@type': EITHER, '@input': [even, log]}
+  end: {'@type': COMBINE, '@input': [either, input], combineFn: {'@type': LAST}}
+"""
+
+
+def test_a_plug_in_adds_parts_of_graphs_and_triggers(install: Install) -> None:
+    groups = {"switch_functions": "Odd", "combine_functions": "Last", "graph_steps": "Either", "triggers": "Lazy"}
+    install("plugin_graph", GRAPH_CODE, **{group: f"plugin_graph:{name}" for group, name in groups.items()})
+    registry = Registry()
+
+    pipeline = pipelines.loads(GRAPH, registry=registry)
+    with pipeline.open(registry=registry) as executor:
+        assert executor.run(pipelines.Data({"n": 3})) == pipelines.Data({"n": 3})
+
+    assert registry.problems == []
+    assert pipelines.loads(pipeline.to_yaml(), registry=registry) == pipeline
+
+
+def test_a_part_in_the_group_of_another_kind_is_reported(install: Install) -> None:
+    install("plugin_mixed", GRAPH_CODE, triggers="plugin_mixed:Odd")
+    registry = Registry()
+
+    with pytest.warns(RuntimeWarning, match=r"must name a subclass of pipelines\.steps\.trigger\.Trigger with a type"):
+        assert "ODD" not in registry.types(pipelines.Trigger)
+
+
+def test_two_plug_ins_with_one_name_make_an_error_that_names_both() -> None:
+    class IntSwitch(pipelines.SwitchFunction):
+        type_name = "INT_SWITCH"
+
+    registry = Registry(plugins=False)
+    registry.add_type(IntSwitch, "other")
+
+    with pytest.raises(
+        RegistryError, match=r"the switch function type INT_SWITCH exists twice: .*streamer.* and .*other"
+    ):
+        pipelines.loads(GRAPH.replace("ODD", "INT_SWITCH"), registry=registry)
 
 
 @pytest.mark.parametrize(
