@@ -27,7 +27,7 @@ from connectors.kafka.config import Position
 from connectors.registry import SINKS, SOURCES
 from connectors.units import seconds, size_in_bytes
 from pipelines.errors import DISTRIBUTION
-from pipelines.steps import STEPS, Config, SessionOptions, Step
+from pipelines.steps import STEPS, Config, ImageNormalization, ImageToNDArrayConfig, SessionOptions, Step
 from streamer.service import Service
 from streamer.settings import BatchSettings, Control, FailureSettings, Limits
 
@@ -84,6 +84,8 @@ def tables() -> dict[str, Callable[[], str]]:
         "sink": lambda: fields(SinkConfig),
         "codecs": codecs,
         "SessionOptions": lambda: step_fields(SessionOptions),
+        "ImageToNDArrayConfig": lambda: step_fields(ImageToNDArrayConfig),
+        "ImageNormalization": lambda: step_fields(ImageNormalization),
     }
     for name in SOURCES.known:
         found[f"source.{name}"] = partial(_connector, SOURCES.get(name), SourceConfig)
@@ -191,7 +193,7 @@ def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:
 
 def _plural(annotation: Any) -> str:
     word = _kind(get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation)
-    plurals = {"text": "texts", "mapping": "mappings", "integer": "integers"}
+    plurals = {"text": "texts", "mapping": "mappings", "integer": "integers", "number": "numbers"}
     return " or ".join(plurals.get(one, one) for one in word.split(" or "))
 
 
