@@ -69,6 +69,17 @@ class Serving:
         return self.agent.join(timeout)
 
 
+@pytest.fixture(autouse=True)
+def commit_interval(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Seconds between acknowledgements: `commit_interval(1.0)` is what it is outside of tests, here it is less."""
+
+    def between(seconds: float) -> None:
+        monkeypatch.setattr("streamer.runloop.COMMIT_INTERVAL", seconds)
+
+    between(0.1)
+    return between
+
+
 @pytest.fixture
 def define() -> Callable[..., Service]:
     """`define(step, **settings)` is a service in memory with a dead letter; a setting of `None` is left out."""

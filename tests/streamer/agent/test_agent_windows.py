@@ -114,7 +114,7 @@ def test_rows_that_a_step_holds_are_acknowledged_only_with_the_result_they_end_u
     serving.feed(1, 2, 3, 4)
     eventually(lambda: serving.results() == [6])
     eventually(lambda: serving.source.acknowledged == [3])
-    time.sleep(1.2)
+    time.sleep(0.4)
     assert serving.source.acknowledged == [3], "the fourth record waits in an open window"
     serving.feed(5, 6)
     eventually(lambda: serving.results() == [6, 15])
@@ -128,7 +128,7 @@ def test_a_row_of_several_windows_is_held_until_the_last_of_them(windowed: Any, 
     serving.feed(4)
     eventually(lambda: serving.results() == [6, 9])
     eventually(lambda: serving.source.acknowledged == [2])
-    time.sleep(1.2)
+    time.sleep(0.4)
     assert serving.source.acknowledged == [2], "the third and fourth record belong to the next window too"
     serving.feed(5, 6)
     eventually(lambda: serving.source.acknowledged == [4])
