@@ -77,7 +77,7 @@ def image_values(batch: Batch, key: str) -> list[Any]:
             f'Value has wrong type for key "{key}": requested type IMAGE or a list of them, actual type {_named(value)}'
         )
         for row, value in enumerate(values)
-        if not is_images(value) and value != []
+        if not is_images(value) and not (isinstance(value, list) and not value)
     }
     if failures:
         raise RowsFailed(failures)

@@ -205,6 +205,8 @@ def test_a_gray_image_stays_and_a_list_is_done_one_by_one() -> None:
     assert [values(one) for one in ran(GrayScale(), data)["a"]] == [[[1, 2]], [[9]]]
     assert [one.channels for one in ran(GrayScale(output_channels=3), data)["a"]] == [3, 3]
     assert "no image field exists" in failure(GrayScale(), Data({"n": 1}))
+    assert "actual type NDARRAY" in failure(GrayScale(image_name="n"), Data({"n": np.zeros(3)}))
+    assert ran(GrayScale(image_name="n"), Data({"n": []})) == Data({"n": []})
     assert "actual type list of INT64" in failure(GrayScale(image_name="n"), Data({"n": [1]}))
 
 
