@@ -27,6 +27,7 @@ from pipelines.registry import Registry, RegistryError, RunnerFactory, default_r
 from pipelines.result import Result
 from pipelines.runner import OpenContext, RowRunner, Runner, StatefulRunner
 from pipelines.runners.imagearrays import image_to_ndarray
+from pipelines.schema import pipeline_schema
 from pipelines.sequence import Sequence
 from pipelines.steps import (
     AlignedCombine,
@@ -168,5 +169,6 @@ __all__ = [
     "image_to_ndarray",
     "load",
     "loads",
+    "pipeline_schema",
     "tensors",
 ]

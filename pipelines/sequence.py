@@ -7,15 +7,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from pydantic.json_schema import models_json_schema
-
 from pipelines.definedpipeline import DefinedPipeline, as_step, settings_text
 from pipelines.errors import DefinitionError
 from pipelines.pipeline import Executor, Pipeline
-from pipelines.registry import Registry, default_registry
+from pipelines.registry import default_registry
 from pipelines.runner import OpenContext
 from pipelines.steps import Step
-from pipelines.steps.base import TYPE_KEY
 from pipelines.steps.config import Form
 
 
@@ -63,28 +60,6 @@ class Sequence(DefinedPipeline):
         Raises `DefinitionError` for a function that cannot be found again by module and name.
         """
         return {"steps": [step.to_dict(form) for step in self._steps], **self._labels()}
-
-    @staticmethod
-    def json_schema(registry: Registry | None = None) -> dict[str, Any]:
-        """A JSON schema of definitions, for editors; reading accepts more spellings than it names."""
-        steps = (registry or default_registry()).steps
-        refs, schema = models_json_schema([(step, "validation") for step in steps.values()])
-        for type_name, step in steps.items():
-            inner = schema["$defs"][refs[step, "validation"]["$ref"].rpartition("/")[2]]
-            inner["properties"] = {TYPE_KEY: {"const": type_name}, **inner.get("properties", {})}
-            inner["required"] = [TYPE_KEY, *inner.get("required", [])]
-            inner["additionalProperties"] = True
-        return {
-            "type": "object",
-            "title": "Pipeline",
-            "properties": {
-                "steps": {"type": "array", "items": {"oneOf": [refs[step, "validation"] for step in steps.values()]}},
-                "id": {"type": "string"},
-                "name": {"type": "string"},
-            },
-            "required": ["steps"],
-            "$defs": schema["$defs"],
-        }
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):

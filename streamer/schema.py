@@ -81,11 +81,11 @@ def _connector(model: type[BaseModel], name: str, defs: dict[str, Any]) -> dict[
 
 
 def _pipeline(defs: dict[str, Any]) -> dict[str, Any]:
-    schema = pipelines.Sequence.json_schema()
+    schema = pipelines.pipeline_schema()
     # Steps are no place for references, so that these models stay as they are.
     defs.update(schema.pop("$defs"))
     defs["pipeline"] = schema
-    steps = {"$ref": "#/$defs/pipeline/properties/steps"}
+    steps = {"$ref": "#/$defs/sequence/properties/steps"}
     return {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/pipeline"}, steps]}
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 import pipelines
@@ -361,6 +362,24 @@ def test_switch_functions_graph_steps_and_triggers_can_be_added() -> None:
     assert graph.to_dict()["steps"]["sw"]["switchFn"] == {"@type": "EVEN", "numOutputs": 2}
     assert "EVEN" in registry.types(pipelines.SwitchFunction)
     assert "EVEN" not in registry.steps
+
+
+def test_the_schema_takes_graphs_and_triggers_and_tells_what_is_none() -> None:
+    schema = jsonschema.Draft202012Validator(pipelines.pipeline_schema())
+    trigger = {"@type": "TIME_LOOP_TRIGGER", "frequencyMs": 5}
+    graph = pipelines.loads(SWITCH).to_dict()
+    for right in (graph, {**graph, "@AsyncTrigger": trigger}, {"steps": [], "@AsyncTrigger": trigger}):
+        schema.validate(right)
+    lacking = {name: value for name, value in graph["steps"]["log"].items() if name != "@input"}
+    for wrong in (
+        {"steps": {}},
+        {**graph, "@AsyncTrigger": {"@type": "LOOP"}},
+        {**graph, "steps": {**graph["steps"], "log": lacking}},
+        {**graph, "steps": {**graph["steps"], "sw": {"@type": "SWITCH", "@input": "input", "switchFn": {}}}},
+        {"steps": [graph["steps"]["end"]]},
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            schema.validate(wrong)
 
 
 def test_importing_the_core_starts_no_thread_and_loads_no_executor_of_graphs() -> None:
