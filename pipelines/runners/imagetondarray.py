@@ -34,6 +34,7 @@ class ImageToNDArrayRunner(Runner):
 
     def __init__(self, step: ImageToNDArray, context: OpenContext) -> None:
         self._step = step
+        self.keeps_keys = step.keep_other_values  # type: ignore[misc]
         self._config = step.config or ImageToNDArrayConfig()
         self._keys = step.image_names or None
         self._names = step.output_names or None
