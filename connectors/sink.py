@@ -56,6 +56,12 @@ class Sink(ABC):
     def close(self) -> None:
         """Leave, without waiting for what is not confirmed. Idempotent."""
 
+    def push(self) -> None:
+        """Told when nothing more is to be sent for now, again and again: what waits for company need not.
+
+        Returns within milliseconds. A sink that sends at once has nothing to do.
+        """
+
     def down(self) -> str | None:
         """Why the sink's peer cannot be reached at present; `None` when all is well. It goes on trying."""
         return None

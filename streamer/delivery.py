@@ -120,6 +120,12 @@ class Delivery:
             for rows in outlet.sink.confirmed():
                 self._confirmed(self.ledger.confirm(rows))
 
+    def push(self) -> None:
+        """Nothing more is sent for now: messages that wait for company are to go."""
+        if self._unsettled:
+            for outlet in self._sinks():
+                outlet.sink.push()
+
     def settle(self, deadline: float) -> None:
         """Wait until everything sent is confirmed or known to be lost.
 

@@ -99,6 +99,8 @@ class RunLoop:
             work = self._next(CONFIRM_WAIT if delivery.unsettled else IDLE_WAIT)
             if work is not None:
                 self._process(work)
+            if self._batches.empty():
+                delivery.push()
             delivery.collect()
             delivery.release()
             self._tick()

@@ -158,8 +158,8 @@ class KafkaSinkConfig(SinkConfig):
     """Whether the record's headers go with the result. Records without any cost nothing."""
     compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = "lz4"
     """Compression of the batches on their way to the brokers."""
-    linger: Duration = 0.001
-    """How long a message waits for others of its partition to travel with it."""
+    linger: Duration = 0.005
+    """How long messages wait for others to travel with them while more keep coming. After a pause they go at once."""
     partitioner: Literal[
         "murmur2_random", "murmur2", "consistent_random", "consistent", "fnv1a_random", "fnv1a", "random"
     ] = "murmur2_random"

@@ -60,6 +60,8 @@ OF_SINKS: Mapping[str, str] = {
 }
 """Properties that a sink's `client` may not set, and what to do instead."""
 
+_LINGER_UNDER_LOAD = 0.02
+
 _SECURITY = ("security.", "sasl.", "ssl.", "https.", "oauth_cb", "enable.sasl.", "enable.ssl.")
 
 
@@ -115,7 +117,9 @@ def sink_properties(config: KafkaSinkConfig, callbacks: Mapping[str, Callable[..
         "acks": "all",
         "enable.idempotence": True,
         "compression.type": config.compression,
-        "linger.ms": config.linger * 1000,
+        # Pushed by the sink as `linger` says when there is a pause, and while there is none they go in larger batches.
+        # The client burns CPU time while messages have lingered but the last request is not answered: so not less.
+        "linger.ms": max(config.linger, _LINGER_UNDER_LOAD) * 1000,
         "message.timeout.ms": max(1, round(config.timeout * 1000)),
         "message.max.bytes": config.max_message,
         "partitioner": config.partitioner,

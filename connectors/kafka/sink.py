@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 _SLICE = 0.1
 _FULL_WAIT = 0.05
+_PUSH = 0.001
 # Brokers refuse whole batches for these: the others in a batch have done nothing wrong.
 _OF_THE_BATCH = frozenset(
     {
@@ -69,6 +70,7 @@ class KafkaSink(Sink):
         self._changed = threading.Condition()
         # Counts of `send` calls: the watcher reads the first and writes the second.
         self._handed_over = 0
+        self._pushed = float("-inf")
         self._settled = 0
         self._collected = 0
         self._outstanding: deque[Sent] = deque()
@@ -134,6 +136,15 @@ class KafkaSink(Sink):
         self._collect()
         confirmed, self._confirmed = self._confirmed, []
         return confirmed
+
+    def push(self) -> None:
+        """See `Sink.push`."""
+        now = time.monotonic()
+        if now - self._pushed < self._config.linger or self._is_idle():
+            return
+        self._pushed = now
+        # Messages do not linger while somebody flushes. It need not be awaited, but the client's thread has to see it.
+        self._producer.flush(_PUSH)
 
     def close(self) -> None:
         """See `Sink.close`. What is not confirmed is dropped."""
@@ -247,10 +258,14 @@ class KafkaSink(Sink):
             self._reach.check()
 
     def _wait_until_settled(self, deadline: float) -> None:
-        with self._changed:
-            done = self._changed.wait_for(
-                lambda: self._settled >= self._handed_over or self._is_idle(), max(0.0, deadline - time.monotonic())
-            )
+        done = False
+        while not done:
+            done = self._settled >= self._handed_over or self._is_idle()
+            left = deadline - time.monotonic()
+            if done or left <= 0:
+                break
+            # Not just a wait: it has the client send what lingers.
+            self._producer.flush(min(left, _SLICE))
         if not done:
             reason = self.down()
             raise ConnectorError(
