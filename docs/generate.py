@@ -27,7 +27,7 @@ from connectors.kafka.config import Position
 from connectors.registry import SINKS, SOURCES
 from connectors.units import seconds, size_in_bytes
 from pipelines.errors import DISTRIBUTION
-from pipelines.steps import STEPS, Config, ImageNormalization, ImageToNDArrayConfig, SessionOptions, Step
+from pipelines.steps import PARTS, STEPS, Config, ImageNormalization, ImageToNDArrayConfig, SessionOptions, Step
 from streamer.service import Service
 from streamer.settings import BatchSettings, Control, FailureSettings, Limits
 
@@ -97,6 +97,9 @@ def tables() -> dict[str, Callable[[], str]]:
     found["codec.limits"] = lambda: fields(MessageConfig, without={"type"})
     for step in STEPS:
         found[f"step.{step.type_name}"] = partial(step_fields, step)
+    for part in PARTS:
+        if part.model_fields:
+            found[f"{part.kind.split()[0]}.{part.type_name}"] = partial(step_fields, part)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,7 +47,10 @@ class Parts:
     def open(self, progress: Callable[[str], None] | None = None) -> None:
         """Load the models, then connect the sinks. What was opened is closed again if something fails."""
         try:
-            self._executor = self._stack.enter_context(self.service.pipeline.open(progress=progress))
+            threads = self.service.limits.threads
+            # Entered first, so that it is left last.
+            pool = self._stack.enter_context(ThreadPoolExecutor(threads, "streamer-step")) if threads else None
+            self._executor = self._stack.enter_context(self.service.pipeline.open(pool=pool, progress=progress))
             for outlet in self.all_outlets:
                 outlet.sink.open()
                 self._stack.callback(outlet.sink.close)

@@ -58,6 +58,8 @@ class Limits(Settings):
     """Decoded batches that wait for the pipeline at most."""
     drain: Duration = 25.0
     """How long a stopping service may take to finish what it has begun; the rest is delivered again by the next run."""
+    threads: Annotated[int, Field(ge=0)] = 0
+    """Threads on which independent branches of a graph run at the same time; 0: one after the other."""
     confirm: Annotated[Duration, Field(gt=0)] = 10.0
     """How long one wait for the sinks' confirmations takes at most."""
     stuck: Annotated[Duration, Field(gt=0)] = 120.0
