@@ -111,6 +111,17 @@ RUNNERS: tuple[RunnerFactory, ...] = (
     ),
     RunnerFactory("CROP_GRID", "opencv", "pipelines.runners.cropgrid:CropGridRunner", ("cv2",), "image"),
     RunnerFactory("CROP_FIXED_GRID", "opencv", "pipelines.runners.cropgrid:CropGridRunner", ("cv2",), "image"),
+    RunnerFactory("DRAW_BOUNDING_BOX", "opencv", "pipelines.runners.drawbox:DrawBoundingBoxRunner", ("cv2",), "image"),
+    RunnerFactory("DRAW_POINTS", "opencv", "pipelines.runners.drawpoints:DrawPointsRunner", ("cv2",), "image"),
+    RunnerFactory("DRAW_HEATMAP", "opencv", "pipelines.runners.drawheatmap:DrawHeatmapRunner", ("cv2",), "image"),
+    RunnerFactory("DRAW_GRID", "opencv", "pipelines.runners.drawgrid:DrawGridRunner", ("cv2",), "image"),
+    RunnerFactory("DRAW_FIXED_GRID", "opencv", "pipelines.runners.drawgrid:DrawGridRunner", ("cv2",), "image"),
+    RunnerFactory(
+        "DRAW_SEGMENTATION", "opencv", "pipelines.runners.drawsegmentation:DrawSegmentationRunner", ("cv2",), "image"
+    ),
+    RunnerFactory(
+        "DRAW_FACE_KEY_POINTS", "opencv", "pipelines.runners.drawfaces:DrawFaceKeyPointsRunner", ("cv2",), "image"
+    ),
     RunnerFactory("BOUNDING_BOX_TO_POINT", "python", "pipelines.runners.boxes:BoundingBoxToPointRunner"),
 )
 """The built-in runners."""

@@ -9,6 +9,8 @@ from pipelines.steps.capture import FrameCapture, VideoCapture
 from pipelines.steps.classifier import ClassifierOutput
 from pipelines.steps.combine import AlignedCombine, ArgMax, Combine, CombineFunction, Ensemble, First, FunctionCombine
 from pipelines.steps.config import EXTENSION, Config, Int, Spelling
+from pipelines.steps.draw import DrawBoundingBox, DrawFaceKeyPoints, DrawHeatmap, DrawPoints, DrawSegmentation
+from pipelines.steps.drawgrid import DrawFixedGrid, DrawGrid
 from pipelines.steps.extract import CropFixedGrid, CropGrid, ExtractBoundingBox
 from pipelines.steps.function import Function
 from pipelines.steps.geometry import PerspectiveTransform, RelativeToAbsolute
@@ -42,6 +44,13 @@ STEPS: tuple[type[Step], ...] = (
     ExtractBoundingBox,
     CropGrid,
     CropFixedGrid,
+    DrawBoundingBox,
+    DrawPoints,
+    DrawHeatmap,
+    DrawGrid,
+    DrawFixedGrid,
+    DrawSegmentation,
+    DrawFaceKeyPoints,
     Onnx,
     Function,
     PipelineStep,
@@ -81,6 +90,13 @@ __all__ = [
     "Config",
     "CropFixedGrid",
     "CropGrid",
+    "DrawBoundingBox",
+    "DrawFaceKeyPoints",
+    "DrawFixedGrid",
+    "DrawGrid",
+    "DrawHeatmap",
+    "DrawPoints",
+    "DrawSegmentation",
     "Ensemble",
     "ExtractBoundingBox",
     "First",
