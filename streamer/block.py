@@ -14,6 +14,8 @@ Mask = npt.NDArray[np.bool_]
 Places: TypeAlias = Ints | slice
 """Which rows of a block, counted from its first; a slice: all of them."""
 ALL: Final = slice(None)
+_NONE_YET: Final = np.zeros(0, np.bool_)
+_NO_COUNTS: Final = np.zeros(0, np.int32)
 
 
 @dataclass(slots=True, eq=False)
@@ -33,9 +35,10 @@ class Block:
     """Whatever the caller of `take` wants to find again at confirmation."""
     _all_undecided: bool = True
     _all_missing: int = 0
-    _undecided: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
-    _missing: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     _alike: bool = True
+    # Of each row; made when rows do not fare alike any more.
+    _undecided: Mask = field(default_factory=lambda: _NONE_YET)
+    _missing: npt.NDArray[np.int32] = field(default_factory=lambda: _NO_COUNTS)
 
     @property
     def count(self) -> int:
