@@ -44,22 +44,23 @@ class Batcher(ABC):
         self._bytes = 0
         self._since = 0.0
 
-    def next(self, source: Source) -> Closed | None:
-        """Wait for records, a tenth of a second at most; the batch if one is ready. To be called again and again."""
+    def gather(self, source: Source) -> None:
+        """Wait for records, a tenth of a second at most. To be called again and again, until a batch is `ready`."""
         if not self._count:
             # What is there already comes as one block, which costs half of a first record and the rest.
             self._add(source.poll(self.max_records, self.max_bytes, 0.0))
         if not self._count:
             self._add(source.poll(1, self.max_bytes, IDLE_WAIT))
-            if not self._count:
-                return None
-        deadline = float("inf") if self.max_wait is None else self._since + self.max_wait
-        reason = self._full()
-        if reason is None:
-            wait = min(max(deadline - time.monotonic(), 0.0), IDLE_WAIT)
+        if self._count and self._full() is None:
+            wait = min(max(self._deadline() - time.monotonic(), 0.0), IDLE_WAIT)
             self._add(source.poll(self.max_records - self._count, self._bytes_left(), wait))
-            reason = self._full()
-        if reason is None and time.monotonic() >= deadline:
+
+    def ready(self) -> Closed | None:
+        """The batch, if it is full or old enough."""
+        if not self._count:
+            return None
+        reason = self._full()
+        if reason is None and time.monotonic() >= self._deadline():
             reason = "wait"
         return None if reason is None else self._close(reason)
 
@@ -78,6 +79,9 @@ class Batcher(ABC):
 
     @abstractmethod
     def _full(self) -> Reason | None: ...
+
+    def _deadline(self) -> float:
+        return float("inf") if self.max_wait is None else self._since + self.max_wait
 
     def _bytes_left(self) -> int:
         return self.max_bytes - self._bytes

@@ -172,8 +172,10 @@ class Intake:
         while not (self._stop.is_set() or self._source_ended):
             self._serve_mail()
             self._go_on()
-            closed = self._batcher.next(self.source)
+            self._batcher.gather(self.source)
+            # Before the batch is closed: records of a lane that has ended do not count.
             self._look_around()
+            closed = self._batcher.ready()
             if closed is not None:
                 self._hand_over(closed)
         rest = self._batcher.flush()

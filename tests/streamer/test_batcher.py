@@ -61,7 +61,8 @@ class Scripted(Source):
 
 def closed(batcher: Batcher, source: Source, calls: int = 50) -> Closed:
     for _ in range(calls):
-        found = batcher.next(source)
+        batcher.gather(source)
+        found = batcher.ready()
         if found is not None:
             return found
     raise AssertionError("no batch was closed")
@@ -102,7 +103,8 @@ def test_a_soft_batch_that_must_not_wait_takes_what_is_there() -> None:
 def test_nobody_waits_long_in_one_call(batcher: Batcher) -> None:
     source = Scripted([1])
     for _ in range(3):
-        assert batcher.next(source) is None
+        batcher.gather(source)
+        assert batcher.ready() is None
     assert all(wait <= 0.1 for _, _, wait in source.asked)
     assert rows(batcher.flush()) == [1]
 
@@ -111,7 +113,8 @@ def test_a_hard_batch_is_closed_only_when_it_is_full() -> None:
     batcher, source = HardBatcher(4, 20), Scripted([1], [2], [3, 4, 5])
     found = closed(batcher, source)
     assert (rows(found), found.reason) == ([1, 2, 3, 4], "records")
-    assert batcher.next(source) is None
+    batcher.gather(source)
+    assert batcher.ready() is None
     found = batcher.flush()
     assert found is not None
     assert (rows(found), found.reason) == ([5], "drain")
@@ -135,7 +138,7 @@ class OfTwoLanes(Scripted):
 
 def test_records_of_a_lane_that_ends_leave_a_batch_that_is_gathered() -> None:
     batcher = HardBatcher(6, 1000)
-    assert batcher.next(OfTwoLanes()) is None
+    batcher.gather(OfTwoLanes())
     batcher.forget([B._replace(epoch=7)])
     batcher.forget([B])
     source = Scripted([4, 5, 6, 9])
@@ -145,14 +148,23 @@ def test_records_of_a_lane_that_ends_leave_a_batch_that_is_gathered() -> None:
 
 def test_a_batch_of_which_all_lanes_end_is_none() -> None:
     batcher = HardBatcher(6, 1000)
-    assert batcher.next(OfTwoLanes()) is None
+    batcher.gather(OfTwoLanes())
     batcher.forget([A, B])
+    assert batcher.ready() is None
     assert batcher.flush() is None
+
+
+def test_records_of_a_lane_that_ends_when_the_batch_is_full_leave_it_too() -> None:
+    batcher = HardBatcher(5, 1000)
+    batcher.gather(OfTwoLanes())
+    batcher.forget([B])
+    assert batcher.ready() is None
+    assert rows(batcher.flush()) == [1, 2, 3]
 
 
 def test_what_is_left_of_a_block_keeps_its_columns() -> None:
     batcher = HardBatcher(100, 1000)
-    batcher.next(OfTwoLanes())
+    batcher.gather(OfTwoLanes())
     batcher.forget([B])
     found = batcher.flush()
     assert found is not None
