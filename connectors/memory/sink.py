@@ -59,10 +59,14 @@ class MemorySink(Sink):
             time.sleep(self.topic.faults.delay)
         refused: dict[int, ConnectorError] = {}
         for index, message in enumerate(messages_of_block(messages)):
-            rows = messages.parents(index)
-            error = self._take(message, rows, deadline)
-            if error is not None:
-                refused[index] = error
+            error = self._take(message, messages.parents(index), deadline)
+            if error is None:
+                continue
+            refused[index] = error
+            if error.retriable:
+                # Full: a smaller one that still fits must not overtake this one.
+                refused |= dict.fromkeys(range(index + 1, len(messages)), error)
+                break
         self._flow()
         return refused
 

@@ -284,6 +284,15 @@ def test_a_full_topic_holds_its_sender_back_until_somebody_acknowledges() -> Non
         assert len(reader.take(1)) == 1
 
 
+def test_a_message_that_fits_does_not_overtake_one_that_does_not() -> None:
+    sink = MemorySink(max_in_flight=100)
+    sink.open()
+    sink.topic.faults.cut()
+    refused = sink.send(block_of([Message(bytes(60)), Message(bytes(60)), Message(bytes(1))]), time.monotonic())
+    assert sorted(refused) == [1, 2]
+    assert all(error.retriable for error in refused.values())
+
+
 def test_a_sink_writes_to_the_topics_that_its_messages_name() -> None:
     name = "test_memory.named"
     try:
