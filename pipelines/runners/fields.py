@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from pipelines.data import Data
@@ -46,13 +46,6 @@ def listed(value: Any) -> list[Any]:
 def holds(value: Any, kind: ValueType) -> bool:
     """Whether a value is one of `kind`, or a list of them (an untyped empty list may be one)."""
     return _single_or_list(value, kind)
-
-
-def without(data: Data, keys: Iterable[str]) -> Data:
-    """`data` less these keys; it belongs to the caller."""
-    for key in keys:
-        data.pop(key, None)
-    return data
 
 
 def _key(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,18 +13,22 @@ def survivors(
 ) -> npt.NDArray[np.bool_]:
     """Which boxes stay, `bool (n,)`.
 
-    `corners` is `(n, 4)`: x1, y1, x2, y2; `scores` and `groups` are `(n,)`. Within each group the boxes are gone
-    through from the highest score down (equal ones in their order): one that overlaps a box that stays by more than
-    `limit` (area of the intersection / area of the union) goes.
+    `corners` is `(n, 4)`: x1, y1, x2, y2; `scores` and `groups` (0 or more) are `(n,)`. Within each group the boxes are
+    gone through from the highest score down (equal ones in their order): one that overlaps a box that stays by more
+    than `limit` (area of the intersection / area of the union) goes.
     """
-    stays = np.zeros(len(scores), np.bool_)
-    for group in np.unique(groups).tolist():
-        members = np.flatnonzero(groups == group)
-        waiting = members[np.argsort(-scores[members], kind="stable")]
-        while len(waiting):
+    stays = np.ones(len(scores), np.bool_)
+    order = np.lexsort((-scores, groups))
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1)).tolist()
+    for start, end in itertools.pairwise(starts):
+        if end - start == 1:
+            continue
+        waiting = order[start:end]
+        while len(waiting) > 1:
             best, rest = waiting[0], waiting[1:]
-            stays[best] = True
-            waiting = rest[_overlap(corners[best], corners[rest]) <= limit]
+            goes = _overlap(corners[best], corners[rest]) > limit
+            stays[rest[goes]] = False
+            waiting = rest[~goes]
     return stays
 
 

@@ -49,9 +49,7 @@ def test_an_ssd_detection_becomes_a_box_by_its_corners() -> None:
 
 
 def test_coco_classes_are_counted_from_one() -> None:
-    labels = COCO if isinstance(COCO, list) else COCO["labels"]
-
-    found = run(SsdToBoundingBox(class_labels=tuple(labels)), detections([[0, 0, 1, 1]] * 2, [0.9, 0.8], [1, 18]))
+    found = run(SsdToBoundingBox(class_labels=tuple(COCO)), detections([[0, 0, 1, 1]] * 2, [0.9, 0.8], [1, 18]))
 
     assert [box.label for box in found["bounding_boxes"]] == ["person", "dog"]
 
@@ -195,6 +193,26 @@ def test_a_suppressed_box_suppresses_nobody() -> None:
 
     assert stays.tolist() == [True, False, True]
     assert survivors(corners, np.array([0.9, 0.8, 0.7]), np.zeros(3, np.int64), 0.34).all()
+
+
+def test_of_many_boxes_those_stay_that_a_plain_loop_keeps() -> None:
+    random = np.random.default_rng(5)
+    for count in (0, 1, 40):
+        left_top = random.random((count, 2))
+        corners = np.concatenate([left_top, left_top + random.random((count, 2))], axis=1)
+        scores, groups = random.random(count), random.integers(0, 4, count)
+        kept: list[int] = []
+        for one in sorted(range(count), key=lambda box: -scores[box]):
+            if all(groups[one] != groups[other] or overlap(corners[one], corners[other]) <= 0.3 for other in kept):
+                kept.append(one)
+
+        assert np.flatnonzero(survivors(corners, scores, groups, 0.3)).tolist() == sorted(kept)
+
+
+def overlap(a: np.ndarray, b: np.ndarray) -> float:
+    wide, high = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+    shared = wide * high if wide > 0 and high > 0 else 0.0
+    return float(shared / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - shared))
 
 
 @pytest.mark.parametrize(
