@@ -292,7 +292,6 @@ def test_an_element_type_is_converted_only_where_values_survive() -> None:
         (counted(2), dict, "No converter found from Array to 'builtins.dict'"),
         (counted(2), 5, "is converted to a class, a text"),
     ],
-    ids=str,
 )
 def test_what_cannot_be_converted_says_why(value: Any, target: Any, error: str) -> None:
     with pytest.raises(DataError, match=error):
