@@ -87,6 +87,7 @@ class Intake:
         self._stop = threading.Event()
         self._discard = threading.Event()
         self._opened = threading.Event()
+        self._begun = threading.Event()
         self._open_error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"intake {source.name}", daemon=True)
         self._batch_count = 0
@@ -95,7 +96,7 @@ class Intake:
         self._look_at = 0.0
 
     def start(self) -> None:
-        """Open the source, and begin to poll."""
+        """Open the source."""
         self._thread.start()
 
     def wait_until_open(self) -> None:
@@ -104,9 +105,14 @@ class Intake:
         if self._open_error is not None:
             raise self._open_error
 
+    def begin(self) -> None:
+        """Poll. Not before all sources are open: at most once, what is polled is acknowledged."""
+        self._begun.set()
+
     def stop(self) -> None:
         """Poll no more; what was polled is still handed over. From any thread."""
         self._stop.set()
+        self._begun.set()
         self.source.wake()
 
     def discard(self) -> None:
@@ -136,6 +142,7 @@ class Intake:
     def _run(self) -> None:
         try:
             self._open()
+            self._begun.wait()
             while not self._leaving:
                 self._read()
                 self._tell(Finished(self, self._rewound))

@@ -86,6 +86,8 @@ class RunLoop:
             intake.start()
         for intake in self.intakes:
             intake.wait_until_open()
+        for intake in self.intakes:
+            intake.begin()
         if self._stopping:
             # Whoever stopped it may have come before there were intakes to stop.
             self.stop()
@@ -221,14 +223,16 @@ class RunLoop:
             self._running.settle(min(one.deadline - 0.1 * (one.deadline - one.due) for one in ready))
         except ConnectorError as error:
             self._log.warning("not all results were confirmed before lanes were taken away", error=str(error))
-        for one in ready:
-            one.answer(self._marks_of(one.lanes))
+        finally:
+            # Whatever happened: their intake threads wait.
+            for one in ready:
+                one.answer(self._marks_of(one.lanes))
 
     def _marks_of(self, lanes: Iterable[Lane]) -> dict[Lane, int]:
         return {} if self._service.delivery == "at_most_once" else self._running.ledger.all_marks(lanes)
 
     def _commit(self) -> None:
-        trouble = self._settle(time.monotonic() + self._service.limits.confirm)
+        trouble = self._settle(min(time.monotonic() + self._service.limits.confirm, self._drain_deadline))
         if trouble is not None:
             self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
         self._acknowledge()
@@ -269,6 +273,8 @@ class RunLoop:
             if trouble is not None and time.monotonic() >= deadline:
                 raise _unconfirmed(trouble)
         if self._stopping or len(self._finished) == len(self.intakes):
+            if left := delivery.ledger.open_rows:
+                self._log.warning("records are not finished, the next run gets them again", records=left)
             return True
         # Messages were lost, and their records come again. Not at once: what loses them may do it again.
         time.sleep(COMMIT_INTERVAL)

@@ -139,7 +139,8 @@ class ServiceMeters(Collector):
             sizes, poll, decode = (
                 sizes.merge(meters.batch_records), poll.merge(meters.poll), decode.merge(meters.decode),
             )  # fmt: skip
-            closed.update(meters.closed)
+            # A copy: its thread may be adding to it.
+            closed.update(dict(meters.closed))
         yield self._histogram("streamer_batch_records", "Records in a batch.", (), {(): sizes})
         yield self._counter("streamer_batch_closed", "Why batches were closed.", ("reason",), closed)
         stages = {("poll",): poll, ("decode",): decode}

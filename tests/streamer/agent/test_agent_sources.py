@@ -65,17 +65,21 @@ def test_a_step_that_leaves_the_thread_fails_the_service(define: Any, serve: Any
 
 
 class NotThere(MemorySource):
-    """Cannot be opened."""
+    """Cannot be opened, as it turns out after a while."""
 
     def open(self, settle: Any = None) -> None:
+        time.sleep(0.2)
         raise ConnectorError(f"there is no topic {self.name}")
 
 
-def test_a_source_that_cannot_be_opened_is_told_by_starting(define: Any, serve: Any) -> None:
+@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+def test_a_source_that_cannot_be_opened_is_told_by_starting(define: Any, serve: Any, delivery: str) -> None:
     sources = {"a": MemorySource(name="a"), "b": NotThere(name="b")}
+    sources["a"].feed(Data({"x": 1}))
     with pytest.raises(ConnectorError, match="there is no topic b"):
-        serve(define(source=TWO), sources)
+        serve(define(source=TWO, delivery=delivery), sources)
     assert sources["a"].group.members == [], "the other source has left its group"
+    assert sources["a"].acknowledged == [0], "and read nothing"
 
 
 def test_a_control_port_that_is_taken_is_told_by_starting(define: Any, serve: Any) -> None:

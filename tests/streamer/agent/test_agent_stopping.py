@@ -165,6 +165,32 @@ def test_a_rebalance_during_the_last_confirmations_is_answered(define: Any, serv
     other.close()
 
 
+def test_a_rebalance_is_answered_also_by_a_service_that_fails(
+    define: Any, serve: Any, eventually: Any, commit_interval: Any
+) -> None:
+    from connectors.memory import MemorySink
+
+    class LosesForGood(MemorySink):
+        def barrier(self, deadline: float) -> Any:
+            return {row: ConnectorError("too large after all") for row in super().barrier(deadline)}
+
+    commit_interval(60.0)
+    source = MemorySource(name="memory", partitions=2)
+    sink = LosesForGood(name="memory")
+    sink.topic.faults.lose = lambda message: True
+    serving = serve(define(dead_letter=None), {"memory": source}, {"memory": sink})
+    serving.feed(1, 2)
+    eventually(lambda: len(sink._lost) == 2)
+    other = MemorySource(topic=source.topic, name="other")
+    other.open()
+    began = time.monotonic()
+    summary = serving.agent.join(30)
+    assert (summary.reason, "too large after all" in str(summary.error)) == ("failed", True)
+    assert time.monotonic() - began < 8, "nobody waited for an answer"
+    assert source.acknowledged == [0, 0]
+    other.close()
+
+
 def test_a_failure_while_it_drains_is_a_failure(define: Any, serve: Any, eventually: Any) -> None:
     from connectors.memory import MemorySink
 
