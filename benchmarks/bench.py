@@ -19,7 +19,7 @@ from benchmarks.models import write_model
 from benchmarks.paced import pace
 from benchmarks.process import ProgramFailed
 from benchmarks.programs.job import Job
-from benchmarks.rows import MAX_WAIT, Row
+from benchmarks.rows import LINGER, MAX_WAIT, Row
 from benchmarks.topics import Topics
 
 SHARES = {"bytewax": 0.5, "quix": 0.2, "faststream": 0.2, "faust": 0.1}
@@ -126,6 +126,9 @@ class Bench:
     def _paced(self, row: Row, program: str, seconds: float) -> str:
         write_model(self._folder, row.content.floats)
         job = self._job(row, None)
+        if program == "relay":
+            # The floor of latency: each record goes on as soon as it is there.
+            job = replace(job, batch=1, max_wait=0.0, linger=0.001)
         run = pace(program, Path(sys.executable), job, self._topics, row.content, RATE, seconds)
         self.found.add_paced(row.name, program, run)
         return f"{run.microseconds:.1f} us, {run.added[0] * 1000:.1f} ms added, p99 {run.added[1] * 1000:.1f} ms"
@@ -154,6 +157,7 @@ class Bench:
             floats=row.content.floats,
             batch=row.batch,
             max_wait=MAX_WAIT,
+            linger=LINGER,
             keep=row.content.keep,
             headers=bool(row.content.headers),
             folder=self._own_folder(name),

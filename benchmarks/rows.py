@@ -56,7 +56,9 @@ PACED = tuple(row for row in ROWS if row.name in ("realistic", "realistic-64"))
 """The rows that also run at half load."""
 
 PEER_ROWS = tuple(row for row in ROWS if row.name in ("realistic", "784"))
-"""The rows that other frameworks run."""
+"""The rows that other frameworks run, and `--quick`."""
 
 MAX_WAIT = 0.005
 """Seconds that the oldest record of a batch waits for company, for programs that know such a thing."""
+LINGER = 0.005
+"""Seconds that results wait for others to travel with them, likewise."""

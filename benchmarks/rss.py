@@ -21,7 +21,7 @@ from benchmarks.messages import Messages
 from benchmarks.models import write_model
 from benchmarks.process import Program, ProgramFailed
 from benchmarks.programs.job import Job
-from benchmarks.rows import MAX_WAIT, ROWS
+from benchmarks.rows import LINGER, MAX_WAIT, ROWS
 from benchmarks.topics import Topics
 from streamer.broker import open_broker
 
@@ -74,6 +74,7 @@ def measure(bootstrap: str, folder: Path, count: int, step: int, progress: Calla
         floats=row.content.floats,
         batch=row.batch,
         max_wait=MAX_WAIT,
+        linger=LINGER,
         keep=row.content.keep,
         headers=False,
         folder=str(folder),

@@ -23,7 +23,7 @@ def main() -> None:
         config={"fetch.queue.backoff.ms": 5},
         enable_idempotence=True,
         acks="all",
-        linger_ms=5,
+        linger_ms=round(job.linger * 1000),
         logger=None,
         log_level=logging.WARNING,
     )

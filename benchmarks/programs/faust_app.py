@@ -29,7 +29,7 @@ def main() -> None:
         topic_allow_declare=False,
         topic_disable_leader=True,
         consumer_auto_offset_reset="earliest",
-        producer_linger=0.005,
+        producer_linger=job.linger,
         broker_commit_interval=1.0,
         datadir=f"{job.folder}/{job.group}",
     )

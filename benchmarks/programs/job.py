@@ -28,6 +28,8 @@ class Job:
     """Most records in a batch."""
     max_wait: float
     """Seconds that the oldest record of a batch waits for company."""
+    linger: float
+    """Seconds that a result waits for others to travel with it, in programs that know such a thing."""
     keep: bool
     """Whether `device_id` and `ts` of a record are put into its result."""
     headers: bool

@@ -23,7 +23,7 @@ CONSUMER = {
     # The default of a second stops a fast consumer for a second whenever its queue was full.
     "fetch.queue.backoff.ms": 5,
 }
-PRODUCER = {"enable.idempotence": True, "linger.ms": 5, "delivery.report.only.error": True}
+PRODUCER = {"enable.idempotence": True, "delivery.report.only.error": True}
 
 
 class Failures:
@@ -41,7 +41,7 @@ class Failures:
 def loop(job: Job, step: Callable[[list[Message], Producer, Failures], None]) -> None:
     """Run `step` on batches of records until SIGTERM."""
     consumer = Consumer({"bootstrap.servers": job.bootstrap, "group.id": job.group, **CONSUMER})
-    producer = Producer({"bootstrap.servers": job.bootstrap, **PRODUCER})
+    producer = Producer({"bootstrap.servers": job.bootstrap, "linger.ms": job.linger * 1000, **PRODUCER})
     consumer.subscribe([job.source])
     failures = Failures()
     first = FirstRecord()

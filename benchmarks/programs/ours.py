@@ -40,7 +40,14 @@ def service_file(job: Job) -> dict[str, Any]:
         "pipeline": {"steps": [{"@type": "ONNX", "modelUri": job.model}]},
         **({"keep": ["device_id", "ts"]} if job.keep else {}),
         "batch": {"max_records": job.batch, "max_wait": f"{job.max_wait * 1000:g}ms"},
-        "sink": {"type": "kafka", "bootstrap": job.bootstrap, "topic": job.sink},
+        "sink": {
+            "type": "kafka",
+            "bootstrap": job.bootstrap,
+            "topic": job.sink,
+            "linger": f"{job.linger * 1000:g}ms",
+            # As all the others.
+            "compression": "none",
+        },
         "dead_letter": {"type": "kafka", "bootstrap": job.bootstrap, "topic": job.dead},
         "control": {"listen": "127.0.0.1:0"},
     }

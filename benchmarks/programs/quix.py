@@ -21,7 +21,7 @@ def main() -> None:
         auto_offset_reset="earliest",
         commit_interval=1.0,
         consumer_extra_config={"fetch.queue.backoff.ms": 5},
-        producer_extra_config={"enable.idempotence": True, "linger.ms": 5},
+        producer_extra_config={"enable.idempotence": True, "linger.ms": job.linger * 1000},
         state_dir=Path(job.folder) / job.group,
         loglevel="WARNING",
     )
