@@ -122,6 +122,13 @@ def test_a_few_failures_at_the_start_are_no_reason_to_stop() -> None:
     assert report.acknowledged == 302
 
 
+def test_failures_of_which_nobody_knows_yet_what_they_mean_are_dead_letters_at_the_end() -> None:
+    report = testing.run(service(picky), numbers(-1, -2, 3))
+    assert (report.summary.reason, report.summary.dead) == ("ended", 2)
+    assert len(report.dead) == 2
+    assert report.acknowledged == 3
+
+
 @pytest.mark.parametrize(
     ("policy", "forwarded", "dead"), [("forward", True, 0), ("skip", False, 0), ("dead_letter", False, 1)]
 )
