@@ -24,9 +24,14 @@ class Room:
         return self._taken
 
     @property
+    def is_full(self) -> bool:
+        """Whether somebody waits for room."""
+        return self._waiting > 0
+
+    @property
     def is_short(self) -> bool:
         """Whether somebody waits for room, or soon will: half of it is taken."""
-        return self._waiting > 0 or self._taken * 2 > self.limit
+        return self.is_full or self._taken * 2 > self.limit
 
     def enter(self, size: int, timeout: float) -> bool:
         """Take `size` bytes of room, waiting for it at most `timeout` seconds; whether there was room."""

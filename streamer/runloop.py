@@ -34,6 +34,8 @@ IDLE_WAIT = 0.1
 """Seconds of one wait for a batch otherwise."""
 SETTLE_SLICE = 0.5
 """Seconds of one wait for confirmations, between which the intakes are heard."""
+STANDSTILL = 5.0
+"""Seconds without anything to do, though the sources have more, after which that is told."""
 LAST_WAIT = 1.0
 """Seconds for the last confirmations when the time to drain is over."""
 LEAVE_WAIT = 15.0
@@ -59,6 +61,7 @@ class RunLoop:
         self._settlements: list[Settlement] = []
         self._finished: set[Intake] = set()
         self._source_error: BaseException | None = None
+        self._idle_since: float | None = None
         self._stopping = False
         self._drain_deadline = float("inf")
         self._delivery: Delivery | None = None
@@ -106,6 +109,7 @@ class RunLoop:
             delivery.collect()
             delivery.release()
             self._tick()
+            self._notice_standstill(work)
             self._serve_control()
             if self._source_error is not None:
                 raise self._source_error
@@ -191,6 +195,20 @@ class RunLoop:
         self._meters.run.stages["run"].add_one(time.perf_counter() - began)
         delivery.deliver(work, result)
         self._intake_of(work.source).processed += 1
+
+    def _notice_standstill(self, work: Work | None) -> None:
+        """Steps may hold so many records that there is no room for those which would complete their windows."""
+        if work is not None or self._running.unsettled or not self._room.is_full:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = time.monotonic()
+        elif time.monotonic() - self._idle_since > STANDSTILL:
+            self._idle_since = float("inf")
+            self._log.warning(
+                "nothing more is polled, as records that steps hold take up limits.in_flight; raise it, or make the "
+                "windows smaller",
+                in_flight=self._room.taken,
+            )
 
     def _tick(self) -> None:
         executor = self._parts.executor

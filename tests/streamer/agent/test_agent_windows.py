@@ -223,3 +223,15 @@ def test_a_window_that_is_lost_comes_again_whole(windowed: Any, serve: Any, even
     serving.feed(1, 2, 3, 4)
     eventually(lambda: serving.results() == [6])
     eventually(lambda: serving.source.acknowledged == [3])
+
+
+def test_windows_that_leave_no_room_for_the_records_that_would_complete_them_are_told(
+    windowed: Any, serve: Any, eventually: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamer.runloop.STANDSTILL", 0.3)
+    serving = serve(windowed(batch={"max_records": 1, "max_bytes": "1KiB"}, limits={"in_flight": "1KiB"}))
+    serving.source.feed(*[Data({"x": n, "filler": b"." * 600}).to_bytes() for n in range(3)])
+    eventually(lambda: "limits.in_flight" in caplog.text)
+    assert serving.results() == []
+    time.sleep(0.5)
+    assert caplog.text.count("limits.in_flight") == 1
