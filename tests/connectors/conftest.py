@@ -147,7 +147,7 @@ def _source(bootstrap: str, topics: str | Sequence[str], group: str, **fields: A
 
 
 def _write(bootstrap: str, topic: str, values: Iterable[bytes | None], partition: int = 0, **more: Any) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "enable.idempotence": True})
     for value in values:
         producer.produce(topic, value, partition=partition, **more)
     assert producer.flush(20) == 0

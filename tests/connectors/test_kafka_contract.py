@@ -47,7 +47,9 @@ class KafkaSourceBus(SourceBus):
 
     def __init__(self, bootstrap: str, topic: str, assignor: str = "range") -> None:
         self.bootstrap, self.topic, self.assignor = bootstrap, topic, assignor
-        self._producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": HUGE, "linger.ms": 0})
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "message.max.bytes": HUGE, "linger.ms": 0, "enable.idempotence": True}
+        )
         self._other: Other | None = None
 
     def feed(self, messages: Sequence[Message]) -> None:

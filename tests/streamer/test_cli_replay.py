@@ -20,7 +20,7 @@ class Letters:
         self.bootstrap = bootstrap
         self.topic = topic
         self.origin = origin
-        self._producer = Producer({"bootstrap.servers": bootstrap})
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
 
     def bury(self, value: bytes, *, step: str = "scale", error: str = "ValueError", origin: str | None = None) -> None:
         headers = [
