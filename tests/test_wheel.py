@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("protos", "pipelines", "connectors", "streamer")
+PACKAGES = ("native", "protos", "pipelines", "connectors", "streamer")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             target.write_bytes((ROOT / name).read_bytes())
     out = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(source)]
-    subprocess.run(pip, check=True, timeout=100)
+    # What the extension is made of was compiled when this environment was.
+    surroundings = {**os.environ, "CARGO_TARGET_DIR": str(ROOT / "native" / "target")}
+    subprocess.run(pip, check=True, timeout=110, env=surroundings)
     (found,) = out.glob("*.whl")
     return found
 
@@ -51,6 +55,13 @@ def test_the_wheel_holds_every_package_and_nothing_else(wheel: Path) -> None:
     assert "protos/data.proto" in names
     example = ("digits.yaml", "digits.pipeline.yaml", "digits.onnx", "digits.npz")
     assert {f"streamer/demo/digits/{name}" for name in example} <= set(names)
+
+
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="no Rust toolchain (cargo) on the PATH")
+def test_the_wheel_holds_the_compiled_hot_path(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert [name for name in names if name.startswith("native/_native") and name.endswith((".so", ".pyd"))]
+    assert "-abi3-" in wheel.name
 
 
 def test_the_wheel_imports_from_an_environment_that_has_only_its_dependencies(wheel: Path, tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""`Headers`: the headers of N records as columns, as `pipelines.spans` holds their payloads and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.spans import Ints, Spans
+
+Header = tuple[str, bytes | None]
+
+
+class Headers(Sequence[Sequence[Header] | None]):
+    """The headers of N records, as a sequence of lists of (name, value), `None` for a record without any.
+
+    Record i has the headers `[starts[i], starts[i] + counts[i])` of `names` and `values`; `starts` and `counts` are
+    `int64 (N,)`. Names are UTF-8 and never null.
+    """
+
+    __slots__ = ("counts", "names", "starts", "values")
+
+    def __init__(self, names: Spans, values: Spans, starts: Ints, counts: Ints) -> None:
+        self.names = names
+        self.values = values
+        self.starts = starts
+        self.counts = counts
+
+    @staticmethod
+    def of(rows: Sequence[Sequence[Header] | None]) -> Headers:
+        """The same headers as columns."""
+        if isinstance(rows, Headers):
+            return rows
+        counts = np.fromiter((len(row or ()) for row in rows), np.int64, len(rows))
+        flat = [header for row in rows for header in row or ()]
+        names = Spans.of([name.encode() for name, _ in flat])
+        return Headers(names, Spans.of([value for _, value in flat]), np.cumsum(counts) - counts, counts)
+
+    @staticmethod
+    def concat(parts: Sequence[Headers]) -> Headers:
+        """The rows of all parts, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        bases = np.cumsum([0, *(len(part.names) for part in parts)])[:-1].tolist()
+        return Headers(
+            Spans.concat([part.names for part in parts]),
+            Spans.concat([part.values for part in parts]),
+            np.concatenate([part.starts + base for part, base in zip(parts, bases, strict=True)]),
+            np.concatenate([part.counts for part in parts]),
+        )
+
+    def take(self, rows: npt.NDArray[Any]) -> Headers:
+        """The headers of the records at these positions (numbers or a mask)."""
+        return Headers(self.names, self.values, self.starts[rows], self.counts[rows])
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, place: int) -> Sequence[Header] | None: ...
+    @overload
+    def __getitem__(self, place: slice) -> Headers: ...
+    def __getitem__(self, place: int | slice) -> Sequence[Header] | None | Headers:
+        if isinstance(place, slice):
+            return Headers(self.names, self.values, self.starts[place], self.counts[place])
+        start, count = int(self.starts[place]), int(self.counts[place])
+        if not count:
+            return None
+        found = zip(self.names[start : start + count], self.values[start : start + count], strict=True)
+        return [((name or b"").decode(), value) for name, value in found]
+
+    def __iter__(self) -> Iterator[Sequence[Header] | None]:
+        return (self[row] for row in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"Headers({len(self)} rows, {len(self.names)} headers)"

@@ -1,0 +1,68 @@
+"""Which hot path is used: the compiled one (`native`), or plain Python. Both do the same.
+
+`auto` takes the compiled one where it was built, `native` insists on it, `python` does without. The environment
+variable STREAMER_NATIVE (one of these words) goes before what a configuration says.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from functools import cache
+from types import ModuleType
+from typing import Final, Literal, cast, get_args
+
+from pipelines.errors import StreamerError, nearest
+
+HotPath = Literal["auto", "python", "native"]
+VARIABLE: Final = "STREAMER_NATIVE"
+EXPECTED: Final = "0.1.0"
+"""Version of the extension that belongs to this code."""
+
+
+class HotPathError(StreamerError):
+    """The compiled hot path was insisted on and cannot be used, or the choice is none."""
+
+
+def chosen(configured: HotPath = "auto") -> HotPath:
+    """The choice that counts. Raises `HotPathError` if STREAMER_NATIVE says something else than a choice."""
+    wish = os.environ.get(VARIABLE, "").strip().lower()
+    if not wish:
+        return configured
+    if wish not in get_args(HotPath):
+        raise HotPathError(f"{VARIABLE}={wish}: must be auto, python or native{nearest(wish, get_args(HotPath))}")
+    return cast(HotPath, wish)
+
+
+def compiled(configured: HotPath = "auto") -> ModuleType | None:
+    """The extension, if it is to be used and can be.
+
+    Raises `HotPathError` if `native` is chosen and it is not there.
+    """
+    wish = chosen(configured)
+    if wish == "python":
+        return None
+    found = _extension()
+    if isinstance(found, ModuleType):
+        return found
+    if wish == "native":
+        raise HotPathError(f"the compiled hot path cannot be used: {found}")
+    return None
+
+
+def why_not() -> str | None:
+    """Why the extension cannot be used at all; `None` if it can."""
+    found = _extension()
+    return found if isinstance(found, str) else None
+
+
+@cache
+def _extension() -> ModuleType | str:
+    try:
+        found = importlib.import_module("native._native")
+    except ImportError as error:
+        return f"it was not built ({error}); install again where a Rust toolchain (cargo) is on the PATH"
+    version = getattr(found, "VERSION", "?")
+    if version != EXPECTED:
+        return f"it is of version {version}, this code needs {EXPECTED}: build it again"
+    return found

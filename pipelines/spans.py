@@ -1,0 +1,114 @@
+"""`Spans`: N byte strings in one buffer, so that a column of payloads, keys or map entries costs no object a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
+
+class Spans(Sequence[bytes | None]):
+    """N byte strings, any of which may be null, as a sequence of `bytes | None`.
+
+    `buffer` is `uint8 (bytes,)`; string i is `buffer[starts[i]:starts[i] + lengths[i]]`, null where `lengths[i]` is
+    -1. `starts` and `lengths` are `int64 (N,)`; strings may lie in any order, overlap, and leave gaps. Nothing of it is
+    ever written after it was made; what is taken shares the buffer, so a few rows keep all of it alive (`compact`).
+    Whoever makes one answers for all spans lying inside the buffer.
+    """
+
+    __slots__ = ("buffer", "lengths", "starts")
+
+    def __init__(self, buffer: Bytes, starts: Ints, lengths: Ints) -> None:
+        self.buffer = buffer
+        self.starts = starts
+        self.lengths = lengths
+
+    @staticmethod
+    def of(values: Sequence[bytes | None]) -> Spans:
+        """The same strings in one buffer; spans are given back as they are."""
+        if isinstance(values, Spans):
+            return values
+        lengths = np.fromiter((-1 if value is None else len(value) for value in values), np.int64, len(values))
+        buffer = np.frombuffer(b"".join([value or b"" for value in values]), np.uint8)
+        sizes = np.maximum(lengths, 0)
+        return Spans(buffer, np.cumsum(sizes) - sizes, lengths)
+
+    @staticmethod
+    def concat(parts: Sequence[Spans]) -> Spans:
+        """The strings of all parts, one after the other; the parts' buffers are copied, unless it is one."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return Spans.of([])
+        first = parts[0].buffer
+        if all(part.buffer is first for part in parts):
+            return Spans(
+                first,
+                np.concatenate([part.starts for part in parts]),
+                np.concatenate([part.lengths for part in parts]),
+            )
+        bases = np.cumsum([0, *(len(part.buffer) for part in parts[:-1])])
+        return Spans(
+            np.concatenate([part.buffer for part in parts]),
+            np.concatenate([part.starts + base for part, base in zip(parts, bases.tolist(), strict=True)]),
+            np.concatenate([part.lengths for part in parts]),
+        )
+
+    @property
+    def null(self) -> npt.NDArray[np.bool_]:
+        """Which strings are null, `bool (N,)`."""
+        null: npt.NDArray[np.bool_] = self.lengths < 0
+        return null
+
+    @property
+    def byte_count(self) -> int:
+        """Size of all strings together."""
+        return int(np.maximum(self.lengths, 0).sum())
+
+    def take(self, rows: npt.NDArray[Any]) -> Spans:
+        """The strings at these positions (numbers or a mask), in the same buffer."""
+        return Spans(self.buffer, self.starts[rows], self.lengths[rows])
+
+    def compact(self) -> Spans:
+        """The same strings in a buffer that holds nothing else."""
+        return Spans.of(self.tolist())
+
+    def tolist(self) -> list[bytes | None]:
+        """All strings as `bytes`, `None` for null."""
+        view = self.buffer.data
+        pairs = zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
+        return [None if length < 0 else bytes(view[start : start + length]) for start, length in pairs]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, place: int) -> bytes | None: ...
+    @overload
+    def __getitem__(self, place: slice) -> Spans: ...
+    def __getitem__(self, place: int | slice) -> bytes | None | Spans:
+        if isinstance(place, slice):
+            return Spans(self.buffer, self.starts[place], self.lengths[place])
+        length = int(self.lengths[place])
+        if length < 0:
+            return None
+        start = int(self.starts[place])
+        return self.buffer[start : start + length].tobytes()
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        return iter(self.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (Spans, list, tuple)):
+            return NotImplemented
+        return list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Spans({len(self)} strings, {self.byte_count} bytes)"

@@ -1,0 +1,27 @@
+"""Columns of record headers: the same as lists of lists of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connectors.headers import Header, Headers
+
+ROWS = st.lists(
+    st.none() | st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), min_size=1, max_size=3),
+    max_size=10,
+)
+Rows = list[list[Header] | None]
+
+
+@given(ROWS, ROWS)
+def test_headers_hold_what_they_were_made_of(a: Rows, b: Rows) -> None:
+    assert list(Headers.of(a)) == a
+    assert list(Headers.concat([Headers.of(a), Headers.of(b)])) == a + b
+
+
+def test_headers_of_some_rows_can_be_taken() -> None:
+    headers = Headers.of([[("a", b"1"), ("b", None)], None, [("c", b"")]])
+    assert list(headers.take(np.array([2, 0]))) == [[("c", b"")], [("a", b"1"), ("b", None)]]
+    assert list(headers[1:]) == [None, [("c", b"")]]
