@@ -1,178 +1,31 @@
-"""Runs ONNX: a model in onnxruntime over whole batches."""
+"""Runs ONNX: a model in onnxruntime."""
 
 from __future__ import annotations
 
-import itertools
-import logging
-from collections.abc import Sequence
-from typing import Any, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
-
-from pipelines.batch import Batch
-from pipelines.columns import Column, DenseColumn, ObjectColumn, RaggedColumn
-from pipelines.errors import DataError, StreamerError, nearest
-from pipelines.result import Result
-from pipelines.runner import OpenContext, Runner
-from pipelines.runners.onnxinput import OnnxInput
-from pipelines.runners.onnxinputs import Feed, OnnxInputs
-from pipelines.runners.onnxmodel import OnnxModel, Port
+from pipelines.errors import StreamerError, nearest
+from pipelines.runner import OpenContext
+from pipelines.runners.modelrunner import ModelRunner
+from pipelines.runners.onnxmodel import OnnxModel
 from pipelines.steps.onnx import Onnx
 
-Array: TypeAlias = npt.NDArray[Any]
 
-_log = logging.getLogger(__name__)
-
-
-class OnnxRunner(Runner):
-    """Feeds the arrays of all records to the model in one call; the result holds the model's outputs only.
-
-    Inputs are taken by the model's names (`input_names` may map them to other keys). A model with one input also takes
-    the only array of a record that lacks that name, which is Konduit's usual way to name things.
-
-    *Samples.* The first axis of all inputs and outputs is the batch. A record with an array of the model's rank brings
-    k samples and gets `[k, ...]` back, one of a rank less brings one and gets `[...]`; `OnnxInput` has the details.
-    Inputs of one record must bring equally many.
-
-    *One by one.* Records run alone, and an output is theirs as it is, if the model has no batch axis: the first length
-    of an input or output is fixed, an input's rank is not known, or a trial with two samples of zeros fails where one
-    does not, or gives an output of another length than two. The trial is made when the model opens, or with the first
-    batch where shapes are not known before. An output of another length than its input, met later, has the same
-    effect. A record without a sample axis still gets its outputs without one where the model states a length of 1 or
-    the inputs' own symbol there.
-
-    Strings come out as STRING, or as lists of them. `close` frees the model.
-    """
+class OnnxRunner(ModelRunner):
+    """`ModelRunner` on onnxruntime. Inputs are taken by the model's names; mappings rename inputs and outputs."""
 
     def __init__(self, step: Onnx, context: OpenContext) -> None:
-        self._model = OnnxModel(step, context)
-        self._max_batch = step.max_batch
+        model = OnnxModel(step, context)
         renamed = step.output_names if isinstance(step.output_names, dict) else {}
-        self._keys = [renamed.get(port.name, port.name) for port in self._model.outputs]
-        self._inputs = OnnxInputs(_inputs(step, self._model))
-        self._batched = _states_batch_axis(self._model)
-        self._tried = False
-        inner = [shape for one in self._inputs.inputs if (shape := one.inner) is not None]
-        if len(inner) == len(self._model.inputs):
-            if self._batched:
-                self._try_batch(inner)
-            self._warm_up(int(step.warm_up), inner)
-
-    @property
-    def reads(self) -> frozenset[str] | None:
-        return self._inputs.keys
-
-    def run_batch(self, batch: Batch) -> Result:
-        if self._batched:
-            feed = self._inputs.together(batch)
-            columns = self._outputs(feed) if feed is not None else self._outputs_by_group(batch)
-            if columns is not None:
-                return Result(batch.select(columns))
-        return self._run_alone(batch)
-
-    def close(self) -> None:
-        self._model.close()
-
-    def _outputs(self, feed: Feed) -> dict[str, Column] | None:
-        if not self._tried:
-            self._try_batch([array.shape[1:] for array in feed.arrays])
-            if not self._batched:
-                return None
-        columns: dict[str, Column] = {}
-        for key, port, output in zip(self._keys, self._model.outputs, self._run(feed), strict=True):
-            if not output.ndim or len(output) != feed.total:
-                self._go_alone(f'{feed.total} samples gave an output "{port.name}" of the shape {list(output.shape)}')
-                return None
-            columns[key] = _column(output, feed)
-        return columns
-
-    def _outputs_by_group(self, batch: Batch) -> dict[str, Column] | None:
-        found: list[list[Any]] = [[None] * batch.size for _ in self._keys]
-        for rows, feed in self._inputs.groups(batch):
-            columns = self._outputs(feed)
-            if columns is None:
-                return None
-            if len(rows) == batch.size:
-                return columns
-            for listed, column in zip(found, columns.values(), strict=True):
-                for row, value in zip(rows, column.values(), strict=True):
-                    listed[row] = value
-        return {key: Column.of(listed) for key, listed in zip(self._keys, found, strict=True)}
-
-    def _run(self, feed: Feed) -> list[Array]:
-        most = self._max_batch
-        if most is None or feed.total <= most:
-            return self._model.run(feed.arrays)
-        starts = range(0, feed.total, most)
-        parts = [self._model.run([array[start : start + most] for array in feed.arrays]) for start in starts]
-        # Outputs without an axis cannot be joined; that they are not as long as the batch is noticed later.
-        return [np.concatenate(pieces) if pieces[0].ndim else pieces[0] for pieces in zip(*parts, strict=True)]
-
-    def _run_alone(self, batch: Batch) -> Result:
-        found: list[list[Any]] = [[] for _ in self._keys]
-        failed: dict[int, Exception] = {}
-        done: list[int] = []
-        for row, parts in enumerate(self._inputs.each(batch)):
-            try:
-                if isinstance(parts, DataError):
-                    raise parts
-                outputs = self._model.run([part.array for part in parts])
-            except Exception as error:  # noqa: BLE001 - one record runs, so it is that record's failure
-                failed.update(dict.fromkeys(batch.parents(row).tolist(), error))
-                continue
-            done.append(row)
-            lead = self._inputs.lead(parts)
-            for listed, port, output in zip(found, self._model.outputs, outputs, strict=True):
-                listed.append(_native(output if lead else self._less_batch_axis(output, port)))
-        columns = {key: Column.of(listed) for key, listed in zip(self._keys, found, strict=True)}
-        if not failed:
-            return Result(batch.select(columns))
-        return Result(batch.at(np.array(done, np.int64), columns), failed)
-
-    def _less_batch_axis(self, output: Array, port: Port) -> Array:
-        if not output.ndim or len(output) != 1 or not port.shape:
-            return output
-        symbols = {one.shape[0] for one in self._model.inputs if one.shape and isinstance(one.shape[0], str)}
-        return output[0, ...] if port.shape[0] == 1 or port.shape[0] in symbols else output
-
-    def _try_batch(self, inner: Sequence[tuple[int, ...]]) -> None:
-        self._tried = True
-        try:
-            outputs = self._model.run(self._zeros(2, inner))
-        except Exception as error:  # noqa: BLE001 - zeros may be no input for this model
-            if self._runs_one(inner):
-                self._go_alone(f"it takes one sample, not two ({error})")
-            return
-        for port, output in zip(self._model.outputs, outputs, strict=True):
-            if not output.ndim or len(output) != 2:
-                self._go_alone(f'two samples gave an output "{port.name}" of the shape {list(output.shape)}')
-                return
-
-    def _runs_one(self, inner: Sequence[tuple[int, ...]]) -> bool:
-        try:
-            self._model.run(self._zeros(1, inner))
-        except Exception:  # noqa: BLE001 - then zeros tell nothing about two samples
-            return False
-        return True
-
-    def _zeros(self, count: int, inner: Sequence[tuple[int, ...]]) -> list[Array]:
-        return [one.zeros(count, shape) for one, shape in zip(self._inputs.inputs, inner, strict=True)]
-
-    def _go_alone(self, reason: str) -> None:
-        _log.info("%s: records run one by one: %s", self._model.path, reason)
-        self._batched = False
-
-    def _warm_up(self, count: int, inner: Sequence[tuple[int, ...]]) -> None:
-        if not count:
-            return
-        try:
-            self._model.run(self._zeros(count if self._batched else 1, inner))
-        except Exception as error:  # noqa: BLE001 - zeros may be no input for this model
-            _log.info("%s: warming up with zeros failed: %s", self._model.path, error)
+        super().__init__(
+            model,
+            _input_keys(step, model),
+            [renamed.get(port.name, port.name) for port in model.outputs],
+            warm_up=int(step.warm_up),
+            max_batch=step.max_batch,
+            cast_inputs=step.cast_inputs,
+        )
 
 
-def _inputs(step: Onnx, model: OnnxModel) -> list[OnnxInput]:
+def _input_keys(step: Onnx, model: OnnxModel) -> list[str]:
     names = [port.name for port in model.inputs]
     keys = step.input_names if isinstance(step.input_names, dict) else {}
     for name in keys:
@@ -180,35 +33,4 @@ def _inputs(step: Onnx, model: OnnxModel) -> list[OnnxInput]:
             raise StreamerError(
                 f'{model.path}: the model has no input "{name}"{nearest(name, names)}; it has {", ".join(names)}'
             )
-    return [OnnxInput(port, keys.get(port.name, port.name), cast_freely=step.cast_inputs) for port in model.inputs]
-
-
-def _states_batch_axis(model: OnnxModel) -> bool:
-    """Whether all inputs, and all outputs of known rank, begin with an axis whose length is open."""
-    if not model.inputs or any(port.shape is None for port in model.inputs):
-        return False
-    return not any(
-        port.shape is not None and isinstance(port.shape[0], int) for port in [*model.inputs, *model.outputs]
-    )
-
-
-def _column(output: Array, feed: Feed) -> Column:
-    if output.dtype == object:
-        return ObjectColumn(_strings(output, feed))
-    if not feed.lead:
-        return DenseColumn(output)
-    if feed.splits is not None:
-        return RaggedColumn(output, feed.splits)
-    return DenseColumn(output.reshape((feed.records, feed.count, *output.shape[1:])))
-
-
-def _strings(output: Array, feed: Feed) -> list[Any]:
-    samples: list[Any] = output.tolist()
-    if not feed.lead:
-        return samples
-    splits = range(0, feed.total + 1, feed.count) if feed.splits is None else feed.splits.tolist()
-    return [samples[start:end] for start, end in itertools.pairwise(splits)]
-
-
-def _native(output: Array) -> Any:
-    return output.tolist() if output.dtype == object else output
+    return [keys.get(name, name) for name in names]

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from pipelines.errors import MissingPackageError, StreamerError, nearest
 from pipelines.runner import OpenContext
+from pipelines.runners.model import Array, Port
 from pipelines.steps.onnx import Onnx, SessionOptions
 
-Array: TypeAlias = npt.NDArray[Any]
 Provider: TypeAlias = tuple[str, dict[str, Any]]
 
 SHORT_NAMES = {
@@ -46,24 +44,6 @@ _ELEMENTS: dict[str, np.dtype[Any]] = {
 }
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """An input or output of a model."""
-
-    name: str
-    dtype: np.dtype[Any]
-    """Of its elements; `object` for strings."""
-    shape: tuple[int | str | None, ...] | None
-    """A length, or for a dynamic axis its symbol, if it has one. `None` where the rank is not known: onnxruntime
-    reports scalars so too."""
-
-    def __str__(self) -> str:
-        element = "string" if self.dtype == object else str(self.dtype)
-        if self.shape is None:
-            return f"{element} of any shape"
-        return f"{element} [{', '.join('?' if length is None else str(length) for length in self.shape)}]"
 
 
 class OnnxModel:

@@ -79,13 +79,12 @@ def _step(step: Step, context: OpenContext) -> str:
 
 
 def _model(step: Onnx, context: OpenContext) -> str:
+    from pipelines.runners.model import described as shape_of
     from pipelines.runners.onnxmodel import OnnxModel
 
     model = OnnxModel(step, context)
-    inputs = ", ".join(f"{port.name} {port}" for port in model.inputs)
-    outputs = ", ".join(f"{port.name} {port}" for port in model.outputs)
     model.close()
-    return f"{model.path.name}: {inputs} -> {outputs}"
+    return shape_of(model)
 
 
 def _failures(service: Service) -> str:

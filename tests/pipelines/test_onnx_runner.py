@@ -427,6 +427,19 @@ def test_an_output_that_stops_following_the_batch_is_never_given_to_the_wrong_re
     assert 'records run one by one: 3 samples gave an output "y" of the shape [2, 3]' in caplog.text
 
 
+def test_outputs_of_parts_of_a_batch_that_add_up_by_chance_are_not_taken_for_the_batch(opened: Made) -> None:
+    # y = the rows of x whose first value is not negative, then again those above 5: zeros follow the batch.
+    nodes = [helper.make_node("Gather", ["x", "first"], ["f"], axis=1)]
+    for kept, compare, bound in (("a", "GreaterOrEqual", "zero"), ("b", "Greater", "five")):
+        nodes.append(helper.make_node(compare, ["f", bound], [f"keep_{kept}"]))
+        nodes.append(helper.make_node("Compress", ["x", f"keep_{kept}"], [kept], axis=0))
+    nodes.append(helper.make_node("Concat", ["a", "b"], ["y"], axis=0))
+    constants = {"first": np.array(0), "zero": np.array(0, np.float32), "five": np.array(5, np.float32)}
+    executor = opened(model(nodes, [("x", T.FLOAT, ["N", 2])], [("y", T.FLOAT, ["M", 2])], constants), max_batch=1)
+    found = executor.run_many([Data({"x": f4(-1, 0)}), Data({"x": f4(7, 0)})])
+    assert [data["y"].tolist() for data in found] == [[], [[7, 0], [7, 0]]]
+
+
 def test_a_model_that_says_it_takes_batches_but_does_not_runs_one_by_one(opened: Made) -> None:
     # As exported with a fixed number in a Reshape.
     node = helper.make_node("Reshape", ["x", "shape"], ["y"])
@@ -497,7 +510,7 @@ def test_session_options_reach_the_session(opened: Made) -> None:
     options = SessionOptions(
         intra_op_threads=2, inter_op_threads=2, graph_optimization="basic", config={"session.set_denormal_as_zero": "1"}
     )
-    session = runner(opened(total(), session_options=options))._model.session.get_session_options()
+    session = runner(opened(total(), session_options=options)).model.session.get_session_options()
     assert session.intra_op_num_threads == 2
     assert session.inter_op_num_threads == 2
     assert session.get_session_config_entry("session.set_denormal_as_zero") == "1"
@@ -505,17 +518,17 @@ def test_session_options_reach_the_session(opened: Made) -> None:
 
 
 def test_one_thread_that_does_not_spin_is_the_default(opened: Made) -> None:
-    session = runner(opened(total()))._model.session.get_session_options()
+    session = runner(opened(total())).model.session.get_session_options()
     assert session.intra_op_num_threads == 1
     assert session.get_session_config_entry("session.intra_op.allow_spinning") == "0"
     spinning = opened(total(), session_options=SessionOptions(spinning=True))
-    found = runner(spinning)._model.session.get_session_options()
+    found = runner(spinning).model.session.get_session_options()
     assert found.get_session_config_entry("session.intra_op.allow_spinning") == "1"
 
 
 @pytest.mark.parametrize("providers", [["cpu"], ["CPUExecutionProvider"], [{"cpu": {}}]])
 def test_providers_go_by_short_or_full_names(opened: Made, providers: Any) -> None:
-    assert runner(opened(total(), providers=providers))._model.session.get_providers() == ["CPUExecutionProvider"]
+    assert runner(opened(total(), providers=providers)).model.session.get_providers() == ["CPUExecutionProvider"]
 
 
 def test_a_provider_that_is_not_there_is_an_error(opened: Made) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pipelines.columns import Column, DenseColumn, Mask, ObjectColumn, RaggedColumn, Rows
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
 from pipelines.runners.casting import cast, castable
-from pipelines.runners.onnxmodel import Port
+from pipelines.runners.model import Port
 from pipelines.tensors import StringView, from_value
 from pipelines.tensors.carry import KIND, is_tensor
 from pipelines.values import ValueType, list_to_array, type_of
@@ -43,7 +43,7 @@ class _Plan:
     convert: bool
 
 
-class OnnxInput:
+class ModelInput:
     """How arrays meet a model (docs/execution.md), for one input.
 
     A record's array of the model's rank is `[k, ...]`: k samples. One of a rank less is one sample. A scalar is also

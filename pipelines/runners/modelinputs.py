@@ -13,7 +13,7 @@ from pipelines.batch import Batch
 from pipelines.columns import MISSING, Column, Rows
 from pipelines.errors import DataError, RowsFailed
 from pipelines.runners.arrays import everyone, missing, only_array, only_array_of
-from pipelines.runners.onnxinput import OnnxInput, Samples
+from pipelines.runners.modelinput import ModelInput, Samples
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -37,13 +37,13 @@ class Feed:
         return len(self.arrays[0])
 
 
-class OnnxInputs:
+class ModelInputs:
     """The inputs of one model, in its order.
 
     A single input also takes the only array of a record that lacks its key.
     """
 
-    def __init__(self, inputs: Sequence[OnnxInput]) -> None:
+    def __init__(self, inputs: Sequence[ModelInput]) -> None:
         self.inputs = inputs
 
     @property
@@ -111,7 +111,7 @@ class OnnxInputs:
         said = ", ".join(f'"{one.port.name}" {count}' for one, count in zip(self.inputs, counts, strict=True))
         return DataError(f"the inputs bring different numbers of samples: {said}; one record's must agree")
 
-    def _column(self, one: OnnxInput, batch: Batch) -> Column | None:
+    def _column(self, one: ModelInput, batch: Batch) -> Column | None:
         if one.key in batch:
             return batch[one.key]
         if len(self.inputs) > 1:
@@ -128,7 +128,7 @@ class OnnxInputs:
             return iter([{} for _ in range(batch.size)])
         return (dict(zip(keys, row, strict=True)) for row in zip(*listed, strict=True))
 
-    def _found(self, one: OnnxInput, values: dict[str, Any], batch: Batch) -> Any:
+    def _found(self, one: ModelInput, values: dict[str, Any], batch: Batch) -> Any:
         value = values.get(one.key, MISSING)
         if value is not MISSING:
             return value
