@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from connectors.records import Ints, Records
 from pipelines.batch import Batch
 from pipelines.data import RecordContext
+from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +70,8 @@ class Codec(ABC):
     @abstractmethod
     def encode(self, batch: Batch) -> Encoded:
         """One payload for each row of the batch, with all its columns."""
+
+    @property
+    def hot_path(self) -> HotPathReport:
+        """Which hot path it takes, and why it is plain Python if it is."""
+        return NO_COMPILED_FORM

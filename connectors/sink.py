@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from connectors.records import Ints, Lane, Messages
 from connectors.source import Source
 from pipelines.errors import ConnectorError
+from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
 Refused = Mapping[int, ConnectorError]
 """Index of a message in its block to why it was refused. `error.retriable` says whether to try again."""
@@ -24,6 +25,11 @@ class Sink(ABC):
     """
 
     name: str
+
+    @property
+    def hot_path(self) -> HotPathReport:
+        """Which hot path it takes, and why it is plain Python if it is. Known from the start, without `open`."""
+        return NO_COMPILED_FORM
 
     @abstractmethod
     def open(self) -> None:

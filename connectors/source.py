@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from connectors.records import Lane, Records
+from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
 
 class Replays(Enum):
@@ -77,6 +78,11 @@ class Source(ABC):
 
     name: str
     replays: Replays
+
+    @property
+    def hot_path(self) -> HotPathReport:
+        """Which hot path it takes, and why it is plain Python if it is. Known from the start, without `open`."""
+        return NO_COMPILED_FORM
 
     @abstractmethod
     def open(self, settle: Settle | None = None) -> None:

@@ -10,7 +10,7 @@ import importlib
 import os
 from functools import cache
 from types import ModuleType
-from typing import Final, Literal, cast, get_args
+from typing import Final, Literal, NamedTuple, cast, get_args
 
 from pipelines.errors import StreamerError, nearest
 
@@ -48,6 +48,28 @@ def compiled(configured: HotPath = "auto") -> ModuleType | None:
     if wish == "native":
         raise HotPathError(f"the compiled hot path cannot be used: {found}")
     return None
+
+
+class HotPathReport(NamedTuple):
+    """Which hot path a connector or a codec takes, for the log, the metrics and `streamer check`."""
+
+    path: Literal["python", "native"]
+    """The one it takes."""
+    reason: str = ""
+    """Why it is plain Python; empty for the compiled one."""
+
+
+NO_COMPILED_FORM: Final = HotPathReport("python", "it has no compiled form")
+"""What a part says that is plain Python always."""
+
+
+def taken(configured: HotPath = "auto") -> HotPathReport:
+    """What a part that has a compiled form takes, with this in its configuration. Raises as `compiled` does."""
+    if compiled(configured) is not None:
+        return HotPathReport("native")
+    if chosen(configured) != "python":
+        return HotPathReport("python", f"{why_not()}")
+    return HotPathReport("python", f"{VARIABLE}=python" if os.environ.get(VARIABLE, "").strip() else "hot_path: python")
 
 
 def why_not() -> str | None:

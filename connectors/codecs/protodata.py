@@ -8,6 +8,7 @@ from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.codecs.config import MessageConfig
 from connectors.records import Records
 from pipelines.batch import Batch
+from pipelines.hotpath import HotPath, HotPathReport, taken
 from pipelines.wire.columns_read import decode_columns
 from pipelines.wire.columns_write import encode_columns
 
@@ -19,6 +20,8 @@ class ProtoDataConfig(MessageConfig):
     """Which codec this is."""
     float_lists: Literal["exact", "double"] = "exact"
     """Konduit Serving labels all arrays in a list FLOAT. `double` reads those of eight bytes an element as DOUBLE; `exact` refuses them."""  # noqa: E501
+    hot_path: HotPath = "auto"
+    """Who reads and writes the messages: `auto` takes the compiled form where it was built, `native` insists on it, `python` does without. By default as the service says."""  # noqa: E501
 
     def build(self) -> ProtoData:
         """The codec."""
@@ -29,8 +32,15 @@ class ProtoData(Codec):
     """Keys that nobody reads stay undecoded, and go out again byte for byte."""
 
     def __init__(self, config: ProtoDataConfig | None = None) -> None:
+        """Raises `HotPathError` if the compiled form is insisted on and was not built."""
         self._config = config or ProtoDataConfig()
         self._limits = self._config.limits
+        self._hot_path = taken(self._config.hot_path)
+
+    @property
+    def hot_path(self) -> HotPathReport:
+        """Compiled where that was built and is wanted."""
+        return self._hot_path
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """Columns of these records; what is wrong with a key that is not `wanted` shows when it is decoded."""

@@ -22,6 +22,7 @@ from connectors.kafka.properties import OF_SINKS, OF_SOURCES, is_security, refus
 from connectors.kafka.secrets import wrapped
 from connectors.units import Duration, Size
 from pipelines.errors import DefinitionError
+from pipelines.hotpath import HotPath
 
 if TYPE_CHECKING:
     from connectors.kafka.sink import KafkaSink
@@ -87,6 +88,8 @@ class KafkaSourceConfig(SourceConfig):
     """Who gets which partitions: range, roundrobin and cooperative-sticky are librdkafka's; consumer is the brokers' own protocol (Kafka 4.0 and later). All members of a group use the same."""  # noqa: E501
     revoke_timeout: Duration = 10.0
     """How long partitions that are taken away are held until what is in flight of them is confirmed; at most 20 % of `max.poll.interval.ms`."""  # noqa: E501
+    hot_path: HotPath = "auto"
+    """Who takes records from the client: `auto` takes the compiled form where it was built, `native` insists on it, `python` does without. By default as the service says."""  # noqa: E501
     client: Client = Field(default={})
     """Any property of librdkafka, such as `security.protocol`; `oauth_cb` may name a function as module:function."""
     reset: Position | None = None
@@ -168,6 +171,8 @@ class KafkaSinkConfig(SinkConfig):
     """Largest message; one that is larger is refused alone. The topic's `max.message.bytes` has to allow it too."""
     timeout: Annotated[Duration, Field(gt=0)] = 120.0
     """How long a message may take until it is confirmed; then it counts as lost and is sent again."""
+    hot_path: HotPath = "auto"
+    """Who hands messages to the client: `auto` takes the compiled form where it was built, `native` insists on it, `python` does without. By default as the service says."""  # noqa: E501
     client: Client = Field(default={})
     """Any property of librdkafka, such as `security.protocol`; `oauth_cb` may name a function as module:function."""
 
