@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pipelines.errors import MissingPackageError, StreamerError, nearest
+from pipelines.modelfiles import model_path
 from pipelines.runner import OpenContext
 from pipelines.runners.model import Array, Port
 from pipelines.steps.onnx import Onnx, SessionOptions
@@ -54,7 +55,7 @@ class OnnxModel:
     """
 
     def __init__(self, step: Onnx, context: OpenContext) -> None:
-        self.path = _path(step.model_uri, context)
+        self.path = model_path(step.model_uri, context, step.type_name)
         if context.progress is not None:
             context.progress(f"loading {self.path.name}")
         self.session: Any = _session(self.path, step)
@@ -90,18 +91,6 @@ class OnnxModel:
             )
         # An empty list is a scalar or an unknown rank; which one is not said.
         return Port(node.name, dtype, tuple(node.shape) or None)
-
-
-def _path(uri: str | None, context: OpenContext) -> Path:
-    if not uri:
-        raise StreamerError('the ONNX step has no model; set "modelUri" to a path')
-    if "://" in uri and not uri.startswith("file:"):
-        raise StreamerError(f'the model "{uri}" is not a file; download it and set "modelUri" to its path')
-    path = context.path(uri)
-    if not path.is_file():
-        what = "is a folder, not a model file" if path.is_dir() else "is not there"
-        raise StreamerError(f'the model {path} {what}; relative paths start at {context.base}, set "modelUri" to it')
-    return path
 
 
 def _session(path: Path, step: Onnx) -> Any:

@@ -25,6 +25,8 @@ class Typed(Config):
     """What it is, in messages and in the registry: a step, a switch function, ... Set by the base class of the kind."""
     parts: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Fields that hold something with a `@type` of its own, and the kind of it; or `pipeline` for a pipeline."""
+    runs_code: ClassVar[bool] = False
+    """Whether it runs code that a definition holds or names; where code is not allowed it is refused."""
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """Plain data with `@type` first, as `form` spells it."""
@@ -44,6 +46,8 @@ class Step(Typed):
     """Base of all steps: data and validation, no work. `pipelines.registry` knows the built-in ones and plug-ins'."""
 
     kind: ClassVar[str] = "step"
+    instead: ClassVar[str] = ""
+    """What to do where no runner for the step is installed, for the error; empty where a runner is ours."""
 
     name: Annotated[str | None, EXTENSION] = None
     """What errors and metrics call the step; without one they say its place and type, `0:ONNX`."""

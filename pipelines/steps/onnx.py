@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from pipelines.steps.base import Step
 from pipelines.steps.config import EXTENSION, Config, Int, Spelling
+from pipelines.steps.model import MaxBatch, ModelStep, ModelUri, Names, WarmUp
 
 
 class SessionOptions(Config):
@@ -28,7 +27,7 @@ class SessionOptions(Config):
     """Further session configuration entries by onnxruntime's own names, `{"session.set_denormal_as_zero": "1"}`."""
 
 
-class Onnx(Step):
+class Onnx(ModelStep):
     """Run an ONNX model: `Onnx("model.onnx", output_names=["probabilities"])`.
 
     Inputs are taken by the model's names and converted where their values survive (docs/execution.md); the output holds
@@ -38,12 +37,12 @@ class Onnx(Step):
     type_name: ClassVar[str] = "ONNX"
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
-    model_uri: Annotated[str | None, BeforeValidator(lambda value: _path_text(value))] = None
-    """Path of the model, a `file:` URI allowed, relative to the definition's folder."""
-    input_names: tuple[str, ...] | dict[str, str] | None = None
+    model_uri: ModelUri = None
+    """Path of the model, relative to the definition's folder, or a `file:`, `http:` or `https:` URI."""
+    input_names: Names = None
     """A list is Konduit's and has no effect: inputs go by the model's names. A mapping, ours, renames:
     `{model's input: key of the data}`."""
-    output_names: tuple[str, ...] | dict[str, str] | None = None
+    output_names: Names = None
     """The outputs to fetch, all if none; a mapping, ours, renames: `{model's output: key of the data}`."""
     loader_class: Annotated[str | None, Spelling(yaml="loader_class")] = None
     """Konduit's; kept when a definition is written, otherwise unused."""
@@ -51,18 +50,9 @@ class Onnx(Step):
     """Execution providers, the preferred first, each a name or `{name: options}`; none: onnxruntime's CPU provider."""
     session_options: Annotated[SessionOptions, EXTENSION] = SessionOptions()
     """Threads and graph optimisation."""
-    warm_up: Annotated[bool | Annotated[Int, Field(ge=0)], EXTENSION] = False
+    warm_up: WarmUp = False
     """Run the model on zeros while it opens: true for one row, a number for that many rows."""
-    max_batch: Annotated[Annotated[Int, Field(ge=1)] | None, EXTENSION] = None
+    max_batch: MaxBatch = None
     """At most this many samples in one call of the model; none: the whole batch."""
     cast_inputs: Annotated[bool, EXTENSION] = False
     """Also convert inputs where values lose their meaning: floats to integers, numbers to bool."""
-
-    def __init__(self, model_uri: str | os.PathLike[str] | None = None, /, **fields: Any) -> None:
-        # Only a path that is given may stand beside the keywords, else it would hide their spelling of it.
-        positional: dict[str, Any] = {} if model_uri is None else {"model_uri": model_uri}
-        super().__init__(**positional, **fields)
-
-
-def _path_text(value: Any) -> Any:
-    return os.fspath(value) if isinstance(value, os.PathLike) else value

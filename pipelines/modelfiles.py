@@ -1,0 +1,82 @@
+"""Where models are: paths, `file:` URIs, and URLs that fetchers of other packages bring to this machine.
+
+The core fetches nothing itself. A fetcher is an object like `ModelFetcher`, named by an entry point of the group
+`streamer.model_fetchers`; our own distribution has one for `http` and `https`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from pipelines.errors import StreamerError
+from pipelines.plugins import load_plugins
+from pipelines.runner import OpenContext
+
+FETCHER_GROUP = "streamer.model_fetchers"
+
+
+class ModelFetcher(Protocol):
+    """Brings models to this machine and keeps them."""
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """The schemes of the URLs that it knows, in small letters: `("http", "https")`."""
+
+    def cached(self, uri: str) -> Path | None:
+        """The file if it was fetched before, without a look at the network."""
+
+    def fetch(self, uri: str, progress: Callable[[str], None] | None = None) -> Path:
+        """The file, fetched unless it was before. Raises `StreamerError`."""
+
+
+def model_path(uri: str | None, context: OpenContext, step_type: str, *, folder: bool = False) -> Path:
+    """The file of a model, or its folder if `folder` allows one; one behind a URL is fetched first.
+
+    Raises `StreamerError` if there is no such file, no fetcher for the URL's scheme, or fetching failed.
+    """
+    if not uri:
+        raise StreamerError(f'the {step_type} step has no model; set "modelUri" to a path')
+    if is_remote(uri):
+        return _fetcher(uri).fetch(uri, context.progress)
+    path = context.path(uri)
+    if path.is_file() or (folder and path.is_dir()):
+        return path
+    what = "is a folder, not a model file" if path.is_dir() else "is not there"
+    raise StreamerError(f'the model {path} {what}; relative paths start at {context.base}, set "modelUri" to it')
+
+
+def is_remote(uri: str) -> bool:
+    """Whether a model has to be fetched."""
+    return "://" in uri and not uri.startswith("file:")
+
+
+def is_here(uri: str) -> bool:
+    """Whether a model that has to be fetched was fetched before. Raises `StreamerError` if nothing can fetch it."""
+    return _fetcher(uri).cached(uri) is not None
+
+
+def _fetcher(uri: str) -> ModelFetcher:
+    scheme = uri.partition("://")[0].lower()
+    known = _fetchers()
+    if scheme not in known:
+        schemes = ", ".join(sorted({"file", *known}))
+        raise StreamerError(
+            f'nothing can fetch the model "{uri}" (there are {schemes}); download it and set "modelUri" to its path, '
+            f"or install a plug-in for {scheme} (group {FETCHER_GROUP})"
+        )
+    return known[scheme]
+
+
+@cache
+def _fetchers() -> dict[str, ModelFetcher]:
+    found: dict[str, ModelFetcher] = {}
+
+    def add(fetcher: Any, origin: str) -> None:
+        for scheme in fetcher.schemes:
+            found.setdefault(scheme, fetcher)
+
+    load_plugins(FETCHER_GROUP, add, [])
+    return found

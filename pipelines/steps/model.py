@@ -1,0 +1,41 @@
+"""What the steps that run a model have in common."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from pipelines.steps.base import Step
+from pipelines.steps.config import EXTENSION, Int
+
+
+def _path_text(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+ModelUri = Annotated[str | None, BeforeValidator(_path_text)]
+"""Where a model is: a path, relative to the definition's folder, a `file:` URI, or a URL that a fetcher can get
+(`pipelines.modelfiles`)."""
+
+Names = tuple[str, ...] | dict[str, str] | None
+"""Names of inputs or outputs, or a mapping, ours: `{model's name: key of the data}`."""
+
+WarmUp = Annotated[bool | Annotated[Int, Field(ge=0)], EXTENSION]
+"""Whether, or on how many rows of zeros, a model runs while it opens."""
+
+MaxBatch = Annotated[Annotated[Int, Field(ge=1)] | None, EXTENSION]
+"""The most samples of one call."""
+
+
+class ModelStep(Step):
+    """Base of the steps that run a model: its place is their one positional argument, `Onnx("model.onnx")`.
+
+    Each declares `model_uri` itself, because Konduit writes the fields of each type in an order of its own.
+    """
+
+    def __init__(self, model_uri: str | os.PathLike[str] | None = None, /, **fields: Any) -> None:
+        # Only a path that is given may stand beside the keywords, else it would hide their spelling of it.
+        positional: dict[str, Any] = {} if model_uri is None else {"model_uri": model_uri}
+        super().__init__(**positional, **fields)
