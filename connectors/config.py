@@ -10,13 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from connectors.sink import Sink
 from connectors.source import Source
 from pipelines.errors import DefinitionError, nearest
+from pipelines.requirements import Requires, required
 
 RECORD_METADATA = ("key", "timestamp", "topic", "partition", "offset", "source")
 """What `into` can put into values, besides `headers.NAME`."""
@@ -26,6 +27,9 @@ class ConnectorConfig(BaseModel, ABC):
     """The fields that sources and sinks share. Frozen; an unknown field is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    requires: ClassVar[Requires] = ()
+    """The packages that it cannot do without, by import name: checked before anything connects."""
 
     type: str
     """Which connector this is."""
@@ -38,6 +42,10 @@ class ConnectorConfig(BaseModel, ABC):
     def label(self) -> str:
         """The name it goes by."""
         return self.name or self.type
+
+    def check_packages(self) -> None:
+        """Raise `MissingPackageError` unless what it `requires` is installed."""
+        required(self.requires).check(f'{self.label} (type "{self.type}")')
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same connector as part of the service of this name with these sources, from which it may fill in what it

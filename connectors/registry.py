@@ -11,13 +11,13 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
 from pydantic import BaseModel
 
 from connectors.config import SinkConfig, SourceConfig
 from pipelines.errors import DISTRIBUTION, DefinitionError, MissingPackageError, StreamerError, nearest
+from pipelines.plugins import origin_of, plugin_points
 
 Config = TypeVar("Config", bound=BaseModel)
 
@@ -42,45 +42,59 @@ class Registry(Generic[Config]):
 
     def __init__(self, kind: str, group: str, base: type[Config], builtin: Mapping[str, str]) -> None:
         self.kind = kind
-        self._group = group
+        self.group = group
         self._base = base
         self._builtin = builtin
 
-    @cached_property
+    @property
     def known(self) -> Mapping[str, Registered]:
-        """All connectors by name, none of them imported. Raises `ConnectorClash`."""
-        found = {name: Registered(name, target, DISTRIBUTION) for name, target in self._builtin.items()}
-        for entry in entry_points(group=self._group):
-            added = Registered(entry.name, entry.value, _distribution(entry))
-            other = found.setdefault(entry.name, added)
-            if other.target != added.target:
-                raise ConnectorClash(
-                    f'{self.kind} "{entry.name}" is given twice: {other.target} of {other.distribution} and '
-                    f"{added.target} of {added.distribution}; uninstall one of them"
-                )
-        return found
+        """All connectors by name, none of them imported; of one that exists twice the first."""
+        return {name: found[0] for name, found in self._found.items()}
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with the names, one line each: those that exist twice."""
+        return [self._clash(name) for name, found in self._found.items() if len(found) > 1]
 
     def get(self, name: str) -> type[Config]:
         """The configuration model of this connector.
 
-        Raises `DefinitionError` if there is none of this name or its plug-in is broken, `ConnectorClash`.
+        Raises `DefinitionError` if there is none of this name or its plug-in is broken, `ConnectorClash` if two
+        distributions have one of this name.
         """
-        if name not in self.known:
+        found = self._found.get(name)
+        if found is None:
             raise DefinitionError(
-                f'there is no {self.kind} of type "{name}"{nearest(name, self.known)}; known are '
-                f"{', '.join(sorted(self.known))}"
+                f'there is no {self.kind} of type "{name}"{nearest(name, self._found)}; known are '
+                f"{', '.join(sorted(self._found))}"
             )
-        return self._load(self.known[name])
+        if len(found) > 1:
+            raise ConnectorClash(self._clash(name))
+        return self._load(found[0])
 
     def load_all(self) -> dict[str, type[Config]]:
-        """Every connector that can be loaded; broken ones are logged and left out. Raises `ConnectorClash`."""
+        """Every connector that can be loaded; broken ones and those that exist twice are logged and left out."""
         loaded = {}
-        for name, registered in sorted(self.known.items()):
+        for name in sorted(self._found):
             try:
-                loaded[name] = self._load(registered)
-            except (DefinitionError, MissingPackageError) as error:
+                loaded[name] = self.get(name)
+            except (DefinitionError, MissingPackageError, ConnectorClash) as error:
                 _log.warning("left out: %s", error)
         return loaded
+
+    @cached_property
+    def _found(self) -> Mapping[str, list[Registered]]:
+        found = {name: [Registered(name, target, DISTRIBUTION)] for name, target in self._builtin.items()}
+        for point in plugin_points(self.group):
+            known = found.setdefault(point.name, [])
+            # The same one may be found twice where a folder is on the path twice.
+            if point.value not in [other.target for other in known]:
+                known.append(Registered(point.name, point.value, origin_of(point)))
+        return found
+
+    def _clash(self, name: str) -> str:
+        both = " and ".join(f"{one.target} of {one.distribution}" for one in self._found[name])
+        return f'{self.kind} "{name}" is given twice: {both}; uninstall one of them'
 
     def _load(self, registered: Registered) -> type[Config]:
         module, _, attribute = registered.target.partition(":")
@@ -99,10 +113,6 @@ class Registry(Generic[Config]):
             f'{self.kind} "{registered.name}" cannot be loaded from {registered.target} of '
             f"{registered.distribution}: {why}; update or uninstall it"
         )
-
-
-def _distribution(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist is not None else "an unknown distribution"
 
 
 SOURCES: Registry[SourceConfig] = Registry(

@@ -24,6 +24,7 @@ from pipelines.graphbuilder import GraphBuilder, Stage
 from pipelines.pipeline import Executor, Pipeline
 from pipelines.record import RecordContext
 from pipelines.registry import Registry, RegistryError, RunnerFactory, default_registry
+from pipelines.requirements import Package, all_of, any_of
 from pipelines.result import Result
 from pipelines.runner import OpenContext, RowRunner, Runner, StatefulRunner
 from pipelines.runners.imagearrays import image_to_ndarray
@@ -162,6 +163,7 @@ __all__ = [
     "Point",
     "RaggedColumn",
     "RecordContext",
+    "Package",
     "Registry",
     "RegistryError",
     "RegressionOutput",
@@ -196,6 +198,8 @@ __all__ = [
     "WireError",
     "WrongTypeError",
     "YoloToBoundingBox",
+    "all_of",
+    "any_of",
     "batched",
     "default_registry",
     "image_to_ndarray",

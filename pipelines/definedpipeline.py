@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor as Pool
 from dataclasses import replace
 from pathlib import Path
@@ -57,12 +57,23 @@ class DefinedPipeline(ABC):
         registry: Registry | None = None,
     ) -> Executor:
         """An executor with every model loaded; close it, or use it in a `with`.
+        runners: Mapping[str, str] | None = None,
+        profile: str | PathLike[str] | Profiler | None = None,
 
         `pool` (of threads) may run independent work in parallel; `allow_code=False` refuses steps that run Python code
-        of the user; `progress` is told what is being loaded. Raises `StepError` naming the step that cannot be opened;
-        its `__cause__` says why: `MissingPackageError`, `RegistryError`, `DefinitionError`, ...
+        of the user; `progress` is told what is being loaded; `runners` names the runner for a type of step where the
+        registry shall not choose it, `{"ONNX": "onnxruntime"}`: `DefinitionError` for one that there is not. `profile`
+        is a file that gets the times of all steps, for a trace viewer, or a `Profiler`, which stays open. Raises
+        `StepError` naming the step that cannot be opened; its `__cause__` says why: `MissingPackageError`,
+        `RegistryError`, `DefinitionError`, ...
         """
-        return self.open_in(OpenContext(pool=pool, allow_code=allow_code, progress=progress, registry=registry))
+        from pipelines.registry import default_registry
+
+        named = dict(runners or {})
+        if named:
+            (registry or default_registry()).check_runners(named)
+        context = OpenContext(pool=pool, allow_code=allow_code, progress=progress, registry=registry, runners=named)
+        return self.open_in(context) if profile is None else self._profiled(context, profile)
 
     @abstractmethod
     def open_in(self, context: OpenContext) -> Executor:

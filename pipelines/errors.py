@@ -75,10 +75,18 @@ class RowsFailed(StreamerError):
 
 
 class MissingPackageError(StreamerError, ImportError):
-    """An optional package is needed for what was asked."""
+    """An optional package is needed for what was asked.
 
-    def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs the package {package}: pip install '{DISTRIBUTION}[{extra}]'", name=package)
+    `extra` of our distribution installs it, or else `how` says how; `needs` are several packages instead of the one.
+    """
+
+    def __init__(
+        self, package: str, extra: str | None, purpose: str, *, needs: str | None = None, how: str | None = None
+    ) -> None:
+        how = how if extra is None else f"pip install '{DISTRIBUTION}[{extra}]'"
+        several = needs is not None and needs != package
+        what = f"the packages {needs}" if several else f"the package {package}"
+        super().__init__(f"{purpose} needs {what}: {how or 'it is not installed'}", name=package)
 
 
 class ConnectorError(StreamerError):

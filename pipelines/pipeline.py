@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor as Pool
 from pathlib import Path
 from types import TracebackType
@@ -105,7 +105,9 @@ class Pipeline(Protocol):
         """An executor with every model loaded; close it, or use it in a `with`.
 
         `pool` (of threads) may run independent work in parallel; `allow_code=False` refuses steps that run Python code
-        of the user; `progress` is told what is being loaded. Raises `StepError` naming the step that cannot be opened.
+        of the user; `progress` is told what is being loaded; `runners` names the runner for a type of step where the
+        registry shall not choose it; `profile` is a file that gets the times of all steps, for a trace viewer. Raises
+        `StepError` naming the step that cannot be opened.
         """
 
     def open_in(self, context: OpenContext) -> Executor:
@@ -114,6 +116,8 @@ class Pipeline(Protocol):
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """The definition as plain data, keys spelled as Konduit Serving spells them in JSON or YAML."""
 
+        runners: Mapping[str, str] | None = None,
+        profile: str | PathLike[str] | Profiler | None = None,
     def to_json(self) -> str:
         """The definition as JSON, which `loads` reads into an equal pipeline."""
 

@@ -22,8 +22,8 @@ def load_plugins(group: str, add: Callable[[Any, str], None], problems: list[str
 
     One that cannot be imported, or that `add` refuses, is skipped with a `RuntimeWarning` and a line in `problems`.
     """
-    for point in _entry_points(group):
-        origin = point.dist.name if point.dist is not None else point.value
+    for point in plugin_points(group):
+        origin = origin_of(point)
         try:
             add(point.load(), origin)
         except Exception as error:  # noqa: BLE001 - a plug-in's own code may raise anything, and must not take the rest down
@@ -32,10 +32,13 @@ def load_plugins(group: str, add: Callable[[Any, str], None], problems: list[str
             warnings.warn(f"{problem}; it is skipped", RuntimeWarning, stacklevel=2)
 
 
-def _entry_points(group: str) -> list[EntryPoint]:
-    # Sorted, so that which of two comes first does not depend on the order of sys.path; the same one may be found
-    # twice where a folder is on it twice.
-    found = {
-        (point.dist.name if point.dist else "", point.name, point.value): point for point in entry_points(group=group)
-    }
+def plugin_points(group: str) -> list[EntryPoint]:
+    """The entry points of a group that installed distributions have, none of them imported; always in one order."""
+    # The same one may be found twice where a folder is twice on sys.path.
+    found = {(origin_of(point), point.name, point.value): point for point in entry_points(group=group)}
     return [found[key] for key in sorted(found)]
+
+
+def origin_of(point: EntryPoint) -> str:
+    """The distribution that an entry point is from; its target where that is not known."""
+    return point.dist.name if point.dist is not None else point.value

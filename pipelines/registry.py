@@ -10,15 +10,16 @@ something.
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
-from pipelines.errors import MissingPackageError
+from pipelines.errors import DefinitionError, MissingPackageError, nearest
 from pipelines.plugins import OURS, RegistryError, load_plugins
+from pipelines.requirements import Requirement, Requires, how_to_install, required
 from pipelines.runner import OpenContext, Runner
 from pipelines.steps import PARTS, STEPS, Step
 from pipelines.steps.base import Typed
@@ -41,6 +42,8 @@ TYPE_GROUPS: Mapping[str, type[Typed]] = MappingProxyType(
 )
 """Groups of entry points, and the class that theirs derive from."""
 
+_log = logging.getLogger(__name__)
+
 Kind = TypeVar("Kind", bound=Typed)
 
 
@@ -60,8 +63,8 @@ class Factory(Protocol):
         """The highest that is available runs the step; among equals the first by name. Built-in ones have 0."""
 
     @property
-    def requires(self) -> tuple[str, ...]:
-        """Import names of the packages that must be installed."""
+    def requires(self) -> Requires:
+        """The packages that must be installed: import names, or what `all_of` and `any_of` make of them."""
 
     def create(self, step: Step, context: OpenContext) -> Runner:
         """A runner, ready to run: models are loaded here. Raises what goes wrong."""
@@ -75,9 +78,10 @@ class RunnerFactory:
     name: str
     target: str
     """`module:Class`."""
-    requires: tuple[str, ...] = ()
+    requires: Requires = ()
+    """Import names of packages that are all needed, or what `pipelines.all_of` and `any_of` make of them."""
     extra: str | None = None
-    """The optional extra of our own distribution that installs what is required."""
+    """The optional extra of our own distribution that installs those packages that do not say what does."""
     priority: int = 0
 
     def create(self, step: Step, context: OpenContext) -> Runner:
@@ -99,6 +103,14 @@ RUNNERS: tuple[RunnerFactory, ...] = (
     RunnerFactory("CLASSIFIER_OUTPUT", "numpy", "pipelines.runners.classifier:ClassifierOutputRunner"),
     RunnerFactory("REGRESSION_OUTPUT", "numpy", "pipelines.runners.regression:RegressionOutputRunner"),
     RunnerFactory("LOGGING", "logging", "pipelines.runners.logging:LoggingRunner"),
+    RunnerFactory("PYTHON", "python", "pipelines.runners.python:PythonRunner"),
+    RunnerFactory(
+        "DOCUMENTPARSER",
+        "python",
+        "pipelines.runners.documentparser:DocumentParserRunner",
+        ("pypdf", "bs4"),
+        "documents",
+    ),
     RunnerFactory("FUNCTION", "python", "pipelines.runners.function:FunctionRunner"),
     RunnerFactory("PIPELINE", "executor", "pipelines.runners.pipeline:PipelineRunner"),
     RunnerFactory("SSD_TO_BBOX", "numpy", "pipelines.runners.ssd:SsdToBoundingBoxRunner"),
@@ -153,6 +165,7 @@ class Registry:
         }
         self._factories: dict[str, list[tuple[str, Factory]]] = {}
         self._pending = plugins
+        self._ties: set[str] = set()
         if builtins:
             for known in (*STEPS, *PARTS):
                 self.add_type(known)
@@ -209,30 +222,50 @@ class Registry:
             raise RegistryError(_type_clash(known))
         return known[0][1]
 
-    def runner_for(self, step: Step) -> Factory:
-        """The factory that runs the step: of those available the highest priority, among equals the first by name.
+    def runner_for(self, step: Step, name: str | None = None) -> Factory:
+        """The factory that runs the step: the one of this name, or of those available the highest priority, among
+        equals the first by name, which is logged once.
 
-        Raises `MissingPackageError` if only a package of ours is missing, else `RegistryError` listing all that were
-        considered.
+        Raises `DefinitionError` if there is none of this name, `MissingPackageError` if packages are missing that are
+        known how to install, else `RegistryError`; they name the step and every factory that was considered.
         """
         self._load_plugins()
         known = self._factories.get(step.type_name, [])
         if clash := _runner_clash(step.type_name, known):
             raise RegistryError(clash)
-        reasons: dict[str, str] = {}
-        for _, factory in _by_preference(known):
-            missing = _missing(factory.requires)
-            if not missing:
-                return factory
-            reasons[factory.name] = _why(factory, missing)
-            extra = getattr(factory, "extra", None)
-            if len(known) == 1 and extra is not None:
-                raise MissingPackageError(missing[0], extra, f"the step {step.type_name}")
-        raise RegistryError(_no_runner(step, reasons))
+        if name is not None:
+            known = [one for one in known if one[1].name == self._checked_name(step.type_name, name)]
+        lacking = {factory.name: requirement_of(factory).lacking() for _, factory in known}
+        available = [factory for _, factory in _by_preference(known) if lacking[factory.name] is None]
+        if not available:
+            raise _no_runner(step, [factory for _, factory in _by_preference(known)])
+        self._log_tie(step.type_name, available)
+        return available[0]
 
     def create(self, step: Step, context: OpenContext) -> Runner:
-        """A runner for the step: `runner_for` and its `create`."""
-        return self.runner_for(step).create(step, context)
+        """A runner for the step: `runner_for` with the name that `context.runners` has for its type, and `create`."""
+        return self.runner_for(step, context.runners.get(step.type_name)).create(step, context)
+
+    def check_runners(self, runners: Mapping[str, str]) -> None:
+        """Raise `DefinitionError` unless these are names of runners by the types of their steps."""
+        self._load_plugins()
+        for step_type, name in runners.items():
+            types = {*self._types[Step.kind], *self._factories}
+            if step_type not in types:
+                raise DefinitionError(f"runners: there is no step {step_type}{nearest(step_type, types)}")
+            self._checked_name(step_type, name)
+
+    def origin(self, registered: Factory | type[Typed]) -> str:
+        """The distribution that a runner's factory or a type comes from, `streamer` for ours. `KeyError` if unknown."""
+        known: Iterable[tuple[str, object]] = (
+            self._types[registered.kind].get(registered.type_name, ())
+            if isinstance(registered, type)
+            else self._factories.get(registered.step_type, ())
+        )
+        for origin, one in known:
+            if one is registered:
+                return origin
+        raise KeyError(registered)
 
     def listing(self) -> list[Listed]:
         """Every step type with its runners in the order of preference. Imports no runner and no heavy library."""
@@ -242,8 +275,7 @@ class Registry:
         for type_name in sorted({*steps, *self._factories}):
             factories = list(_by_preference(self._factories.get(type_name, [])))
             for origin, factory in factories:
-                missing = _missing(factory.requires)
-                reason = _why(factory, missing) if missing else ""
+                reason = _why(factory)
                 if type_name not in steps:
                     reason = f"no step has the type {type_name}"
                 lines.append(Listed(type_name, factory.name, factory.priority, not reason, reason, origin))
@@ -251,6 +283,27 @@ class Registry:
                 origin = steps[type_name][0][0]
                 lines.append(Listed(type_name, None, 0, False, "no runner is installed", origin))
         return lines
+
+    def _checked_name(self, step_type: str, name: str) -> str:
+        names = [factory.name for _, factory in _by_preference(self._factories.get(step_type, []))]
+        if name not in names:
+            there = f"there are {', '.join(names)}" if names else "it has none"
+            raise DefinitionError(f'runners: {step_type} has no runner "{name}"{nearest(name, names)}; {there}')
+        return name
+
+    def _log_tie(self, step_type: str, available: list[Factory]) -> None:
+        first, *others = available
+        equal = [other.name for other in others if other.priority == first.priority]
+        if not equal or step_type in self._ties:
+            return
+        self._ties.add(step_type)
+        _log.warning(
+            "%s is run by %s: %s has the same priority, and the first by name is taken; `runners: {%s: NAME}` chooses",
+            step_type,
+            first.name,
+            " and ".join(equal),
+            step_type,
+        )
 
     def _load_plugins(self) -> None:
         if not self._pending:
@@ -285,29 +338,29 @@ def _by_preference(known: Iterable[tuple[str, Factory]]) -> list[tuple[str, Fact
     return sorted(known, key=lambda one: (-one[1].priority, one[1].name))
 
 
-def _missing(packages: Iterable[str]) -> list[str]:
-    return [package for package in packages if not _installed(package)]
+def requirement_of(factory: Factory) -> Requirement:
+    """What must be installed for the factory's runner."""
+    return required(factory.requires, getattr(factory, "extra", None))
 
 
-def _installed(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):
-        return False
+def _why(factory: Factory) -> str:
+    lacking = requirement_of(factory).lacking()
+    if lacking is None:
+        return ""
+    how = how_to_install(lacking)
+    return f"not installed: {lacking}" if how is None else f"it needs {lacking}: {how}"
 
 
-def _why(factory: Factory, missing: list[str]) -> str:
-    extra = getattr(factory, "extra", None)
-    if extra is not None:
-        return str(MissingPackageError(missing[0], extra, "it"))
-    return f"not installed: {', '.join(missing)}"
-
-
-def _no_runner(step: Step, reasons: Mapping[str, str]) -> str:
-    if not reasons:
-        return f"no runner for the step {step.type_name} is installed; a plug-in may bring one (group {RUNNER_GROUP})"
-    considered = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-    return f"no runner can run the step {step.type_name} here ({considered})"
+def _no_runner(step: Step, considered: list[Factory]) -> MissingPackageError | RegistryError:
+    if not considered:
+        return RegistryError(
+            f"no runner for the step {step.type_name} is installed; a plug-in may bring one (group {RUNNER_GROUP})"
+        )
+    lacking = requirement_of(considered[0]).lacking()
+    if len(considered) == 1 and lacking is not None and how_to_install(lacking) is not None:
+        return lacking.error(f"the step {step.type_name} (runner {considered[0].name})")
+    reasons = "; ".join(f"{factory.name}: {_why(factory)}" for factory in considered)
+    return RegistryError(f"no runner can run the step {step.type_name} here ({reasons})")
 
 
 def _type_clash(known: list[tuple[str, type[Typed]]]) -> str:

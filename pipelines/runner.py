@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Executor as Pool
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +47,8 @@ class OpenContext:
     step: str = ""
     """The name of the step that is opened; empty for a pipeline that is no step of another."""
 
+    runners: Mapping[str, str] = field(default_factory=dict)
+    """Names of runners by the type of step that they are to run, where the registry shall not choose itself."""
     def named(self, step: str) -> str:
         """The name of a step inside the one that is opened: `outer/step`."""
         return f"{self.step}/{step}" if self.step else step

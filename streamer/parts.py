@@ -10,7 +10,7 @@ from typing import Any
 
 from connectors.codec import Codec
 from connectors.codecs.registry import codec_of
-from connectors.config import SourceConfig
+from connectors.config import SinkConfig, SourceConfig
 from connectors.sink import Sink
 from connectors.source import Source
 from pipelines.errors import StreamerError
@@ -50,7 +50,7 @@ class Parts:
             threads = self.service.limits.threads
             # Entered first, so that it is left last.
             pool = self._stack.enter_context(ThreadPoolExecutor(threads, "streamer-step")) if threads else None
-            self._executor = self._stack.enter_context(self.service.pipeline.open(pool=pool, progress=progress))
+            self._executor = self._stack.enter_context(self._open_pipeline(pool, progress))
             for outlet in self.all_outlets:
                 outlet.sink.open()
                 self._stack.callback(outlet.sink.close)
@@ -59,6 +59,25 @@ class Parts:
             raise
 
     def close(self) -> None:
+    def _open_pipeline(self, pool: ThreadPoolExecutor | None, progress: Callable[[str], None] | None) -> Executor:
+        runners = self.service.runners
+        opened: Executor = self.service.pipeline.open(pool=pool, progress=progress, runners=runners)
+        return opened
+
+    def hot_paths(self) -> list[PartHotPath]:
+        """Which hot path each source, sink and codec takes."""
+        found: list[PartHotPath] = []
+        for name, _, source in self.sources:
+            found.append(PartHotPath(f"source {name}", source.hot_path))
+            found.append(PartHotPath(f"source {name} codec", self.codecs[name].hot_path))
+        for outlet in self.outlets:
+            found.append(PartHotPath(f"sink {outlet.name}", outlet.sink.hot_path))
+            found.append(PartHotPath(f"sink {outlet.name} codec", outlet.codec.hot_path))
+        if self.dead is not None:
+            # It writes payloads as they came: its codec has nothing to do.
+            found.append(PartHotPath(f"sink {self.dead.name}", self.dead.sink.hot_path))
+        return found
+
         """Close everything that was opened; idempotent."""
         self._stack.close()
 
@@ -85,13 +104,13 @@ def build(
     for config in service.sources:
         name = config.label
         if sources is not None:
+        if sources is None:
+            config.check_packages()
             built.append((name, config, sources[name]))
             continue
         built.append((name, config, (config if start_from is None else config.starting(start_from)).build()))
     outlets = [
-        Outlet.of(
-            config, config.build() if sinks is None else sinks[config.label], codec_of(config.codec), config.label
-        )
+        Outlet.of(config, _sink(config) if sinks is None else sinks[config.label], codec_of(config.codec), config.label)
         for config in service.sinks
     ]
     return Parts(
@@ -107,5 +126,10 @@ def _dead_letter(service: Service, instead: Sink | None) -> Outlet | None:
     config = service.dead_letter
     if config is None:
         return None
-    sink: Any = config.build() if instead is None else instead
+    sink: Any = _sink(config) if instead is None else instead
     return Outlet.of(config, sink, codec_of(config.codec), "dead_letter")
+
+
+def _sink(config: SinkConfig) -> Sink:
+    config.check_packages()
+    return config.build()

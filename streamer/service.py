@@ -184,6 +184,9 @@ class Service(Settings):
     on_error: Literal["stop", "drop"] = "stop"
     """What a failing record does where there is no dead letter: stop the service, or be lost."""
     delivery: Literal["at_most_once", "at_least_once", "exactly_once"] = "at_least_once"
+    runners: dict[str, str] = {}
+    """Which runner runs a type of step, by their names (`streamer steps` lists them), where several could:
+    `{ONNX: onnxruntime}`. By default the one of the highest priority that is installed."""
     """at_least_once: acknowledged when its results are confirmed; at_most_once: acknowledged on arrival."""
     limits: Annotated[Limits, Field(validate_default=True)] = Limits()
     """How much may be under way, and how long the service waits."""
@@ -273,6 +276,15 @@ class Service(Settings):
     @classmethod
     def _available(cls, delivery: str) -> str:
         if delivery == "exactly_once":
+    @field_validator("runners")
+    @classmethod
+    def _known_runners(cls, runners: dict[str, str]) -> dict[str, str]:
+        try:
+            pipelines.default_registry().check_runners(runners)
+        except DefinitionError as error:
+            raise ValueError(str(error).removeprefix("runners: ")) from None
+        return runners
+
             raise DefinitionError("exactly_once is not available yet; use at_least_once, and make consumers idempotent")
         return delivery
 

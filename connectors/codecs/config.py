@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from connectors.codec import Codec
 from connectors.units import Size
+from pipelines.requirements import Requires
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 
 
@@ -19,6 +21,9 @@ class CodecConfig(BaseModel, ABC):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    requires: ClassVar[Requires] = ()
+    """The packages that it cannot do without, by import name: checked before anything connects."""
 
     type: str
     """Which codec this is."""

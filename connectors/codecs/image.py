@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -13,11 +13,14 @@ from connectors.records import Records
 from pipelines.batch import Batch
 from pipelines.columns import Column
 from pipelines.errors import DataError, MissingPackageError, WireError
+from pipelines.requirements import Package, Requires
 from pipelines.values import Image, type_of
 
 
 class ImageConfig(CodecConfig):
     """Payloads that are JPEG, PNG, BMP or GIF files. They are decoded only when a step asks for the pixels."""
+
+    requires: ClassVar[Requires] = Package("cv2", "image")
 
     type: Literal["image"] = "image"
     """Which codec this is."""

@@ -16,6 +16,7 @@ from connectors.codecs.config import CodecConfig
 from connectors.registry import Registry
 from pipelines.documents import Document
 from pipelines.errors import DefinitionError
+from pipelines.requirements import required
 from pipelines.validation import definition_error
 
 CODECS: Final[Registry[CodecConfig]] = Registry(
@@ -37,9 +38,12 @@ CODECS: Final[Registry[CodecConfig]] = Registry(
 def codec_of(setting: str | Mapping[str, Any]) -> Codec:
     """The codec of a `codec` field: a name, or `{type: NAME, OPTION: ...}`.
 
-    Raises `DefinitionError` for a codec or an option that there is not, `ConnectorClash` if two plug-ins have one name.
+    Raises `DefinitionError` for a codec or an option that there is not, `ConnectorClash` if two plug-ins have one name,
+    `MissingPackageError`.
     """
-    return codec_config(setting).build()
+    config = codec_config(setting)
+    required(config.requires).check(f"the codec {config.type}")
+    return config.build()
 
 
 def codec_config(setting: str | Mapping[str, Any]) -> CodecConfig:

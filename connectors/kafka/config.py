@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -70,6 +70,7 @@ class KafkaSourceConfig(SourceConfig):
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
+    requires: ClassVar[Requires] = Package("confluent_kafka", "kafka")
     type: Literal["kafka"] = "kafka"
     """Which connector this is."""
     bootstrap: str = "localhost:9092"
@@ -145,6 +146,7 @@ class KafkaSinkConfig(SinkConfig):
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
+    requires: ClassVar[Requires] = Package("confluent_kafka", "kafka")
     type: Literal["kafka"] = "kafka"
     """Which connector this is."""
     bootstrap: str | None = None

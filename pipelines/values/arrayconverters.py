@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.errors import DataError, WrongTypeError
+from pipelines.requirements import Package
 from pipelines.values.arrowarrays import arrow_array, arrow_tensor, from_arrow_array, from_arrow_tensor
 from pipelines.values.convert import Conversions, Converter, Factory
 from pipelines.values.formats import ArrayFormat
@@ -227,11 +228,21 @@ FACTORIES = (
         ("pipelines.values.serialized.SerializedNDArray",),
         measure=lambda serialized: serialized.shape,
     ),
-    Factory("array", "torch", ("torch.Tensor",), package="torch", measure=torch_shape),
+    Factory("array", "torch", ("torch.Tensor",), requires=Package("torch", "torch"), measure=torch_shape),
     Factory(
-        "array", "arrow", ("pyarrow.lib.Array", "pyarrow.lib.ChunkedArray"), aliases=("pyarrow",), package="pyarrow"
+        "array",
+        "arrow",
+        ("pyarrow.lib.Array", "pyarrow.lib.ChunkedArray"),
+        aliases=("pyarrow",),
+        requires=Package("pyarrow", "arrow"),
     ),
-    Factory("array", "arrow-tensor", ("pyarrow.lib.Tensor",), package="pyarrow", measure=lambda value: value.shape),
+    Factory(
+        "array",
+        "arrow-tensor",
+        ("pyarrow.lib.Tensor",),
+        requires=Package("pyarrow", "arrow"),
+        measure=lambda value: value.shape,
+    ),
     Factory("array", "dlpack", accepts=lambda value: hasattr(type(value), "__dlpack__")),
     Factory("array", "array-like", ("numpy.generic",), accepts=lambda value: hasattr(type(value), "__array__")),
 )

@@ -11,7 +11,6 @@ every other one: `SerializedNDArray` for arrays, a PNG file for images.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,6 +18,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from pipelines.errors import DataError, nearest
 from pipelines.plugins import OURS, RegistryError, load_plugins
+from pipelines.requirements import Requirement, Requires, how_to_install, required
 from pipelines.values.formats import Format
 
 FORMAT_GROUP = "streamer.formats"
@@ -44,15 +44,20 @@ class Factory:
     """Tells its objects by something else, a protocol or their content, if no class of any form fits."""
     aliases: tuple[str, ...] = ()
     """Other names that users may ask for it by."""
-    package: str | None = None
-    """Import name of the package that must be installed."""
+    requires: Requires = ()
+    """The packages that must be installed: import names, or what `pipelines.all_of` and `any_of` make of them."""
     measure: Callable[[Any], tuple[int, ...]] | None = None
     """The shape of an object without a conversion; for images height, width and 1 or 3 channels."""
 
     @property
     def available(self) -> bool:
-        """Whether its package is installed."""
-        return self.package is None or importlib.util.find_spec(self.package) is not None
+        """Whether what it requires is installed."""
+        return self.lacking is None
+
+    @property
+    def lacking(self) -> Requirement | None:
+        """What of that has still to be installed."""
+        return required(self.requires).lacking()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +180,8 @@ class ListedForm:
     form: str
     classes: tuple[str, ...]
     available: bool
+    reason: str
+    """Why it is not available; else empty."""
     origin: str
     """`streamer`, or the plug-in's distribution."""
 
@@ -265,7 +272,10 @@ class Conversions(Generic[F]):
 
     def listing(self) -> tuple[list[ListedForm], list[ListedConverter]]:
         """Every form and every converter that is known, without importing any package."""
-        forms = [ListedForm(self.kind, one.form, one.classes, one.available, origin) for origin, one in self.factories]
+        forms = [
+            ListedForm(self.kind, one.form, one.classes, one.available, _why(one), origin)
+            for origin, one in self.factories
+        ]
         converters = [
             ListedConverter(self.kind, one.source, one.target, tuple(sorted(one.honours)), origin)
             for origin, one in self.converters
@@ -327,6 +337,13 @@ def found_plugins() -> tuple[list[tuple[str, Factory | Converter]], list[str]]:
 
         load_plugins(group, add, problems)
     return found, problems
+
+
+def _why(form: Factory) -> str:
+    if form.lacking is None:
+        return ""
+    how = how_to_install(form.lacking)
+    return f"not installed: {form.lacking}{'' if how is None else f' ({how})'}"
 
 
 def _clash(known: list[tuple[str, Converter]]) -> str | None:

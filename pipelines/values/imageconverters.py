@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.requirements import Package
 from pipelines.values.convert import Conversions, Converter, Factory
 from pipelines.values.formats import ImageFormat
 from pipelines.values.frames import frame_of, frame_pixels, frame_size
@@ -106,8 +107,22 @@ FACTORIES = (
     Factory("image", "jpeg", accepts=_is_file("jpeg"), aliases=("jpg",)),
     Factory("image", "bmp", accepts=_is_file("bmp")),
     Factory("image", "gif", accepts=_is_file("gif")),
-    Factory("image", "pil", ("PIL.Image.Image",), aliases=("pillow",), package="PIL", measure=pillow_size),
-    Factory("image", "frame", ("av.video.frame.VideoFrame",), aliases=("av",), package="av", measure=frame_size),
+    Factory(
+        "image",
+        "pil",
+        ("PIL.Image.Image",),
+        aliases=("pillow",),
+        requires=Package("PIL", "pillow"),
+        measure=pillow_size,
+    ),
+    Factory(
+        "image",
+        "frame",
+        ("av.video.frame.VideoFrame",),
+        aliases=("av",),
+        requires=Package("av", "camera"),
+        measure=frame_size,
+    ),
 )
 """The built-in forms."""
 

@@ -32,7 +32,7 @@ def formats(as_json: AsJson = False) -> None:
     for forms, converters in listed:
         for form in forms:
             targets = [one.target for one in converters if one.source == form.form != one.target]
-            available = Text("yes", "green") if form.available else Text("not installed", "red")
+            available = Text("yes", "green") if form.available else Text(form.reason, "red")
             table.add_row(form.kind, form.form, available, Text(", ".join(targets)), Text(form.origin))
     output().print(table)
     for problem in problems:

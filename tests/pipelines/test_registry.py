@@ -258,7 +258,7 @@ def test_a_missing_package_of_ours_is_answered_with_what_to_install() -> None:
     registry.add_runner(RunnerFactory("ONNX", "onnxruntime", "m:C", ("no_such_package",), extra="onnx"))
 
     with pytest.raises(
-        MissingPackageError, match=r"step ONNX needs the package no_such_package: pip install '.*\[onnx\]'"
+        MissingPackageError, match=r"step ONNX \(runner onnxruntime\) needs the package no_such_package: pip install '.*\[onnx\]'"
     ):
         registry.runner_for(Onnx("m"))
 
