@@ -15,6 +15,7 @@ from connectors.sink import Sink
 from connectors.source import Source
 from pipelines.errors import StreamerError
 from pipelines.pipeline import Executor
+from streamer.hotpaths import PartHotPath
 from streamer.outlet import Outlet
 from streamer.service import Service
 

@@ -30,6 +30,8 @@ from pipelines.data import Data
 from pipelines.definition import read_pipeline
 from pipelines.documents import Document
 from pipelines.errors import DefinitionError, StreamerError
+from pipelines.hotpath import HotPath
+from streamer.hotpaths import inheriting
 from streamer.selection import check_topics
 from streamer.settings import BatchSettings, Control, FailureSettings, Limits, Settings
 from streamer.signals import stopped_by_signals
@@ -100,17 +102,23 @@ _SINK: TypeAdapter[SinkConfig] = TypeAdapter(_Sink)
 
 def _sources(value: object, info: ValidationInfo) -> list[SourceConfig]:
     sources = _named(_SOURCES.validate_python(_listed(value), context=info.context), "source")
-    return [source.in_service(_service_name(info)) for source in sources]
+    return [inheriting(source, _hot_path(info)).in_service(_service_name(info)) for source in sources]
 
 
 def _sinks(value: object, info: ValidationInfo) -> list[SinkConfig]:
     sinks = _named(_SINKS.validate_python(_listed(value), context=info.context), "sink")
-    return [sink.in_service(_service_name(info), info.data.get("source", ())) for sink in sinks]
+    given = info.data.get("source", ())
+    return [inheriting(sink, _hot_path(info)).in_service(_service_name(info), given) for sink in sinks]
 
 
 def _service_name(info: ValidationInfo) -> str:
     name: str = info.data.get("name", "service")
     return name
+
+
+def _hot_path(info: ValidationInfo) -> HotPath:
+    found: HotPath = info.data.get("hot_path", "auto")
+    return found
 
 
 def _listed(value: object) -> object:
@@ -144,7 +152,7 @@ def _dead_letter(value: object, info: ValidationInfo) -> SinkConfig | None:
     config = config if config.name is not None else config.model_copy(update={"name": "dead_letter"})
     if any(sink.name == config.name for sink in info.data.get("sink", ())):
         raise ValueError(f'a sink has the name "{config.name}" too; give each a name of its own')
-    return config.in_service(_service_name(info), info.data.get("source", ()))
+    return inheriting(config, _hot_path(info)).in_service(_service_name(info), info.data.get("source", ()))
 
 
 def _pipeline(value: object, info: ValidationInfo) -> pipelines.Pipeline:
@@ -169,6 +177,9 @@ class Service(Settings):
 
     name: Annotated[str, Field(min_length=1, max_length=200)] = "service"
     """Label of its metrics and logs; in a file by default the file's name without its ending."""
+    # Before the connectors, which take it over.
+    hot_path: HotPath = "auto"
+    """Who does what has to be done for each record, in connectors and codecs that have a compiled form and do not say it themselves: `auto` takes it where it was built, `native` insists on it, `python` does without."""  # noqa: E501
     source: Annotated[SerializeAsAny[SourceConfig] | list[SerializeAsAny[SourceConfig]], PlainValidator(_sources)]
     """Where records come from, one or several; all feed the one pipeline. Kept as a list, see `sources`."""
     pipeline: Annotated[Any, PlainValidator(_pipeline)]
