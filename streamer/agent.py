@@ -38,6 +38,7 @@ class Agent:
         self._log = logger(service=service.name)
         self._parts = build(service, start_from=start_from) if parts is None else parts
         self.meters = ServiceMeters(service.name, [name for name, _, _ in self._parts.sources])
+        self.meters.hot_paths = self._parts.hot_paths
         self._loop = RunLoop(self._parts, self.meters, self._log)
         self._stopping = False
         self._began = False
@@ -118,6 +119,7 @@ class Agent:
         try:
             self._open()
             self._began = True
+            self._tell_hot_paths()
             self._log.info("running", sources=[n for n, _, _ in self._parts.sources])
             self._opened.set()
             self._loop.run()
@@ -137,6 +139,10 @@ class Agent:
             self._endpoint = Endpoint.join(self.service.control.listen, self.service.name, self)
             self._log.info("control", listen="http://{}:{}".format(*self._endpoint.address))
         self._loop.open()
+
+    def _tell_hot_paths(self) -> None:
+        for part, (path, reason) in self._parts.hot_paths():
+            self._log.info("hot path", part=part, path=path, **({"reason": reason} if reason else {}))
 
     def _close(self) -> None:
         try:

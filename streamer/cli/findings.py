@@ -10,11 +10,14 @@ from pathlib import Path
 from connectors.codecs.registry import codec_of
 from connectors.config import SinkConfig, SourceConfig
 from pipelines.errors import StepError, StreamerError
+from pipelines.hotpath import HotPathError
 from pipelines.registry import default_registry
 from pipelines.runner import OpenContext
 from pipelines.steps import Onnx, Step
 from streamer.cli.run import described
+from streamer.hotpaths import in_words
 from streamer.outlet import Outlet
+from streamer.parts import build
 from streamer.service import Service
 
 
@@ -49,6 +52,7 @@ def examined(service: Service) -> list[Finding]:
     ]
     findings += [found(f"sink {config.label}", partial(_sink, config)) for config in service.sinks]
     findings.append(found("failures", lambda: _failures(service)))
+    findings.append(found("hot path", lambda: _hot_paths(service)))
     findings.append(Finding("batch", True, _batch(service)))
     findings.append(Finding("delivery", True, _delivery(service)))
     if service.control is not None:
@@ -85,6 +89,15 @@ def _model(step: Onnx, context: OpenContext) -> str:
     model = OnnxModel(step, context)
     model.close()
     return shape_of(model)
+
+
+def _hot_paths(service: Service) -> str:
+    try:
+        return in_words(build(service).hot_paths())
+    except HotPathError:
+        raise
+    except StreamerError:
+        return "not known, as other parts are wrong"
 
 
 def _failures(service: Service) -> str:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from streamer.hotpaths import PartHotPath
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the buckets of durations, in seconds."""
@@ -118,6 +120,7 @@ class ServiceMeters(Collector):
         self.in_flight: Callable[[], int] = lambda: 0
         self.oldest: Callable[[], float | None] = lambda: None
         self.lag: Callable[[], Mapping[tuple[str, int], int]] = dict
+        self.hot_paths: Callable[[], Iterable[PartHotPath]] = list
         self.started = time.time()
 
     def outcome(self, source: str, outcome: str) -> int:
@@ -164,6 +167,14 @@ class ServiceMeters(Collector):
         for (topic, partition), behind in self.lag().items():
             lag.add_metric((self.service, topic, str(partition)), float(behind))
         yield lag
+        taken = GaugeMetricFamily(
+            "streamer_hot_path_info",
+            "Which hot path a part takes, and why not the compiled one.",
+            labels=("service", "part", "path", "reason"),
+        )
+        for part, (path, reason) in self.hot_paths():
+            taken.add_metric((self.service, part, path, reason), 1.0)
+        yield taken
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...], counts: Mapping[Any, int]) -> Metric:
         family = CounterMetricFamily(name, text, labels=("service", *labels))
