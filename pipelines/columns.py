@@ -258,6 +258,11 @@ class WireColumn(Column):
     def __len__(self) -> int:
         return len(self.entries)
 
+    @property
+    def is_decoded(self) -> bool:
+        """Whether somebody has asked for the values."""
+        return self._decoded is not None
+
     def decoded(self) -> Column:
         if self._decoded is None:
             self._decoded = self._decode(self.entries)

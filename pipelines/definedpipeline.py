@@ -7,11 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor as Pool
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import DefinitionError
 from pipelines.pipeline import Executor, Pipeline
+from pipelines.profiler import Profiler
 from pipelines.runner import OpenContext
 from pipelines.steps import Function, PipelineStep, Step, Typed
 from pipelines.steps.base import TYPE_KEY
@@ -55,10 +57,10 @@ class DefinedPipeline(ABC):
         allow_code: bool = True,
         progress: Callable[[str], None] | None = None,
         registry: Registry | None = None,
-    ) -> Executor:
-        """An executor with every model loaded; close it, or use it in a `with`.
         runners: Mapping[str, str] | None = None,
         profile: str | PathLike[str] | Profiler | None = None,
+    ) -> Executor:
+        """An executor with every model loaded; close it, or use it in a `with`.
 
         `pool` (of threads) may run independent work in parallel; `allow_code=False` refuses steps that run Python code
         of the user; `progress` is told what is being loaded; `runners` names the runner for a type of step where the
@@ -96,6 +98,16 @@ class DefinedPipeline(ABC):
 
     def _placed(self, context: OpenContext) -> OpenContext:
         return context if self._base is None else replace(context, base=self._base)
+
+    def _profiled(self, context: OpenContext, profile: str | PathLike[str] | Profiler) -> Executor:
+        if isinstance(profile, Profiler):
+            return self.open_in(replace(context, observer=profile))
+        profiler = Profiler(profile)
+        try:
+            return self.open_in(replace(context, observer=profiler, finish=profiler.close))
+        except BaseException:
+            profiler.close()
+            raise
 
     def _labels(self) -> dict[str, Any]:
         return {key: value for key, value in (("id", self._id), ("name", self._name)) if value is not None}

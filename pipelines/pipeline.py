@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor as Pool
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
@@ -16,9 +17,12 @@ from pipelines.steps.config import Form
 
 if TYPE_CHECKING:
     from pipelines.executors.openpipeline import Outcome
-    from pipelines.executors.openstep import Observer
+    from pipelines.metrics import Metrics
+    from pipelines.observing import Observer
+    from pipelines.profiler import Profiler
     from pipelines.registry import Registry
     from pipelines.runner import OpenContext
+    from pipelines.tracing import Trace
 
 
 class Executor(Protocol):
@@ -32,6 +36,10 @@ class Executor(Protocol):
         """Input keys that the first steps read, as far as known: worth decoding early. `None`: nothing is known."""
 
     @property
+    def metrics(self) -> Metrics:
+        """What the steps count and measure by themselves, by step and name; also after `close`."""
+
+    @property
     def stateful(self) -> bool:
         """Whether a step's results depend on earlier rows: then it wants `tick` and `flush`."""
 
@@ -39,6 +47,11 @@ class Executor(Protocol):
         """The result of one record: `None` if it was dropped or is held, a list if the steps made several of it.
 
         Raises `StepError` naming the step that failed.
+        """
+
+    def trace(self, data: Data) -> Trace:
+        """Run one record and tell of each step what went in, what came out and how long it took. Does not raise for a
+        record that fails: the trace says so.
         """
 
     def run_many(self, datas: Iterable[Data]) -> list[Outcome]:
@@ -101,6 +114,8 @@ class Pipeline(Protocol):
         allow_code: bool = True,
         progress: Callable[[str], None] | None = None,
         registry: Registry | None = None,
+        runners: Mapping[str, str] | None = None,
+        profile: str | PathLike[str] | Profiler | None = None,
     ) -> Executor:
         """An executor with every model loaded; close it, or use it in a `with`.
 
@@ -116,8 +131,6 @@ class Pipeline(Protocol):
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """The definition as plain data, keys spelled as Konduit Serving spells them in JSON or YAML."""
 
-        runners: Mapping[str, str] | None = None,
-        profile: str | PathLike[str] | Profiler | None = None,
     def to_json(self) -> str:
         """The definition as JSON, which `loads` reads into an equal pipeline."""
 

@@ -14,9 +14,12 @@ import numpy as np
 from pipelines.batch import Batch
 from pipelines.data import Data
 from pipelines.errors import StreamerError, WrongTypeError
+from pipelines.metrics import Metrics, StepMetrics
 from pipelines.result import Result
 
 if TYPE_CHECKING:
+    from pipelines.observing import Observer
+    from pipelines.pipeline import Executor
     from pipelines.registry import Registry
 
 DROPPED = "dropped by the step"
@@ -44,11 +47,22 @@ class OpenContext:
     """Told what is being loaded, for work that takes long."""
     registry: Registry | None = None
     """Where pipelines inside the pipeline find their runners; `None`: `default_registry()`."""
-    step: str = ""
-    """The name of the step that is opened; empty for a pipeline that is no step of another."""
-
     runners: Mapping[str, str] = field(default_factory=dict)
     """Names of runners by the type of step that they are to run, where the registry shall not choose itself."""
+    step: str = ""
+    """The name of the step that is opened; empty for a pipeline that is no step of another."""
+    meters: Metrics = field(default_factory=Metrics)
+    """What the steps of the pipeline count and measure; a step takes its own from `metrics`."""
+    observer: Observer | None = None
+    """Told about every step and batch from the first."""
+    finish: Callable[[], None] | None = None
+    """Called when the pipeline is closed."""
+
+    @property
+    def metrics(self) -> StepMetrics:
+        """Counters, gauges and timers of the step that is opened; get them when opening, write them when running."""
+        return self.meters.of(self.step)
+
     def named(self, step: str) -> str:
         """The name of a step inside the one that is opened: `outer/step`."""
         return f"{self.step}/{step}" if self.step else step
@@ -68,6 +82,8 @@ class Runner(ABC):
     pure: ClassVar[bool] = True
     """Whether running rows again, alone or in other company, gives the same: only then a failing batch is
     searched by halves for the rows to blame."""
+    inside: Executor | None = None
+    """The executor of the steps inside this one, if there are any that can be observed."""
 
     @property
     def reads(self) -> frozenset[str] | None:

@@ -11,12 +11,16 @@ from pipelines.batch import Batch
 from pipelines.data import Data
 from pipelines.errors import StepError, StreamerError
 from pipelines.executors.openpipeline import Outcome
-from pipelines.executors.openstep import Observer
 from pipelines.executors.settling import NOBODY
 from pipelines.executors.trigger import OpenTrigger
+from pipelines.metrics import Metrics
+from pipelines.observing import Observer
 from pipelines.pipeline import Executor
 from pipelines.result import Result
 from pipelines.runner import DROPPED, rebuilt
+from pipelines.tracing import Trace, traced
+
+NOBODYS_NUMBER = -1
 
 
 class AsyncExecutor:
@@ -44,6 +48,11 @@ class AsyncExecutor:
         self._executor.observer = observer
 
     @property
+    def metrics(self) -> Metrics:
+        """What the steps count and measure by themselves, by step and name."""
+        return self._executor.metrics
+
+    @property
     def reads(self) -> frozenset[str] | None:
         """Input keys that the first steps read, as far as known; none if the trigger takes no notice of the input."""
         return self._executor.reads if self._trigger.uses_input else frozenset()
@@ -65,6 +74,10 @@ class AsyncExecutor:
         except Exception as error:  # noqa: BLE001 - named by the trigger
             failure = StepError.of(self._name, error)
             raise failure from failure.__cause__
+
+    def trace(self, data: Data) -> Trace:
+        """As `run`, with what the steps did if the trigger runs them for whoever asks; else no steps are in it."""
+        return traced(self, data, None if self._trigger.uses_input else NOBODYS_NUMBER)
 
     def run_many(self, datas: Iterable[Data]) -> list[Outcome]:
         """What the trigger gives for each record, in order; a `StepError` for one that fails."""

@@ -13,11 +13,14 @@ from typing import Protocol, Self, TypeAlias, TypeVar
 from pipelines.batch import Batch
 from pipelines.data import Data
 from pipelines.errors import StepError, StreamerError
-from pipelines.executors.openstep import Observer, OpenStep
+from pipelines.executors.openstep import OpenStep
 from pipelines.executors.snapshot import packed, unpacked
+from pipelines.metrics import Metrics
+from pipelines.observing import Observer
 from pipelines.result import Result
 from pipelines.runner import OpenContext, Runner, StatefulRunner
 from pipelines.steps.base import Step
+from pipelines.tracing import Trace, traced
 
 Outcome: TypeAlias = Data | StepError | list[Data] | None
 """What became of a record: its result, its failure, several results, or none (dropped, or held by a stateful step)."""
@@ -43,8 +46,11 @@ class OpenPipeline(ABC):
     """
 
     def __init__(self, steps: Iterable[tuple[str, Step]], context: OpenContext, registry: RunnerSource) -> None:
-        self.observer: Observer | None = None
+        outermost = not context.step
+        self.observer: Observer | None = context.observer if outermost else None
         """Told about every step and batch."""
+        self._finish = context.finish if outermost else None
+        self._meters = context.meters
         self._steps: list[OpenStep] = []
         self._closed = False
         self._next = 0
@@ -62,6 +68,11 @@ class OpenPipeline(ABC):
         """Input keys that the first steps read, as far as known: worth decoding early. `None`: nothing is known."""
 
     @property
+    def metrics(self) -> Metrics:
+        """What the steps count and measure by themselves, by step and name; also after `close`."""
+        return self._meters
+
+    @property
     def stateful(self) -> bool:
         """Whether a step's results depend on earlier rows: then it wants `tick` and `flush`."""
         return any(isinstance(step.runner, StatefulRunner) for step in self._steps)
@@ -75,6 +86,12 @@ class OpenPipeline(ABC):
         if isinstance(outcome, StepError):
             raise outcome
         return outcome
+
+    def trace(self, data: Data) -> Trace:
+        """Run one record and tell of each step what went in, what came out and how long it took. Does not raise for a
+        record that fails: the trace says so.
+        """
+        return traced(self, data, self._next)
 
     def run_many(self, datas: Iterable[Data]) -> list[Outcome]:
         """What became of each record, in order; a record that fails harms no other.
@@ -136,6 +153,9 @@ class OpenPipeline(ABC):
                 step.runner.close()
             except Exception:  # noqa: BLE001 - the other runners must be closed too
                 _log.exception("closing the step %s failed", step.name)
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            finish()
 
     def __enter__(self) -> Self:
         return self

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Protocol
 
 import numpy as np
 
 from pipelines.batch import Batch
 from pipelines.errors import RowsFailed, StepError
 from pipelines.executors.settling import NOBODY, check_account, in_order, is_settled, joined, settled
+from pipelines.observing import NO_ERRORS, Observer, StepRun
 from pipelines.result import Result
 from pipelines.runner import ContractError, Runner, StatefulRunner
-
-NO_ERRORS: Mapping[str, int] = MappingProxyType({})
-
-
-class Observer(Protocol):
-    """Told what each step did; metrics are built on it."""
-
-    def step(self, name: str, seconds: float, rows: int, errors: Mapping[str, int]) -> None:
-        """The step `name` ran `rows` rows in `seconds`; `errors` counts failed records by the error's class name."""
 
 
 class OpenStep:
@@ -39,31 +30,43 @@ class OpenStep:
         self.name = name
         self.runner = runner
         self._stateful = isinstance(runner, StatefulRunner)
+        self._inside = runner.inside
 
     def run(self, batch: Batch, observer: Observer | None = None) -> Result:
         """The settled result of all rows, in the order of `batch` unless the runner is stateful.
 
         Raises `ContractError` if the runner loses a row.
         """
-        started = time.perf_counter() if observer is not None else 0.0
+        if self._inside is not None:
+            self._inside.observer = observer
+        if observer is None:
+            return self._checked(batch)
+        began = time.perf_counter()
+        result = self._checked(batch)
+        seconds = time.perf_counter() - began
+        errors = self._own_errors(result.failed) if result.failed else NO_ERRORS
+        runner, thread = type(self.runner).__name__, threading.get_native_id()
+        observer.step(StepRun(self.name, runner, began, seconds, thread, (batch,), result.batch, errors))
+        return result
+
+    def _checked(self, batch: Batch) -> Result:
         result = self._run(batch)
         if not is_settled(result, batch):
             check_account(result, batch, self.name, stateful=self._stateful)
             result = settled(result, self.name)
             if not self._stateful:
                 result.batch = in_order(result.batch, batch)
-        if observer is not None:
-            errors = _counted(result) if result.failed else NO_ERRORS
-            observer.step(self.name, time.perf_counter() - started, batch.size, errors)
         return result
 
-    def emitted(self, emit: Callable[[StatefulRunner], Result]) -> Result | None:
+    def emitted(self, emit: Callable[[StatefulRunner], Result], observer: Observer | None = None) -> Result | None:
         """What a stateful runner gives without input, settled; `None` for another runner.
 
         Raises `StepError` if the runner does.
         """
         if not isinstance(self.runner, StatefulRunner):
             return None
+        if self._inside is not None:
+            self._inside.observer = observer
         try:
             result = emit(self.runner)
         except Exception as error:  # noqa: BLE001 - named by its step
@@ -101,6 +104,11 @@ class OpenStep:
         middle = batch.size // 2
         return joined([self._run(batch.take(slice(0, middle))), self._run(batch.take(slice(middle, None)))])
 
-
-def _counted(result: Result) -> Counter[str]:
-    return Counter(type(error.__cause__ or error).__name__ for error in result.failed.values())
+    def _own_errors(self, failed: Mapping[int, Exception]) -> Mapping[str, int]:
+        # What failed in a step inside was told of when that step ran.
+        inside = None if self._inside is None else f"{self.name}/"
+        return Counter(
+            type(error.__cause__ or error).__name__
+            for error in failed.values()
+            if inside is None or not (getattr(error, "step", None) or "").startswith(inside)
+        )

@@ -75,7 +75,7 @@ class SequenceExecutor(OpenPipeline):
         journal = Journal()
         batches: list[Batch] = []
         for position, step in enumerate(self._steps):
-            result = step.emitted(emit)
+            result = step.emitted(emit, self.observer)
             if result is None:
                 continue
             journal.add(step.name, result)

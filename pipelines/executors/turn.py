@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +13,9 @@ from typing import TypeAlias, TypeVar
 from pipelines.batch import Batch
 from pipelines.executors.junction import Flow, Junction
 from pipelines.executors.lineage import Lineage
-from pipelines.executors.openstep import Observer, OpenStep
+from pipelines.executors.openstep import OpenStep
 from pipelines.executors.settling import joined
+from pipelines.observing import Observer, StepRun
 from pipelines.result import Result
 from pipelines.runner import StatefulRunner
 
@@ -27,12 +29,12 @@ class Done:
     """What the work of a step has given: the results of a stateful step under record numbers, else under ids."""
 
     results: list[Result]
-    told: list[tuple[str, float, int, Mapping[str, int]]] = field(default_factory=list)
+    told: list[StepRun] = field(default_factory=list)
     """What the observer is to be told, by the thread that it belongs to."""
 
-    def step(self, name: str, seconds: float, rows: int, errors: Mapping[str, int]) -> None:
+    def step(self, run: StepRun) -> None:
         """Note what the observer is to be told."""
-        self.told.append((name, seconds, rows, errors))
+        self.told.append(run)
 
 
 class Turn:
@@ -58,7 +60,9 @@ class Turn:
         """What goes on behind a step, for what its work has given."""
         for told in done.told:
             if self._observer is not None:
-                self._observer.step(*told)
+                if not isinstance(step.runner, StatefulRunner):
+                    told.inside(self._lineage.roots)
+                self._observer.step(told)
         result = done.results[0] if len(done.results) == 1 else joined(done.results)
         if isinstance(step.runner, StatefulRunner):
             for one in done.results:
@@ -74,13 +78,16 @@ class Turn:
 
     def join(self, junction: Junction, flows: Sequence[Flow]) -> Flow:
         """What goes on behind a junction."""
-        started = perf_counter()
+        began = perf_counter()
         flow = junction.run(flows, self._lineage)
         if self._observer is not None:
             own = (error for error in flow.failed.values() if getattr(error, "step", None) == junction.name)
             errors = Counter(type(error.__cause__ or error).__name__ for error in own)
-            rows = max(one.batch.size for one in flows)
-            self._observer.step(junction.name, perf_counter() - started, rows, errors)
+            seconds, thread = perf_counter() - began, threading.get_native_id()
+            given = [one.batch for one in flows]
+            run = StepRun(junction.name, type(junction).__name__, began, seconds, thread, given, flow.batch, errors)
+            run.inside(self._lineage.roots)
+            self._observer.step(run)
         return flow
 
     def held(self) -> set[int]:
@@ -101,7 +108,7 @@ def _work(step: OpenStep, batch: Batch, observed: bool, emit: Emit | None) -> Do
     if batch.size:
         done.results.append(step.run(batch, done if observed else None))
     if emit is not None:
-        emitted = step.emitted(emit)
+        emitted = step.emitted(emit, done if observed else None)
         if emitted is not None:
             done.results.append(emitted)
     return done

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from pipelines.batch import Batch
 from pipelines.columns import Column, DenseColumn, ObjectColumn
 from pipelines.errors import DataError, RowsFailed
+from pipelines.metrics import LABELS
 from pipelines.result import Result
 from pipelines.runner import OpenContext, Runner
 from pipelines.runners.arrays import array_column
 from pipelines.runners.matrices import Matrix, by_row, matrices, put_together
 from pipelines.steps.classifier import ClassifierOutput
 from pipelines.values import ValueType
+
+Indexes: TypeAlias = npt.NDArray[np.intp]
 
 ALL_PROBABILITIES = "allProbabilities"
 
@@ -33,6 +38,7 @@ class ClassifierOutputRunner(Runner):
 
     def __init__(self, step: ClassifierOutput, context: OpenContext) -> None:
         self._step = step
+        self._counts = context.metrics.labels(LABELS, "Samples that were classified so.")
         self._single = (lambda value: [value]) if (step.top_n or 0) > 1 else None
 
     @property
@@ -42,12 +48,28 @@ class ClassifierOutputRunner(Runner):
     def run_batch(self, batch: Batch) -> Result:
         column = array_column(batch, self._step.input_name)
         parts = matrices(column, self._step.input_name or "the only array")
-        return Result(batch.with_columns(put_together(parts, batch.size, self._classified)))
+        classified: list[tuple[Indexes, Sequence[str]]] = []
 
-    def _classified(self, part: Matrix) -> dict[str, Column]:
+        def classify(part: Matrix) -> dict[str, Column]:
+            index = part.samples.argmax(axis=1)
+            classified.append((index, self._step.labels or _numbers(part.samples.shape[1])))
+            return self._classified(part, index)
+
+        result = Result(batch.with_columns(put_together(parts, batch.size, classify)))
+        # Not before all went well: what fails in part is run again in parts.
+        for index, labels in classified:
+            self._count(index, labels)
+        return result
+
+    def _count(self, index: Indexes, labels: Sequence[str]) -> None:
+        times = np.bincount(index)
+        for one in np.flatnonzero(times).tolist():
+            # A label is only missing where none was asked for.
+            self._counts.add(labels[one] if one < len(labels) else str(one), int(times[one]))
+
+    def _classified(self, part: Matrix, index: Indexes) -> dict[str, Column]:
         step = self._step
         samples = part.samples
-        index = samples.argmax(axis=1)
         found: dict[str, Column] = {}
         if step.return_prob:
             prob = samples[np.arange(len(samples)), index].astype(np.float64)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import ClassVar
 
 from pipelines.batch import Batch
+from pipelines.executors.openpipeline import OpenPipeline
 from pipelines.pipeline import Executor, Pipeline
 from pipelines.result import Result
 from pipelines.runner import OpenContext, Runner, StatefulRunner
@@ -29,6 +30,8 @@ class PipelineRunner(Runner):
         executor = _pipeline(step, context).open_in(context)
         runner = object.__new__(_StatefulPipelineRunner if executor.stateful else PipelineRunner)
         runner._executor = executor
+        # What a trigger runs, it runs when it likes, and in a thread of its own.
+        runner.inside = executor if isinstance(executor, OpenPipeline) else None
         return runner
 
     @property

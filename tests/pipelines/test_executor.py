@@ -1,7 +1,7 @@
 """The sequence executor, with runners of the tests' own."""
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from pipelines.columns import Column, WireColumn
 from pipelines.data import Data, RecordContext
 from pipelines.errors import DataError, RowsFailed, StepError, StreamerError
 from pipelines.executors.sequence import SequenceExecutor
+from pipelines.observing import StepRun
 from pipelines.result import Result
 from pipelines.runner import ContractError, OpenContext, RowRunner, Runner, StatefulRunner
 
@@ -353,9 +354,9 @@ class Noted:
     def __init__(self) -> None:
         self.calls: list[tuple[str, int, dict[str, int]]] = []
 
-    def step(self, name: str, seconds: float, rows: int, errors: Mapping[str, int]) -> None:
-        assert seconds >= 0
-        self.calls.append((name, rows, dict(errors)))
+    def step(self, run: StepRun) -> None:
+        assert run.seconds >= 0
+        self.calls.append((run.step, run.rows, dict(run.errors)))
 
 
 def test_the_observer_hears_once_of_each_step_and_batch() -> None:

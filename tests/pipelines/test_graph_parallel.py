@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from pipelines import Batch, Column, Data, Graph, GraphBuilder, IntSwitch, batched
+from pipelines.observing import StepRun
 from pipelines.runner import ContractError
 
 
@@ -18,9 +19,9 @@ class Noted:
         self.calls: list[tuple[str, int, dict[str, int]]] = []
         self.threads: set[int] = set()
 
-    def step(self, name: str, seconds: float, rows: int, errors: Mapping[str, int]) -> None:
-        assert seconds >= 0
-        self.calls.append((name, rows, dict(errors)))
+    def step(self, run: StepRun) -> None:
+        assert run.seconds >= 0
+        self.calls.append((run.step, run.rows, dict(run.errors)))
         self.threads.add(threading.get_ident())
 
 

@@ -1,0 +1,284 @@
+"""Counters, gauges, timers and label counts that steps keep themselves: plain numbers, which a service exports.
+
+A runner takes them from `OpenContext.metrics` when it opens; a function that is a step calls `counter`, `gauge`,
+`timer` and `labels` of this module while it runs. The numbers are those of one open pipeline: `executor.metrics`.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Any, ClassVar, Final, TypeVar
+
+from pipelines.errors import DataError, DefinitionError
+
+BOUNDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds of a timer's buckets, in seconds; one more bucket takes what is longer."""
+
+MAX_LABELS: Final = 100
+"""Different labels that one metric tells apart, unless it says otherwise."""
+
+OTHER: Final = "other"
+"""What labels beyond that are counted as."""
+
+OWN: Final = "streamer_"
+"""How the names of a service's own metrics begin; steps of others must not use it."""
+
+LABELS: Final = "streamer_labels"
+"""What classifying steps count their labels under."""
+
+
+class Meter:
+    """One named quantity of a step. Written by the step's thread only; read by any."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
+        """What it is, in a sentence."""
+
+
+class Counter(Meter):
+    """A number that only grows."""
+
+    kind = "counter"
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(name, text)
+        self.value = 0.0
+
+    def add(self, amount: float = 1) -> None:
+        """Count. Raises `DataError` for a negative amount."""
+        if amount < 0:
+            raise DataError(f'the counter "{self.name}" cannot go down by {-amount}; use a gauge')
+        self.value += amount
+
+    def __repr__(self) -> str:
+        return f"{self.value:g}"
+
+
+class Gauge(Meter):
+    """A number that goes up and down."""
+
+    kind = "gauge"
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(name, text)
+        self.value = 0.0
+
+    def set(self, value: float) -> None:
+        """It is this now."""
+        self.value = float(value)
+
+    def add(self, amount: float) -> None:
+        """It is so much more, or less, than before."""
+        self.value += amount
+
+    def __repr__(self) -> str:
+        return f"{self.value:g}"
+
+
+class Timer(Meter):
+    """Durations: how many, how long in all, and how many up to each of `BOUNDS`."""
+
+    kind = "timer"
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(name, text)
+        self.count = 0
+        self.seconds = 0.0
+        self.buckets = [0] * (len(BOUNDS) + 1)
+        """How many durations fell between each two bounds, and above the last."""
+
+    def record(self, seconds: float) -> None:
+        """One duration."""
+        self.buckets[bisect_left(BOUNDS, seconds)] += 1
+        self.count += 1
+        self.seconds += seconds
+
+    def time(self) -> AbstractContextManager[None]:
+        """`with timer.time():` records how long the block takes, also if it raises."""
+        return self._timed()
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.record(time.perf_counter() - began)
+
+    def __repr__(self) -> str:
+        return f"{self.count} in {self.seconds:g} s"
+
+
+class Labels(Meter):
+    """One count for each label, for at most `limit` of them; what comes later is counted as `other`."""
+
+    kind = "labels"
+
+    def __init__(self, name: str, text: str, limit: int = MAX_LABELS) -> None:
+        super().__init__(name, text)
+        self.limit = limit
+        self.counts: dict[str, int] = {}
+
+    def add(self, label: str, count: int = 1) -> None:
+        """Count a label."""
+        if label not in self.counts and len(self.counts) >= self.limit:
+            label = OTHER
+        self.counts[label] = self.counts.get(label, 0) + count
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{label}: {count}" for label, count in list(self.counts.items()))
+
+
+Kind = TypeVar("Kind", bound=Meter)
+
+
+class StepMetrics(Mapping[str, Meter]):
+    """The metrics of one step, by name. Asking for one that there is gives that one.
+
+    Names are those of Prometheus: letters, digits and `_`; dots and dashes become `_`. `DefinitionError` for another
+    name, for one that begins with `streamer_`, and for one that is a metric of another kind already, in any step.
+    """
+
+    def __init__(self, step: str, kinds: dict[str, str]) -> None:
+        self.step = step
+        self._kinds = kinds
+        self._meters: dict[str, Meter] = {}
+
+    def counter(self, name: str, text: str = "") -> Counter:
+        """A number that only grows."""
+        return self._meter(Counter, name, lambda known: Counter(known, text))
+
+    def gauge(self, name: str, text: str = "") -> Gauge:
+        """A number that goes up and down."""
+        return self._meter(Gauge, name, lambda known: Gauge(known, text))
+
+    def timer(self, name: str, text: str = "") -> Timer:
+        """Durations."""
+        return self._meter(Timer, name, lambda known: Timer(known, text))
+
+    def labels(self, name: str, text: str = "", *, limit: int = MAX_LABELS) -> Labels:
+        """Counts by label, for at most `limit` of them."""
+        return self._meter(Labels, name, lambda known: Labels(known, text, limit))
+
+    def _meter(self, kind: type[Kind], given: str, make: Callable[[str], Kind]) -> Kind:
+        found = self._meters.get(given)
+        if found is None:
+            name = _checked(given)
+            known = self._kinds.setdefault(name, kind.kind)
+            if known != kind.kind:
+                raise DefinitionError(f'the metric "{name}" is a {known} already; give the {kind.kind} another name')
+            found = self._meters.setdefault(name, make(name))
+        if not isinstance(found, kind):
+            raise DefinitionError(f'the metric "{given}" is a {found.kind} already; give the {kind.kind} another name')
+        return found
+
+    def __getitem__(self, name: str) -> Meter:
+        return self._meters[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._meters))
+
+    def __len__(self) -> int:
+        return len(self._meters)
+
+    def __repr__(self) -> str:
+        return repr(self._meters)
+
+
+class Metrics(Mapping[str, StepMetrics]):
+    """The metrics of the steps of one open pipeline: `executor.metrics["step"]["name"].value`."""
+
+    def __init__(self) -> None:
+        self._steps: dict[str, StepMetrics] = {}
+        self._kinds: dict[str, str] = {}
+
+    def of(self, step: str) -> StepMetrics:
+        """Those of one step, which need not have any yet."""
+        found = self._steps.get(step)
+        return self._steps.setdefault(step, StepMetrics(step, self._kinds)) if found is None else found
+
+    def all(self) -> list[tuple[str, Meter]]:
+        """Every metric with the name of its step."""
+        return [(step, meter) for step, metrics in list(self._steps.items()) for meter in list(metrics.values())]
+
+    def __getitem__(self, step: str) -> StepMetrics:
+        return self._steps[step]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([step for step, metrics in list(self._steps.items()) if len(metrics)])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr({step: self[step] for step in self})
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(step)}</td><td>{meter.name}</td><td>{meter.kind}</td>"
+            f"<td>{html.escape(repr(meter))}</td></tr>"
+            for step, meter in self.all()
+        )
+        return f"<table><tr><th>step</th><th>metric</th><th>kind</th><th>value</th></tr>{rows}</table>"
+
+
+def counter(name: str, text: str = "") -> Counter:
+    """The counter `name` of the step that is running; outside of one a counter that nobody exports."""
+    return _running().counter(name, text)
+
+
+def gauge(name: str, text: str = "") -> Gauge:
+    """The gauge `name` of the step that is running."""
+    return _running().gauge(name, text)
+
+
+def timer(name: str, text: str = "") -> Timer:
+    """The timer `name` of the step that is running."""
+    return _running().timer(name, text)
+
+
+def labels(name: str, text: str = "", *, limit: int = MAX_LABELS) -> Labels:
+    """The counts by label `name` of the step that is running."""
+    return _running().labels(name, text, limit=limit)
+
+
+def begin(metrics: StepMetrics) -> Any:
+    """What the functions of this module give from now on, in this thread; what is returned is for `end`.
+
+    For runners that call a user's code.
+    """
+    return _CURRENT.set(metrics)
+
+
+def end(token: Any) -> None:
+    """As before the `begin` that returned `token`."""
+    _CURRENT.reset(token)
+
+
+_CURRENT: ContextVar[StepMetrics | None] = ContextVar("streamer_step_metrics", default=None)
+_NOBODY: Final = Metrics().of("")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _running() -> StepMetrics:
+    found = _CURRENT.get()
+    # An empty one is false.
+    return _NOBODY if found is None else found
+
+
+def _checked(given: str) -> str:
+    name = given.replace(".", "_").replace("-", "_")
+    if _NAME.fullmatch(name) is None:
+        raise DefinitionError(f'"{given}" is no name for a metric; use letters, digits and _, not a digit first')
+    if name.startswith(OWN) and name != LABELS:
+        raise DefinitionError(f'the metric "{given}" has a name of the service\'s own; begin it with another word')
+    return name
