@@ -9,6 +9,7 @@ from pipelines.steps.capture import FrameCapture, VideoCapture
 from pipelines.steps.classifier import ClassifierOutput
 from pipelines.steps.combine import AlignedCombine, ArgMax, Combine, CombineFunction, Ensemble, First, FunctionCombine
 from pipelines.steps.config import EXTENSION, Config, Int, Spelling
+from pipelines.steps.documentparser import DocumentParser
 from pipelines.steps.draw import DrawBoundingBox, DrawFaceKeyPoints, DrawHeatmap, DrawPoints, DrawSegmentation
 from pipelines.steps.drawgrid import DrawFixedGrid, DrawGrid
 from pipelines.steps.extract import CropFixedGrid, CropGrid, ExtractBoundingBox
@@ -20,6 +21,7 @@ from pipelines.steps.imagetondarray import ImageNormalization, ImageToNDArray, I
 from pipelines.steps.logging import Logging
 from pipelines.steps.onnx import Onnx, SessionOptions
 from pipelines.steps.pipeline import PipelineStep
+from pipelines.steps.python import Python, PythonConfig, PythonIO
 from pipelines.steps.regression import RegressionOutput
 from pipelines.steps.switch import FunctionSwitch, IntSwitch, StringSwitch, Switch, SwitchFunction, SwitchOutput
 from pipelines.steps.trigger import CachingTrigger, SimpleLoopTrigger, TimeLoopTrigger, Trigger
@@ -52,6 +54,8 @@ STEPS: tuple[type[Step], ...] = (
     DrawSegmentation,
     DrawFaceKeyPoints,
     Onnx,
+    Python,
+    DocumentParser,
     Function,
     PipelineStep,
 )
@@ -90,6 +94,7 @@ __all__ = [
     "Config",
     "CropFixedGrid",
     "CropGrid",
+    "DocumentParser",
     "DrawBoundingBox",
     "DrawFaceKeyPoints",
     "DrawFixedGrid",
@@ -118,6 +123,9 @@ __all__ = [
     "Onnx",
     "PerspectiveTransform",
     "PipelineStep",
+    "Python",
+    "PythonConfig",
+    "PythonIO",
     "RegressionOutput",
     "RelativeToAbsolute",
     "SessionOptions",

@@ -25,6 +25,8 @@ class HasFunction(Config):
     Equal to another if all other fields and the function, or its name, are.
     """
 
+    runs_code: ClassVar[bool] = True
+
     function: Annotated[str | Callable[..., Any], BeforeValidator(_kept), WithJsonSchema({"type": "string"})]
     """`module:name`, with dots in either part, or a callable."""
 

@@ -1,0 +1,102 @@
+"""PYTHON: the user's Python code as a step."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pipelines.steps.base import Step
+from pipelines.steps.config import Config, Spelling
+
+PythonType = Literal["bool", "list", "bytes", "numpy.ndarray", "str", "dict", "int", "float"]
+"""Types of variables, as Konduit Serving names them."""
+
+TypeName = Literal[
+    "NDARRAY",
+    "STRING",
+    "BYTES",
+    "IMAGE",
+    "DOUBLE",
+    "INT64",
+    "BOOLEAN",
+    "BOUNDING_BOX",
+    "DATA",
+    "LIST",
+    "POINT",
+    "BYTEBUFFER",
+    "NONE",
+]
+"""Names of `ValueType`."""
+
+
+class PythonIO(Config):
+    """A variable of the code; its name is the key under which this stands."""
+
+    name: str | None = None
+    """Konduit's; the key counts."""
+    python_type: PythonType | None = None
+    """What an output's variable must be; none: whatever a record can hold. An input is what the record brings."""
+    secondary_type: TypeName = "NONE"
+    """What the elements of an output list are; `NONE`: what they are in Python."""
+    type: TypeName = "NONE"
+    """What becomes of an output of `bytes` (`IMAGE`, `BYTES`, `BYTEBUFFER`, `STRING`; `NONE` is `BYTES`) or `dict`
+    (`POINT`, `BOUNDING_BOX`, `DATA`; `NONE` is `DATA`)."""
+
+
+class PythonConfig(Config):
+    """The code of a PYTHON step and its variables.
+
+    Paths are relative to the definition's folder. Konduit Serving embeds an interpreter and has to be told which; here
+    the code runs in the interpreter of the service, with the packages installed there. The fields about that, and those
+    that Konduit itself ignores, are kept when a definition is written and have no effect.
+    """
+
+    python_config_type: Literal["JAVACPP", "PYTHON", "CONDA", "VENV", "CUSTOM"] | None = None
+    """No effect: the code runs in the service's interpreter."""
+    python_path: str | None = None
+    """No effect."""
+    environment_name: str | None = None
+    """No effect."""
+    append_type: Literal["BEFORE", "NONE", "AFTER"] | None = None
+    """No effect."""
+    python_path_resolution: Literal["STATIC", "DYNAMIC"] = "STATIC"
+    """No effect."""
+    python_inputs: dict[str, Any] | None = None
+    """No effect, in Konduit neither; `ioInputs` took its place."""
+    python_outputs: dict[str, Any] | None = None
+    """No effect, in Konduit neither; `ioOutputs` took its place."""
+    extra_inputs: dict[str, Any] | None = None
+    """No effect, in Konduit neither."""
+    job_suffix: str = "konduit_job"
+    """No effect, in Konduit neither."""
+    python_code: Annotated[str | None, Spelling(yaml="pythonCode")] = None
+    """The code that runs for each record."""
+    python_code_path: Annotated[str | None, Spelling(yaml="pythonCodePath")] = None
+    """A file with the code, read once; used without `pythonCode`."""
+    python_libraries_path: Annotated[str | None, Spelling(yaml="pythonLibrariesPath")] = None
+    """No effect."""
+    import_code: Annotated[str | None, Spelling(yaml="importCode")] = None
+    """Code that runs once, before the first record: imports, functions, state."""
+    import_code_path: Annotated[str | None, Spelling(yaml="importCodePath")] = None
+    """A file with such code; used without `importCode`."""
+    return_all_inputs: Annotated[bool, Spelling(yaml="returnAllInputs")] = False
+    """No effect, in Konduit neither."""
+    setup_and_run: Annotated[bool, Spelling(yaml="setupAndRun")] = False
+    """No effect, in Konduit neither."""
+    io_inputs: Annotated[dict[str, PythonIO] | None, Spelling(yaml="ioInputs")] = None
+    """Values of the record that become variables, under any name; others do so where their name is free."""
+    io_outputs: Annotated[dict[str, PythonIO] | None, Spelling(yaml="ioOutputs")] = None
+    """Variables that make the result: these and no others."""
+
+
+class Python(Step):
+    """Run Python code for each record: its values are variables, and variables become the result.
+
+    For code that is written for this project, FUNCTION is shorter and faster.
+    """
+
+    type_name: ClassVar[str] = "PYTHON"
+    yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
+    runs_code: ClassVar[bool] = True
+
+    python_config: PythonConfig | None = None
+    """The code and its variables; required to run."""
