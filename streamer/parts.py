@@ -59,7 +59,6 @@ class Parts:
             self.close()
             raise
 
-    def close(self) -> None:
     def _open_pipeline(self, pool: ThreadPoolExecutor | None, progress: Callable[[str], None] | None) -> Executor:
         runners = self.service.runners
         opened: Executor = self.service.pipeline.open(pool=pool, progress=progress, runners=runners)
@@ -79,6 +78,7 @@ class Parts:
             found.append(PartHotPath(f"sink {self.dead.name}", self.dead.sink.hot_path))
         return found
 
+    def close(self) -> None:
         """Close everything that was opened; idempotent."""
         self._stack.close()
 
@@ -104,9 +104,9 @@ def build(
     built: list[tuple[str, SourceConfig, Source]] = []
     for config in service.sources:
         name = config.label
-        if sources is not None:
         if sources is None:
             config.check_packages()
+        if sources is not None:
             built.append((name, config, sources[name]))
             continue
         built.append((name, config, (config if start_from is None else config.starting(start_from)).build()))

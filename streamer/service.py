@@ -184,6 +184,9 @@ class Service(Settings):
     """Where records come from, one or several; all feed the one pipeline. Kept as a list, see `sources`."""
     pipeline: Annotated[Any, PlainValidator(_pipeline)]
     """The pipeline: a path relative to the service file, the definition itself, or in Python a pipeline object."""
+    runners: dict[str, str] = {}
+    """Which runner runs a type of step, by their names (`streamer steps` lists them), where several could:
+    `{ONNX: onnxruntime}`. By default the one of the highest priority that is installed."""
     keep: Literal["all"] | list[str] | None = None
     """Input values that the pipeline dropped and that are put back into the result of the same row."""
     batch: BatchSettings = BatchSettings()
@@ -195,9 +198,6 @@ class Service(Settings):
     on_error: Literal["stop", "drop"] = "stop"
     """What a failing record does where there is no dead letter: stop the service, or be lost."""
     delivery: Literal["at_most_once", "at_least_once", "exactly_once"] = "at_least_once"
-    runners: dict[str, str] = {}
-    """Which runner runs a type of step, by their names (`streamer steps` lists them), where several could:
-    `{ONNX: onnxruntime}`. By default the one of the highest priority that is installed."""
     """at_least_once: acknowledged when its results are confirmed; at_most_once: acknowledged on arrival."""
     limits: Annotated[Limits, Field(validate_default=True)] = Limits()
     """How much may be under way, and how long the service waits."""
@@ -276,6 +276,15 @@ class Service(Settings):
         self._agent = Agent(self, start_from=start_from)
         return self._agent
 
+    @field_validator("runners")
+    @classmethod
+    def _known_runners(cls, runners: dict[str, str]) -> dict[str, str]:
+        try:
+            pipelines.default_registry().check_runners(runners)
+        except DefinitionError as error:
+            raise ValueError(str(error).removeprefix("runners: ")) from None
+        return runners
+
     @field_validator("on_error")
     @classmethod
     def _one_place_for_failures(cls, on_error: str, info: ValidationInfo) -> str:
@@ -287,15 +296,6 @@ class Service(Settings):
     @classmethod
     def _available(cls, delivery: str) -> str:
         if delivery == "exactly_once":
-    @field_validator("runners")
-    @classmethod
-    def _known_runners(cls, runners: dict[str, str]) -> dict[str, str]:
-        try:
-            pipelines.default_registry().check_runners(runners)
-        except DefinitionError as error:
-            raise ValueError(str(error).removeprefix("runners: ")) from None
-        return runners
-
             raise DefinitionError("exactly_once is not available yet; use at_least_once, and make consumers idempotent")
         return delivery
 
