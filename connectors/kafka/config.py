@@ -23,6 +23,7 @@ from connectors.kafka.secrets import wrapped
 from connectors.units import Duration, Size
 from pipelines.errors import DefinitionError
 from pipelines.hotpath import HotPath
+from pipelines.requirements import Package, Requires
 
 if TYPE_CHECKING:
     from connectors.kafka.sink import KafkaSink
@@ -69,8 +70,8 @@ class KafkaSourceConfig(SourceConfig):
     """Records from Kafka topics, as a member of a consumer group."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
-
     requires: ClassVar[Requires] = Package("confluent_kafka", "kafka")
+
     type: Literal["kafka"] = "kafka"
     """Which connector this is."""
     bootstrap: str = "localhost:9092"
@@ -145,8 +146,8 @@ class KafkaSinkConfig(SinkConfig):
     """Messages to Kafka topics, confirmed when all in-sync replicas have them."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
-
     requires: ClassVar[Requires] = Package("confluent_kafka", "kafka")
+
     type: Literal["kafka"] = "kafka"
     """Which connector this is."""
     bootstrap: str | None = None
