@@ -1,6 +1,7 @@
-"""The tables of the reference pages, written from the models that read service files and pipelines.
+"""The parts of the reference pages that are written from the models that read service files and pipelines.
 
-    python docs/generate.py           writes them between `<!-- fields: NAME -->` and `<!-- end -->`
+    python docs/generate.py           writes them between `<!-- fields: NAME -->` and `<!-- end -->`; also the
+                                      `about` of a step and the `index` of all. A step without a page gets a bare one
     python docs/generate.py --check   exit code 1 if a page is out of date
 
 `tests/test_docs.py` checks the same, so that a field without its line in the reference does not get through.
@@ -19,6 +20,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
+from steppages import OURS, about, has_fields, index, missing_pages, part_name, settings
 
 from connectors.codecs.config import MessageConfig
 from connectors.codecs.registry import CODECS
@@ -27,13 +29,13 @@ from connectors.kafka.config import Position
 from connectors.registry import SINKS, SOURCES
 from connectors.units import seconds, size_in_bytes
 from pipelines.errors import DISTRIBUTION
-from pipelines.steps import PARTS, STEPS, Config, ImageNormalization, ImageToNDArrayConfig, SessionOptions, Step
+from pipelines.steps import Config, Step
 from streamer.service import Service
 from streamer.settings import BatchSettings, Control, FailureSettings, Limits
 
 HERE: Final = Path(__file__).parent
-REGION: Final = re.compile(r"(<!-- fields: ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-"""A part of a page that is generated; the name is a key of `tables()`."""
+REGION: Final = re.compile(r"(<!-- ((?:fields|about|index): [\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+"""A part of a page that is generated; its second group is a key of `regions()`."""
 
 _WORDS: Final[Mapping[object, str]] = {
     str: "text",
@@ -50,6 +52,9 @@ _STEP_HEAD: Final = "| key | is | default | |\n| --- | --- | --- | --- |\n"
 
 def main() -> int:
     """Write the pages, or with `--check` say which are out of date."""
+    if "--check" not in sys.argv[1:]:
+        for path, text in missing_pages().items():
+            path.write_text(text)
     stale = [page for page in pages() if refreshed(page.read_text()) != page.read_text()]
     if "--check" in sys.argv[1:]:
         for page in stale:
@@ -62,14 +67,23 @@ def main() -> int:
 
 
 def pages() -> list[Path]:
-    """The pages beside this file, in the order of their names."""
-    return sorted(HERE.glob("*.md"))
+    """The pages beside this file and in its folders, in the order of their names."""
+    return sorted(HERE.rglob("*.md"))
 
 
 def refreshed(text: str) -> str:
-    """A page's text with its tables as they have to be. `KeyError` for a table that there is not."""
-    made = tables()
+    """A page's text with its generated parts as they have to be. `KeyError` for a part that there is not."""
+    made = regions()
     return REGION.sub(lambda found: f"{found[1]}{made[found[2]]()}{found[3]}", text)
+
+
+def regions() -> dict[str, Callable[[], str]]:
+    """Every generated part by its kind and name, `fields: step.ONNX`."""
+    found = {f"fields: {name}": made for name, made in tables().items()}
+    found["index: steps"] = partial(index, OURS)
+    for model in OURS:
+        found[f"about: {part_name(model)}"] = partial(about, model)
+    return found
 
 
 def tables() -> dict[str, Callable[[], str]]:
@@ -83,9 +97,6 @@ def tables() -> dict[str, Callable[[], str]]:
         "source": lambda: fields(SourceConfig),
         "sink": lambda: fields(SinkConfig),
         "codecs": codecs,
-        "SessionOptions": lambda: step_fields(SessionOptions),
-        "ImageToNDArrayConfig": lambda: step_fields(ImageToNDArrayConfig),
-        "ImageNormalization": lambda: step_fields(ImageNormalization),
     }
     for name in SOURCES.known:
         found[f"source.{name}"] = partial(_connector, SOURCES.get(name), SourceConfig)
@@ -95,11 +106,11 @@ def tables() -> dict[str, Callable[[], str]]:
         codec = CODECS.get(name)
         found[f"codec.{name}"] = partial(fields, codec, without=_bounds(codec))
     found["codec.limits"] = lambda: fields(MessageConfig, without={"type"})
-    for step in STEPS:
-        found[f"step.{step.type_name}"] = partial(step_fields, step)
-    for part in PARTS:
-        if part.model_fields:
-            found[f"{part.kind.split()[0]}.{part.type_name}"] = partial(step_fields, part)
+    for model in OURS:
+        if has_fields(model):
+            found[part_name(model)] = partial(step_fields, model)
+        for inner in settings(model):
+            found[inner.__name__] = partial(step_fields, inner)
     return found
 
 

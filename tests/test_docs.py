@@ -7,7 +7,6 @@ file, `<!-- given: CODE -->` for Python that runs before. Without one a YAML blo
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shlex
@@ -15,16 +14,15 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import typer
 import yaml
+from generate import REGION, refreshed, regions
+from pageblocks import ROOT, Block, blocks_of
 
 import pipelines
 import streamer
@@ -32,53 +30,19 @@ from pipelines import Image
 from streamer.cli.app import app
 from streamer.observe.metrics import ServiceMeters
 
-ROOT = Path(__file__).parent.parent
 PAGES = sorted(
-    [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md"), *ROOT.glob("benchmarks/*.md")]
+    [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md"), *ROOT.glob("benchmarks/*.md")]
 )
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 
 FRAME = {"source": {"type": "memory", "topic": "in"}, "pipeline": [], "sink": {"type": "memory", "topic": "out"}}
 """The service that a fragment is put into."""
 
-_BLOCK = re.compile(
-    r"(?:^<!-- (?P<mark>[a-z]+)(?:: (?P<value>(?:(?!-->).)*?))? -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
-    re.DOTALL | re.MULTILINE,
-)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
-@dataclass(frozen=True)
-class Block:
-    """A fenced block of a page."""
-
-    page: str
-    line: int
-    language: str
-    mark: str
-    value: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.page}:{self.line}"
-
-
 def _blocks(*languages: str) -> list[Block]:
-    return [block for page in PAGES for block in _blocks_of(page) if block.language in languages]
-
-
-def _blocks_of(page: Path) -> Iterator[Block]:
-    text = page.read_text()
-    for found in _BLOCK.finditer(text):
-        line = text.count("\n", 0, found.start("text")) + 1
-        yield Block(
-            page.relative_to(ROOT).as_posix(),
-            line,
-            found["language"],
-            found["mark"] or "",
-            found["value"] or "",
-            found["text"],
-        )
+    return [block for page in PAGES for block in blocks_of(page) if block.language in languages]
 
 
 @pytest.fixture
@@ -112,9 +76,10 @@ def test_an_example_in_yaml_loads(block: Block, folder: Path) -> None:
 
 @pytest.mark.parametrize("page", [name for name in NAMES if any(b.page == name for b in _blocks("python"))])
 def test_the_python_of_a_page_runs_from_top_to_bottom(page: str, folder: Path) -> None:
-    scripts, checks = [], []
+    scripts: list[str] = []
+    checks: list[str] = []
     for block in _blocks("python"):
-        if block.page != page:
+        if block.page != page or block.mark in ("input", "output"):
             continue
         name = block.value if block.mark == "file" else f"line_{block.line}.py"
         given = f"{block.value}\n" if block.mark == "given" else ""
@@ -141,7 +106,7 @@ def _command_lines() -> list[tuple[str, str]]:
     """Commands in `sh` blocks and in indented lines, with where they stand."""
     found = []
     for page, name in zip(PAGES, NAMES, strict=True):
-        lines = [line for block in _blocks_of(page) if block.language == "sh" for line in block.text.splitlines()]
+        lines = [line for block in blocks_of(page) if block.language == "sh" for line in block.text.splitlines()]
         lines += re.findall(r"^    ((?:[A-Z_]+=\S+ )?streamer [a-z].*)$", page.read_text(), re.MULTILINE)
         found += [(name, line) for line in lines if re.search(r"\bstreamer [a-z]", line)]
     return found
@@ -212,13 +177,14 @@ def test_the_readme_says_the_command_that_ci_runs() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_the_tables_of_fields_are_those_of_the_models(page: Path) -> None:
     text = page.read_text()
-    assert _generator().refreshed(text) == text, "python docs/generate.py writes them anew"
+    assert refreshed(text) == text, "python docs/generate.py writes them anew"
 
 
 def test_every_field_of_a_service_file_and_of_the_steps_is_documented() -> None:
-    shown = {found[2] for page in PAGES for found in _generator().REGION.finditer(page.read_text())}
-    ours = {name for name in _generator().tables() if name.partition(".")[2] not in _plugins()}
-    assert not ours - shown, "give each its `<!-- fields: NAME -->` and `<!-- end -->` in a page, then docs/generate.py"
+    shown = [found[2] for page in PAGES for found in REGION.finditer(page.read_text())]
+    ours = {name for name in regions() if name.partition(".")[2] not in _plugins()}
+    assert not ours - set(shown), "give each its `<!-- fields: NAME -->` and `<!-- end -->`, then docs/generate.py"
+    assert len(shown) == len(set(shown)), "one of them is in two pages"
 
 
 def _plugins() -> set[str]:
@@ -227,12 +193,3 @@ def _plugins() -> set[str]:
 
     known = [*SOURCES.known.values(), *SINKS.known.values()]
     return {one.name for one in known if one.distribution != DISTRIBUTION}
-
-
-def _generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -1,0 +1,165 @@
+"""What a step's page (docs/steps) says from its configuration model, and the index of these pages."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from connectors.capture import FRAME_CAPTURE, VIDEO_CAPTURE
+from pipelines.errors import DISTRIBUTION
+from pipelines.registry import RUNNERS
+from pipelines.steps import PARTS, STEPS, Config, Step, Typed
+from pipelines.steps.konduit import GRAPH_TYPES, STEP_TYPES
+from pipelines.steps.shapes import BoxConfig, PointConfig
+
+FOLDER: Final = Path(__file__).parent / "steps"
+
+OURS: Final[tuple[type[Typed], ...]] = (*STEPS, *PARTS)
+"""Everything that has a page."""
+
+FAMILIES: Final[Mapping[str, str]] = {
+    "onnx": "Models",
+    "tensorflow": "Models",
+    "java": "Models",
+    "tensorrt": "Models",
+    "tvm": "Models",
+    "classifier": "What models say",
+    "regression": "What models say",
+    "imagetondarray": "Images",
+    "images": "Images",
+    "capture": "Cameras and videos",
+    "boxes": "Boxes and points",
+    "geometry": "Boxes and points",
+    "extract": "Parts of images",
+    "draw": "Drawing",
+    "drawgrid": "Drawing",
+    "documentparser": "Documents",
+    "function": "Your code, other pipelines, logs",
+    "python": "Your code, other pipelines, logs",
+    "pipeline": "Your code, other pipelines, logs",
+    "logging": "Your code, other pipelines, logs",
+}
+"""Heading of a step in the index, by the module of its configuration; in this order."""
+OTHERS: Final = "Others"
+"""Heading of a step that has no family."""
+KINDS: Final[Mapping[str, str]] = {
+    "graph step": "Steps of graphs",
+    "switch function": "What a `SWITCH` decides by",
+    "combine function": "What a `COMBINE` does",
+    "trigger": "Triggers",
+}
+"""Heading of the other types, by their kind."""
+
+SHAPES: Final = (BoxConfig, PointConfig)
+_OURS_ALONE: Final = {"switch function": {"FUNCTION_SWITCH"}, "trigger": {"CACHING_TRIGGER"}}
+
+
+def part_name(model: type[Typed]) -> str:
+    """`step.ONNX`, `switch.INT_SWITCH`: the type with the first word of its kind."""
+    return f"{model.kind.split()[0]}.{model.type_name}"
+
+
+def page_name(model: type[Typed]) -> str:
+    """File name of its page: the type, with its kind if a step has the same type."""
+    taken = not issubclass(model, Step) and model.type_name in {step.type_name for step in STEPS}
+    return f"{(part_name(model).replace('.', '_') if taken else model.type_name).lower()}.md"
+
+
+def has_fields(model: type[Typed]) -> bool:
+    """Whether it has settings besides a step's name."""
+    return any(name != "name" or not issubclass(model, Step) for name in model.model_fields)
+
+
+def settings(model: type[Config]) -> list[type[Config]]:
+    """The models of the mappings in its fields, and theirs; points and boxes are values, no settings."""
+    found: dict[type[Config], None] = {}
+    for info in model.model_fields.values():
+        for one in _models(info.annotation):
+            found |= dict.fromkeys((one, *settings(one)))
+    return list(found)
+
+
+def about(model: type[Typed]) -> str:
+    """What it is, from its docstring; its Python name, what has to be installed, whether Konduit has it."""
+    text = re.sub(r"`(\w+)`", lambda found: f"`{_key(model, found[1])}`", inspect.getdoc(model) or "")
+    text = re.sub(r"\(docs/(\w+\.md)\)", r"([\1](../\1))", text)
+    facts = [f"In Python `pipelines.{model.__name__}`."]
+    if extra := _extra(model):
+        facts.append(f"Needs `pip install '{DISTRIBUTION}[{extra}]'`.")
+    if not _of_konduit(model):
+        facts.append("Konduit Serving does not have it.")
+    return f"{text}\n\n{' '.join(facts)}\n"
+
+
+def index(models: Sequence[type[Typed]]) -> str:
+    """A table for each family, with links to the pages."""
+    text = ""
+    for heading in dict.fromkeys((*FAMILIES.values(), OTHERS, *KINDS.values())):
+        rows = [_row(model) for model in models if _heading(model) == heading]
+        if rows:
+            text += f"\n## {heading}\n\n| type | what it does | needs |\n| --- | --- | --- |\n{''.join(rows)}"
+    return text
+
+
+def missing_pages() -> dict[Path, str]:
+    """A page for each type that has none, with what can be generated; the rest is to be written."""
+    return {FOLDER / page_name(one): _bare(one) for one in OURS if not (FOLDER / page_name(one)).exists()}
+
+
+def _bare(model: type[Typed]) -> str:
+    name = part_name(model)
+    text = f"# `{model.type_name}`\n\n<!-- about: {name} -->\n<!-- end -->\n\n## In and out\n\n## Example\n"
+    if has_fields(model):
+        text += f"\n## Fields\n\n<!-- fields: {name} -->\n<!-- end -->\n"
+    for inner in settings(model):
+        text += f"\n`{inner.__name__}`:\n\n<!-- fields: {inner.__name__} -->\n<!-- end -->\n"
+    return text
+
+
+def _heading(model: type[Typed]) -> str:
+    if not issubclass(model, Step):
+        return KINDS[model.kind]
+    return FAMILIES.get(model.__module__.rpartition(".")[2], OTHERS)
+
+
+def _row(model: type[Typed]) -> str:
+    extra = _extra(model)
+    konduit = "" if _of_konduit(model) else " *Ours.*"
+    link = f"[`{model.type_name}`]({page_name(model)})"
+    return f"| {link} | {_summary(model)}{konduit} | {f'`[{extra}]`' if extra else ''} |\n"
+
+
+def _summary(model: type[Typed]) -> str:
+    first = " ".join((inspect.getdoc(model) or "").split("\n\n")[0].split())
+    sentence = re.split(r"(?<=\.) |: `", first)[0].rstrip(".")
+    return f"{sentence}.".replace("|", "\\|")
+
+
+def _key(model: type[Typed], name: str) -> str:
+    return model.key(name) if name in model.model_fields else name
+
+
+def _models(annotation: Any) -> Iterator[type[Config]]:
+    for one in (annotation, *get_args(annotation)):
+        if one is not annotation:
+            yield from _models(one)
+        elif isinstance(one, type) and issubclass(one, Config) and not issubclass(one, Typed) and one not in SHAPES:
+            yield one
+
+
+def _extra(model: type[Typed]) -> str | None:
+    if not issubclass(model, Step):
+        return None
+    factories = [one for one in (*RUNNERS, FRAME_CAPTURE, VIDEO_CAPTURE) if one.step_type == model.type_name]
+    return factories[0].extra if factories else None
+
+
+def _of_konduit(model: type[Typed]) -> bool:
+    if issubclass(model, Step):
+        return model.type_name in STEP_TYPES
+    if model.kind == "graph step":
+        return model.type_name in GRAPH_TYPES
+    return model.kind != "combine function" and model.type_name not in _OURS_ALONE.get(model.kind, ())

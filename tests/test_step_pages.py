@@ -1,0 +1,120 @@
+"""Each step has a page: its example gives what the page says, its pictures are what comes out, the index has it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stepexamples import Example, difference, examples
+from steppages import FAMILIES, FOLDER, KINDS, OURS, page_name, part_name
+
+import pipelines
+from pipelines import Image
+from pipelines.errors import DISTRIBUTION
+from pipelines.registry import OURS as BUILT_IN
+from pipelines.registry import default_registry
+from pipelines.steps import STEPS, Step, Typed
+
+ROOT = FOLDER.parent.parent
+PAGES = [FOLDER / page_name(model) for model in OURS]
+EXAMPLES = [example for page in PAGES if page.exists() for example in examples(page)]
+PICTURES = sorted((FOLDER / "pictures").glob("*.png"))
+
+NOT_RUN = {
+    "FRAME_CAPTURE": "needs a camera",
+    "SHOW_IMAGE": "needs a display",
+}
+"""Types whose example is loaded and written only, and why."""
+
+MAKES_IMAGES = ("draw", "drawgrid", "extract")
+PICTURED = {"IMAGE_RESIZE", "IMAGE_CROP", "GRAY_SCALE", "PERSPECTIVE_TRANSFORM"} | {
+    step.type_name for step in STEPS if step.__module__.rpartition(".")[2] in MAKES_IMAGES
+}
+"""Steps that make images of images."""
+
+LARGEST = 40 * 1024
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory of an example: the pictures, the digits example."""
+    for picture in PICTURES:
+        shutil.copy(picture, tmp_path)
+    for name in ("digits.onnx", "digits.npz"):
+        shutil.copy(ROOT / "examples" / "digits" / name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("model", OURS, ids=part_name)
+def test_a_step_has_a_page_with_an_example_of_it(model: type[Typed]) -> None:
+    page = FOLDER / page_name(model)
+    assert page.exists(), "python docs/generate.py writes one that is to be completed"
+    text = page.read_text()
+    assert text.startswith(f"# `{model.type_name}`\n")
+    assert f"<!-- about: {part_name(model)} -->" in text
+    assert re.search(r"^## In and out\n\n\S", text, re.MULTILINE), "say what it reads and what it gives"
+    shown = [one for one in examples(page) if re.search(rf'@type"?: "?{model.type_name}\b', one.definition.text)]
+    assert shown, "the page has no example with this type"
+    assert any(one.runs for one in shown) or model.type_name in NOT_RUN, "the example has no input and output"
+
+
+def test_what_a_plug_in_could_bring_is_what_has_a_page() -> None:
+    listed = {line.step_type for line in default_registry().listing() if line.origin in (BUILT_IN, DISTRIBUTION)}
+    assert listed <= {model.type_name for model in OURS if issubclass(model, Step)}
+
+
+def test_there_are_no_pages_of_steps_that_there_are_not() -> None:
+    assert {page.name for page in FOLDER.glob("*.md")} == {page.name for page in PAGES} | {"README.md"}
+
+
+def test_every_step_is_in_the_index() -> None:
+    listed = re.findall(r"^\| \[`\w+`\]\((\w+\.md)\) \|", (FOLDER / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(page.name for page in PAGES)
+    assert {model.kind for model in OURS} == {Step.kind, *KINDS}
+    assert set(FAMILIES) >= {step.__module__.rpartition(".")[2] for step in STEPS}
+
+
+@pytest.mark.parametrize("example", [one for one in EXAMPLES if one.runs], ids=str)
+def test_an_example_gives_what_its_page_says(example: Example, folder: Path) -> None:
+    found, expected = example.run(folder)
+    assert difference(found, expected, folder) == ""
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_the_definition_of_an_example_is_the_same_when_written_and_read(example: Example, folder: Path) -> None:
+    pipeline = pipelines.loads(example.definition.text, base=folder)
+    assert pipelines.loads(pipeline.to_json(), base=folder) == pipeline
+    assert pipelines.loads(pipeline.to_yaml(), base=folder) == pipeline
+
+
+@pytest.mark.parametrize("type_name", sorted(PICTURED))
+def test_a_step_on_images_shows_what_goes_in_and_what_comes_out(type_name: str) -> None:
+    text = (FOLDER / f"{type_name.lower()}.md").read_text()
+    shown = set(re.findall(r"!\[[^\]]+\]\(pictures/([\w.]+)\)", text))
+    before, after = pictures_of(text, "input"), pictures_of(text, "output")
+    assert after, "the output of the example names no picture"
+    assert after <= shown
+    assert not before or before & shown
+
+
+def pictures_of(page: str, mark: str) -> set[str]:
+    """The pictures that the blocks with a mark open."""
+    blocks = re.findall(rf"<!-- {mark} -->\n```python\n(.*?)```", page, re.DOTALL)
+    return {name for block in blocks for name in re.findall(r'Image\.open\("([\w.]+)"\)', block)}
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda one: one.name)
+def test_a_picture_is_small_and_shown(picture: Path) -> None:
+    assert picture.stat().st_size <= LARGEST
+    assert any(f"(pictures/{picture.name})" in page.read_text() for page in PAGES)
+
+
+def test_a_picture_that_is_out_of_date_is_found(folder: Path) -> None:
+    example = next(one for one in EXAMPLES if one.definition.page.endswith("/gray_scale.md"))
+    found, expected = example.run(folder)
+    (folder / "gray_scale.png").write_bytes(Image(np.full((160, 240, 1), 9, np.uint8)).get_as("png"))
+    assert "python docs/pictures.py" in difference(found, expected, folder)
