@@ -126,7 +126,7 @@ class Tracer:
     """An observer that takes down what steps do to the records of these numbers; `None`: to all."""
 
     numbers: Collection[int] | None
-    _told: list[tuple[int, StepTrace]] = field(default_factory=list)
+    _told: dict[int, list[StepTrace]] = field(default_factory=dict)
 
     def step(self, run: StepRun) -> None:
         """Take down what it did."""
@@ -138,15 +138,15 @@ class Tracer:
         # Records of a window that comes out now may have gone in earlier.
         for number in given.keys() | made.keys():
             one = StepTrace(run.step, run.runner, run.seconds, run.rows, given.get(number, []), made.get(number, []))
-            self._told.append((number, one))
+            self._told.setdefault(number, []).append(one)
 
     def steps(self, number: int) -> list[StepTrace]:
         """What steps did to the record of this number."""
-        return [one for of, one in self._told if of == number]
+        return self._told.get(number, [])
 
     def everything(self) -> list[StepTrace]:
         """What steps did to any of the records."""
-        return [one for _, one in self._told]
+        return [one for steps in self._told.values() for one in steps]
 
     def _describe(self, run: StepRun, batch: Batch, found: dict[int, list[str]]) -> None:
         for position, records in enumerate(run.records(batch)):

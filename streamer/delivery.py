@@ -99,8 +99,8 @@ class Delivery:
         blocks = self._encode(result, failed, work)
         encoded = time.perf_counter()
         self._publish(blocks, result, failed, work, skipped)
-        self._meters.stages["encode"].add_one(encoded - began)
-        self._meters.stages["send"].add_one(time.perf_counter() - encoded)
+        self._meters.stage("encode", began, encoded - began, result.batch.size)
+        self._meters.stage("send", encoded, time.perf_counter() - encoded, result.batch.size)
         # The ledger keeps the work until it is confirmed; of that only the records may still be needed.
         work.batch = NOBODY
 

@@ -272,8 +272,8 @@ class Intake:
         tombstones: list[int] = []
         if batch.size + len(failed) < count:
             tombstones = [first + row for row, value in enumerate(records.values) if value is None]
-        self.meters.poll.add_one(closed.seconds)
-        self.meters.decode.add_one(time.perf_counter() - began)
+        self.meters.stage("poll", began - closed.seconds, closed.seconds, count)
+        self.meters.stage("decode", began, time.perf_counter() - began, count)
         self.meters.batch_records.add_one(count)
         self.meters.closed[closed.reason] += 1
         self.meters.polled_rows += count

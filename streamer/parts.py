@@ -15,6 +15,7 @@ from connectors.sink import Sink
 from connectors.source import Source
 from pipelines.errors import StreamerError
 from pipelines.pipeline import Executor
+from pipelines.profiler import Profiler
 from streamer.hotpaths import PartHotPath
 from streamer.outlet import Outlet
 from streamer.service import Service
@@ -31,6 +32,8 @@ class Parts:
     outlets: list[Outlet]
     dead: Outlet | None
     _stack: ExitStack = field(default_factory=ExitStack)
+    profiler: Profiler | None = None
+    """Where the times of stages and steps go, while open, if the service says so."""
     _executor: Executor | None = None
 
     @property
@@ -48,6 +51,7 @@ class Parts:
     def open(self, progress: Callable[[str], None] | None = None) -> None:
         """Load the models, then connect the sinks. What was opened is closed again if something fails."""
         try:
+            self.profiler = self._opened_profiler()
             threads = self.service.limits.threads
             # Entered first, so that it is left last.
             pool = self._stack.enter_context(ThreadPoolExecutor(threads, "streamer-step")) if threads else None
@@ -63,6 +67,13 @@ class Parts:
         runners = self.service.runners
         opened: Executor = self.service.pipeline.open(pool=pool, progress=progress, runners=runners)
         return opened
+
+    def _opened_profiler(self) -> Profiler | None:
+        profile = self.service.profile
+        if profile is None:
+            return None
+        profiler = Profiler(profile.file, split=profile.split, files=profile.files, process=self.service.name)
+        return self._stack.enter_context(profiler)
 
     def hot_paths(self) -> list[PartHotPath]:
         """Which hot path each source, sink and codec takes."""

@@ -17,6 +17,7 @@ from connectors.source import Replays
 from pipelines.batch import Batch
 from pipelines.errors import ConnectorError, StreamerError
 from streamer.carry import kept, put_metadata
+from streamer.debugging import debugged
 from streamer.delivery import Delivery
 from streamer.failures import FailureWatch, ServiceStopped
 from streamer.intake import Intake
@@ -82,6 +83,9 @@ class RunLoop:
         self._delivery = self._opened_delivery()
         self._meters.oldest = self._delivery.ledger.oldest
         self._parts.executor.observer = self._meters.run
+        self._meters.step_metrics = self._parts.executor.metrics
+        if self._parts.profiler is not None:
+            self._meters.profile(self._parts.profiler)
         if self._stopping:
             return
         self.intakes = self._built_intakes()
@@ -189,10 +193,11 @@ class RunLoop:
         delivery = self._running
         delivery.take(work)
         began = time.perf_counter()
-        result = self._parts.executor.run_batch(work.batch)
+        executor, debug = self._parts.executor, self._service.debug
+        result = debugged(executor, work, debug, self._log) if debug else executor.run_batch(work.batch)
         if self._service.keep:
             result.batch = kept(result.batch, work.batch, self._service.keep)
-        self._meters.run.stages["run"].add_one(time.perf_counter() - began)
+        self._meters.run.stage("run", began, time.perf_counter() - began, work.batch.size)
         delivery.deliver(work, result)
         self._intake_of(work.source).processed += 1
 

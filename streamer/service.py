@@ -33,7 +33,7 @@ from pipelines.errors import DefinitionError, StreamerError
 from pipelines.hotpath import HotPath
 from streamer.hotpaths import inheriting
 from streamer.selection import check_topics
-from streamer.settings import BatchSettings, Control, FailureSettings, Limits, Settings
+from streamer.settings import BatchSettings, Control, FailureSettings, Limits, Profile, Settings
 from streamer.signals import stopped_by_signals
 from streamer.when import check_condition
 
@@ -205,6 +205,10 @@ class Service(Settings):
     """When so many records fail that it is not their fault."""
     control: Control | None = None
     """Metrics and health over HTTP; by default none."""
+    profile: Profile | None = None
+    """A file that gets the times of stages and steps, for a trace viewer; by default none."""
+    debug: bool | Literal["records"] = False
+    """Results carry a trace of what each step did in their metadata: all of them, or, with `records`, those whose record asks for it with the header `streamer-debug`."""  # noqa: E501
 
     _agent: Agent | None = PrivateAttr(default=None)
 
@@ -222,6 +226,11 @@ class Service(Settings):
         """The pipeline, not open."""
         found: pipelines.Pipeline = self.pipeline
         return found
+
+    def with_runners(self, runners: Mapping[str, str]) -> Service:
+        """The same service with these runners for these types of steps. Raises `DefinitionError` for unknown ones."""
+        pipelines.default_registry().check_runners(runners)
+        return self.model_copy(update={"runners": {**self.runners, **runners}})
 
     def run(self, *, start_from: str | None = None) -> Summary:
         """Run until SIGTERM or SIGINT (in the main thread), `stop`, the end of all sources, or a failure.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from connectors.config import LocalPath
 from connectors.units import Duration, Size
 
 if TYPE_CHECKING:
@@ -87,3 +88,14 @@ class Control(Settings):
 
     listen: Annotated[str, AfterValidator(_host_and_port)]
     """`host:port`; 127.0.0.1 is for this machine only, 0.0.0.0 for all. Port 0 is any free one."""
+
+
+class Profile(Settings):
+    """Where the times of stages and steps are written, for a trace viewer."""
+
+    file: LocalPath
+    """The file, in Chrome's trace format; what was there is replaced."""
+    split: Size = 64 << 20
+    """Size at which a file is closed and the next begun: `<base>_1.json`, `<base>_2.json`, ...; 0: never."""
+    files: Annotated[int, Field(ge=1)] = 10
+    """How many of these files are kept, the last ones."""

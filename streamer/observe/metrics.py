@@ -10,14 +10,18 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pipelines.metrics import Metrics
+from pipelines.observing import StepRun
+from pipelines.profiler import Profiler
 from streamer.hotpaths import PartHotPath
+from streamer.observe.stepmetrics import families
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the buckets of durations, in seconds."""
@@ -86,6 +90,13 @@ class SourceMeters:
         self.poll = Histogram(SECONDS)
         self.decode = Histogram(SECONDS)
         self.polled_rows = 0
+        self.profiler: Profiler | None = None
+
+    def stage(self, stage: Literal["poll", "decode"], began: float, seconds: float, rows: int) -> None:
+        """A batch was in this stage for so long, from `began` (`time.perf_counter`)."""
+        (self.poll if stage == "poll" else self.decode).add_one(seconds)
+        if self.profiler is not None:
+            self.profiler.event(stage, "stage", began, seconds, rows=rows)
 
 
 class RunMeters:
@@ -97,15 +108,24 @@ class RunMeters:
         self.latency = Histogram(SECONDS)
         self.steps: dict[str, Histogram] = {}
         self.errors: Counter[tuple[str, str]] = Counter()
+        self.profiler: Profiler | None = None
 
-    def step(self, name: str, seconds: float, rows: int, errors: Mapping[str, int]) -> None:
-        """One step ran one batch; `errors` counts failures by error class."""
-        histogram = self.steps.get(name)
+    def stage(self, stage: Literal["run", "encode", "send"], began: float, seconds: float, rows: int) -> None:
+        """A batch was in this stage for so long, from `began` (`time.perf_counter`)."""
+        self.stages[stage].add_one(seconds)
+        if self.profiler is not None:
+            self.profiler.event(stage, "stage", began, seconds, rows=rows)
+
+    def step(self, run: StepRun) -> None:
+        """A step has run one batch."""
+        histogram = self.steps.get(run.step)
         if histogram is None:
-            histogram = self.steps[name] = Histogram(SECONDS)
-        histogram.add_one(seconds)
-        for error, count in errors.items():
-            self.errors[name, error] += count
+            histogram = self.steps[run.step] = Histogram(SECONDS)
+        histogram.add_one(run.seconds)
+        for error, count in run.errors.items():
+            self.errors[run.step, error] += count
+        if self.profiler is not None:
+            self.profiler.step(run)
 
 
 class ServiceMeters(Collector):
@@ -122,6 +142,14 @@ class ServiceMeters(Collector):
         self.lag: Callable[[], Mapping[tuple[str, int], int]] = dict
         self.hot_paths: Callable[[], Iterable[PartHotPath]] = list
         self.started = time.time()
+        self.step_metrics = Metrics()
+        """What steps count and measure themselves."""
+
+    def profile(self, profiler: Profiler) -> None:
+        """Tell `profiler` about stages and steps, too."""
+        self.run.profiler = profiler
+        for source in self.sources.values():
+            source.profiler = profiler
 
     def outcome(self, source: str, outcome: str) -> int:
         """Records of this source that ended so: ok, dead or dropped."""
@@ -175,6 +203,7 @@ class ServiceMeters(Collector):
         for part, (path, reason) in self.hot_paths():
             taken.add_metric((self.service, part, path, reason), 1.0)
         yield taken
+        yield from families(self.service, self.step_metrics)
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...], counts: Mapping[Any, int]) -> Metric:
         family = CounterMetricFamily(name, text, labels=("service", *labels))

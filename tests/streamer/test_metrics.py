@@ -12,7 +12,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pipelines.batch import Batch
 from pipelines.errors import StreamerError
+from pipelines.observing import StepRun
 from streamer.observe.endpoint import Endpoint
 from streamer.observe.metrics import SECONDS, Histogram, ServiceMeters
 
@@ -53,7 +55,7 @@ def test_a_quantile_lies_in_the_bucket_of_the_exact_one() -> None:
 def test_every_metric_has_its_fixed_name_and_the_service_label() -> None:
     meters = ServiceMeters("digits", ["kafka"])
     meters.run.outcomes["kafka", "ok"] += 7
-    meters.run.step("0:ONNX", 0.002, 512, {"WireError": 3})
+    meters.run.step(StepRun("0:ONNX", "OnnxRunner", 0.0, 0.002, 1, (), Batch({}, 0), {"WireError": 3}))
     meters.sources["kafka"].closed["records"] += 2
     meters.sources["kafka"].batch_records.add_one(512)
     meters.lag = lambda: {("t", 3): 40}
