@@ -184,7 +184,7 @@ class Service(Settings):
     """Where records come from, one or several; all feed the one pipeline. Kept as a list, see `sources`."""
     pipeline: Annotated[Any, PlainValidator(_pipeline)]
     """The pipeline: a path relative to the service file, the definition itself, or in Python a pipeline object."""
-    runners: dict[str, str] = {}
+    runners: dict[str, str] = Field(default_factory=dict)
     """Which runner runs a type of step, by their names (`streamer steps` lists them), where several could:
     `{ONNX: onnxruntime}`. By default the one of the highest priority that is installed."""
     keep: Literal["all"] | list[str] | None = None

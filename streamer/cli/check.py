@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamer.cli.options import AsJson
+from streamer.cli.options import AsJson, Runners, runners_given
 
 if TYPE_CHECKING:
     from streamer.cli.findings import Finding
@@ -18,6 +18,7 @@ def check(
     connect: Annotated[
         bool, typer.Option("--connect", help="Also ask the brokers for their topics, and open the whole pipeline.")
     ] = False,
+    runner: Runners = None,
     as_json: AsJson = False,
 ) -> int:
     """Check service files: their text, steps and runners, packages, models, sources and sinks.
@@ -37,11 +38,12 @@ def check(
     configure("error", as_json=False)
     quiet()
     import_from_here(*files)
+    runners = runners_given(runner)
     wrong = unreachable = 0
     reports: list[dict[str, Any]] = []
     for file in files:
         try:
-            services = load_all(file)
+            services = [service.with_runners(runners) for service in load_all(file)]
         except DefinitionError as error:
             wrong += 1
             reports.append({"file": str(file), "service": None, "ok": False, "error": str(error)})

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from connectors.codecs.registry import codec_of
 from connectors.config import SinkConfig, SourceConfig
+from pipelines.definedpipeline import settings_text
 from pipelines.errors import StepError, StreamerError
 from pipelines.hotpath import HotPathError
 from pipelines.registry import default_registry
 from pipelines.runner import OpenContext
-from pipelines.steps import Onnx, Step
+from pipelines.steps import GraphStep, Onnx, PipelineStep, Step, Trigger
+from pipelines.walk import Part, walk
 from streamer.cli.run import described
 from streamer.hotpaths import in_words
 from streamer.outlet import Outlet
@@ -45,10 +46,11 @@ def found(part: str, look: Callable[[], str]) -> Finding:
 def examined(service: Service) -> list[Finding]:
     """Every part of the service: connectors and their packages, steps with runners and models, settings."""
     findings = [found(f"source {config.label}", partial(_source, config)) for config in service.sources]
-    pipeline = service.sequence()
-    base = Path.cwd() if pipeline.base is None else pipeline.base
     findings += [
-        found(f"step {name}", partial(_step, step, OpenContext(base=base))) for name, step in pipeline.named_steps()
+        found(f"step {part.name}", partial(_part, part, OpenContext(base=part.base, runners=service.runners)))
+        for part in walk(service.sequence())
+        # Those are looked at with the step that they are in.
+        if isinstance(part.what, (Step, GraphStep, Trigger))
     ]
     findings += [found(f"sink {config.label}", partial(_sink, config)) for config in service.sinks]
     findings.append(found("failures", lambda: _failures(service)))
@@ -61,18 +63,31 @@ def examined(service: Service) -> list[Finding]:
 
 
 def _source(config: SourceConfig) -> str:
+    config.check_packages()
     codec_of(config.codec)
     config.build()
     return f"{described(config)}, {_codec(config.codec)}"
 
 
 def _sink(config: SinkConfig) -> str:
+    config.check_packages()
     Outlet.of(config, config.build(), codec_of(config.codec), config.label)
     return f"{described(config)}, {_codec(config.codec)}"
 
 
+def _part(part: Part, context: OpenContext) -> str:
+    if isinstance(part.what, GraphStep):
+        # Its functions are imported by opening it.
+        part.what.open(part.name, part.inputs, context)
+        return settings_text(part.what) or part.what.type_name
+    return _step(part.what, context) if isinstance(part.what, Step) else part.what.type_name
+
+
 def _step(step: Step, context: OpenContext) -> str:
-    factory = default_registry().runner_for(step)
+    factory = default_registry().runner_for(step, context.runners.get(step.type_name))
+    if isinstance(step, PipelineStep):
+        # The steps inside are findings of their own.
+        return factory.name
     if isinstance(step, Onnx):
         return f"{factory.name}, {_model(step, context)}"
     try:

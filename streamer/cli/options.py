@@ -25,6 +25,29 @@ CodecName = Annotated[
 ]
 
 
+Runners = Annotated[
+    list[str] | None,
+    typer.Option("--runner", help="Which runner runs a type of step, TYPE=NAME; may be repeated. `steps` lists them."),
+]
+
+
+def runners_given(given: list[str] | None) -> dict[str, str]:
+    """`["ONNX=onnxruntime"]` as a mapping. Raises `typer.BadParameter` for one without a name, `DefinitionError` for a
+    type or name that there is not.
+    """
+    found = {}
+    for one in given or ():
+        kind, _, name = one.partition("=")
+        if not kind or not name:
+            raise typer.BadParameter(f"--runner takes TYPE=NAME, like ONNX=onnxruntime, not {one!r}")
+        found[kind] = name
+    if found:
+        from pipelines.registry import default_registry
+
+        default_registry().check_runners(found)
+    return found
+
+
 def client_properties(given: list[str] | None) -> dict[str, str]:
     """`["security.protocol=SSL"]` as a mapping. Raises `typer.BadParameter` for one without a name."""
     found = {}

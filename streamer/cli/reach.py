@@ -27,7 +27,7 @@ def reached(service: Service) -> list[Finding]:
 
 
 def _opened(service: Service) -> str:
-    with service.sequence().open():
+    with service.sequence().open(runners=service.runners):
         return "opens"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from streamer.cli.options import AsJson
+from streamer.cli.options import AsJson, Runners, runners_given
 
 if TYPE_CHECKING:
     from streamer.agent import Agent
@@ -26,6 +26,7 @@ def run(
         str | None,
         typer.Option("--from", help="Put the sources back first: earliest, latest or a time (2026-01-31T12:00:00Z)."),
     ] = None,
+    runner: Runners = None,
     log_level: Annotated[
         Level | None, typer.Option("--log-level", help="What is logged to stderr; by default warning, JSON info.")
     ] = None,
@@ -46,7 +47,7 @@ def run(
 
     configure(log_level or ("info" if log_json else "warning"), as_json=log_json)
     import_from_here(*files)
-    agents = [Agent(service, start_from=start_from) for service in _loaded(files)]
+    agents = [Agent(service, start_from=start_from) for service in _loaded(files, runners_given(runner))]
 
     def say(text: str) -> None:
         # The log says it too, and in JSON only the log may speak.
@@ -65,7 +66,7 @@ def run(
     return 1 if any(summary.reason == "failed" for summary in summaries) else 0
 
 
-def _loaded(files: list[Path]) -> list[Service]:
+def _loaded(files: list[Path], runners: dict[str, str]) -> list[Service]:
     from pipelines.errors import DefinitionError
     from streamer.loading import load_all
 
@@ -77,7 +78,7 @@ def _loaded(files: list[Path]) -> list[Service]:
                     f'{file}: {found[service.name][0]} has a service "{service.name}" too; '
                     "their metrics and logs need names of their own"
                 )
-            found[service.name] = (file, service)
+            found[service.name] = (file, service.with_runners(runners))
     return [service for _, service in found.values()]
 
 
