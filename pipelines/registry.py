@@ -93,6 +93,15 @@ class RunnerFactory:
 
 RUNNERS: tuple[RunnerFactory, ...] = (
     RunnerFactory("ONNX", "onnxruntime", "pipelines.runners.onnx:OnnxRunner", ("onnxruntime",), "onnx"),
+    RunnerFactory("TENSORRT", "onnxruntime", "pipelines.runners.tensorrt:TensorRtRunner", ("onnxruntime",), "onnx"),
+    RunnerFactory(
+        "TENSORFLOW", "tensorflow", "pipelines.runners.tensorflow:TensorFlowRunner", ("tensorflow",), "tensorflow"
+    ),
+    RunnerFactory(
+        "ND4JTENSORFLOW", "tensorflow", "pipelines.runners.tensorflow:TensorFlowRunner", ("tensorflow",), "tensorflow"
+    ),
+    RunnerFactory("KERAS", "keras", "pipelines.runners.keras:KerasRunner", ("keras",), "tensorflow"),
+    RunnerFactory("TVM", "tvm", "pipelines.runners.tvm:TvmRunner", ("tvm",), "tvm"),
     RunnerFactory(
         "IMAGE_TO_NDARRAY", "opencv", "pipelines.runners.imagetondarray:ImageToNDArrayRunner", ("cv2",), "image"
     ),
@@ -353,9 +362,8 @@ def _why(factory: Factory) -> str:
 
 def _no_runner(step: Step, considered: list[Factory]) -> MissingPackageError | RegistryError:
     if not considered:
-        return RegistryError(
-            f"no runner for the step {step.type_name} is installed; a plug-in may bring one (group {RUNNER_GROUP})"
-        )
+        hint = step.instead or f"a plug-in may bring one (group {RUNNER_GROUP})"
+        return RegistryError(f"no runner for the step {step.type_name} is installed; {hint}")
     lacking = requirement_of(considered[0]).lacking()
     if len(considered) == 1 and lacking is not None and how_to_install(lacking) is not None:
         return lacking.error(f"the step {step.type_name} (runner {considered[0].name})")

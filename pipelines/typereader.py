@@ -12,7 +12,7 @@ from pipelines.errors import nearest
 from pipelines.registry import TYPE_GROUPS, Registry
 from pipelines.steps import GraphStep, Step, Typed
 from pipelines.steps.base import TYPE_KEY
-from pipelines.steps.konduit import GRAPH_TYPES, MODEL_TYPES, STEP_TYPES
+from pipelines.steps.konduit import GRAPH_TYPES
 from pipelines.validation import Unknown, validated
 
 if TYPE_CHECKING:
@@ -93,12 +93,8 @@ def _unknown_type(name: object, bases: Sequence[type[Typed]], registry: Registry
         return f'no such {bases[0].kind} type: "{name}"{hint}'
     if name in GRAPH_TYPES or name in registry.types(GraphStep):  # type: ignore[type-abstract]
         return f'{name} is a step of graphs: give each step a name and its inputs, {{"steps": {{"a": {{...}}}}}}'
-    if name in MODEL_TYPES:
-        return f"{name} is a step of Konduit Serving that is not available yet; an ONNX model runs in an ONNX step"
-    if name in STEP_TYPES:
-        return f"{name} is a step of Konduit Serving that is not available yet; there are {_listed(bases, registry)}"
     # Types are case-sensitive, but a hint need not be.
-    hint = nearest(str(name).upper(), sorted({*_names(bases, registry), *STEP_TYPES}))
+    hint = nearest(str(name).upper(), _names(bases, registry))
     return f'no such step type: "{name}"{hint or f"; known are {_listed(bases, registry)}"}'
 
 

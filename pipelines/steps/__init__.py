@@ -18,13 +18,17 @@ from pipelines.steps.geometry import PerspectiveTransform, RelativeToAbsolute
 from pipelines.steps.graph import AnyOf, GraphStep, Merge
 from pipelines.steps.images import GrayScale, ImageCrop, ImageResize, ShowImage
 from pipelines.steps.imagetondarray import ImageNormalization, ImageToNDArray, ImageToNDArrayConfig
+from pipelines.steps.java import DeepLearning4j, SameDiff, SameDiffTraining
 from pipelines.steps.logging import Logging
 from pipelines.steps.onnx import Onnx, SessionOptions
 from pipelines.steps.pipeline import PipelineStep
 from pipelines.steps.python import Python, PythonConfig, PythonIO
 from pipelines.steps.regression import RegressionOutput
 from pipelines.steps.switch import FunctionSwitch, IntSwitch, StringSwitch, Switch, SwitchFunction, SwitchOutput
+from pipelines.steps.tensorflow import Keras, Nd4jTensorFlow, TensorFlow
+from pipelines.steps.tensorrt import NamedDimension, TensorRt
 from pipelines.steps.trigger import CachingTrigger, SimpleLoopTrigger, TimeLoopTrigger, Trigger
+from pipelines.steps.tvm import Tvm
 
 STEPS: tuple[type[Step], ...] = (
     Logging,
@@ -54,6 +58,14 @@ STEPS: tuple[type[Step], ...] = (
     DrawSegmentation,
     DrawFaceKeyPoints,
     Onnx,
+    TensorFlow,
+    Nd4jTensorFlow,
+    Keras,
+    TensorRt,
+    Tvm,
+    DeepLearning4j,
+    SameDiff,
+    SameDiffTraining,
     Python,
     DocumentParser,
     Function,
@@ -94,6 +106,7 @@ __all__ = [
     "Config",
     "CropFixedGrid",
     "CropGrid",
+    "DeepLearning4j",
     "DocumentParser",
     "DrawBoundingBox",
     "DrawFaceKeyPoints",
@@ -118,8 +131,11 @@ __all__ = [
     "ImageToNDArrayConfig",
     "Int",
     "IntSwitch",
+    "Keras",
     "Logging",
     "Merge",
+    "NamedDimension",
+    "Nd4jTensorFlow",
     "Onnx",
     "PerspectiveTransform",
     "PipelineStep",
@@ -128,6 +144,8 @@ __all__ = [
     "PythonIO",
     "RegressionOutput",
     "RelativeToAbsolute",
+    "SameDiff",
+    "SameDiffTraining",
     "SessionOptions",
     "ShowImage",
     "SimpleLoopTrigger",
@@ -138,8 +156,11 @@ __all__ = [
     "Switch",
     "SwitchFunction",
     "SwitchOutput",
+    "TensorFlow",
+    "TensorRt",
     "TimeLoopTrigger",
     "Trigger",
+    "Tvm",
     "Typed",
     "VideoCapture",
     "YoloToBoundingBox",

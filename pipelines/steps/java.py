@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
+from pipelines.steps.base import Step
 from pipelines.steps.config import Int, Spelling
-from pipelines.steps.model import ModelStep, ModelUri
+from pipelines.steps.model import ModelUri
 
 _REBUILD = "else rebuild the network in PyTorch or Keras, give it the parameters and export it to ONNX (docs/models.md)"
 
 
-class DeepLearning4j(ModelStep):
+class DeepLearning4j(Step):
     """A model of Deeplearning4j (a zip file). Not run here."""
 
     type_name: ClassVar[str] = "DEEPLEARNING4J"
@@ -36,7 +37,7 @@ class DeepLearning4j(ModelStep):
     """Konduit's: a Java class that loads the model."""
 
 
-class SameDiff(ModelStep):
+class SameDiff(Step):
     """A model of SameDiff (FlatBuffers). Not run here."""
 
     type_name: ClassVar[str] = "SAMEDIFF"
@@ -56,7 +57,7 @@ class SameDiff(ModelStep):
     """Konduit's."""
 
 
-class SameDiffTraining(ModelStep):
+class SameDiffTraining(Step):
     """Training of a SameDiff model on the records. Not run here."""
 
     type_name: ClassVar[str] = "SAMEDIFF_TRAINING"

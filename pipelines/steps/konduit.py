@@ -1,4 +1,4 @@
-"""The names that Konduit Serving's definitions use, so that one we lack is told from one that nobody knows."""
+"""The names that Konduit Serving's definitions use, so that ours can be told from them."""
 
 from __future__ import annotations
 
@@ -49,8 +49,3 @@ STEP_TYPES: Final = frozenset(
     }
 )
 """Steps of any pipeline."""
-
-MODEL_TYPES: Final = frozenset(
-    {"TENSORFLOW", "ND4JTENSORFLOW", "KERAS", "DEEPLEARNING4J", "SAMEDIFF", "SAMEDIFF_TRAINING", "TENSORRT", "TVM"}
-)
-"""Of these, the ones that run a model; most such models can be converted to ONNX."""

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from pipelines.steps.base import Step
 from pipelines.steps.config import EXTENSION, Int
 
 
@@ -19,6 +18,9 @@ ModelUri = Annotated[str | None, BeforeValidator(_path_text)]
 """Where a model is: a path, relative to the definition's folder, a `file:` URI, or a URL that a fetcher can get
 (`pipelines.modelfiles`)."""
 
+Place = str | os.PathLike[str] | None
+"""`ModelUri` as an argument."""
+
 Names = tuple[str, ...] | dict[str, str] | None
 """Names of inputs or outputs, or a mapping, ours: `{model's name: key of the data}`."""
 
@@ -29,13 +31,9 @@ MaxBatch = Annotated[Annotated[Int, Field(ge=1)] | None, EXTENSION]
 """The most samples of one call."""
 
 
-class ModelStep(Step):
-    """Base of the steps that run a model: its place is their one positional argument, `Onnx("model.onnx")`.
+def placed(model_uri: Place, fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a step whose model may be its one positional argument, `Onnx("model.onnx")`.
 
-    Each declares `model_uri` itself, because Konduit writes the fields of each type in an order of its own.
+    Only a path that is given may stand beside the keywords, else it would hide their spelling of it.
     """
-
-    def __init__(self, model_uri: str | os.PathLike[str] | None = None, /, **fields: Any) -> None:
-        # Only a path that is given may stand beside the keywords, else it would hide their spelling of it.
-        positional: dict[str, Any] = {} if model_uri is None else {"model_uri": model_uri}
-        super().__init__(**positional, **fields)
+    return fields if model_uri is None else {**fields, "model_uri": model_uri}

@@ -6,8 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from pipelines.steps.base import Step
 from pipelines.steps.config import EXTENSION, Config, Int, Spelling
-from pipelines.steps.model import MaxBatch, ModelStep, ModelUri, Names, WarmUp
+from pipelines.steps.model import MaxBatch, ModelUri, Names, Place, WarmUp, placed
 
 
 class SessionOptions(Config):
@@ -27,7 +28,7 @@ class SessionOptions(Config):
     """Further session configuration entries by onnxruntime's own names, `{"session.set_denormal_as_zero": "1"}`."""
 
 
-class Onnx(ModelStep):
+class Onnx(Step):
     """Run an ONNX model: `Onnx("model.onnx", output_names=["probabilities"])`.
 
     Inputs are taken by the model's names and converted where their values survive (docs/execution.md); the output holds
@@ -56,3 +57,6 @@ class Onnx(ModelStep):
     """At most this many samples in one call of the model; none: the whole batch."""
     cast_inputs: Annotated[bool, EXTENSION] = False
     """Also convert inputs where values lose their meaning: floats to integers, numbers to bool."""
+
+    def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
+        super().__init__(**placed(model_uri, fields))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from pipelines.steps.base import Step
 from pipelines.steps.config import EXTENSION
-from pipelines.steps.model import MaxBatch, ModelStep, ModelUri, Names, WarmUp
+from pipelines.steps.model import MaxBatch, ModelUri, Names, Place, WarmUp, placed
 
 
-class TensorFlow(ModelStep):
+class TensorFlow(Step):
     """Run a frozen graph or a SavedModel of TensorFlow: `TensorFlow("frozen.pb", output_names=["y/Softmax"])`.
 
     Names are those of the graph, `scope/operation` or `scope/operation:1`, or of a SavedModel's signature.
@@ -32,14 +33,20 @@ class TensorFlow(ModelStep):
     cast_inputs: Annotated[bool, EXTENSION] = False
     """Also convert inputs where values lose their meaning: floats to integers, numbers to bool."""
 
+    def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
+        super().__init__(**placed(model_uri, fields))
+
 
 class Nd4jTensorFlow(TensorFlow):
     """The same as TENSORFLOW: Konduit's two ways to run a model of TensorFlow are one here."""
 
     type_name: ClassVar[str] = "ND4JTENSORFLOW"
 
+    def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
+        super().__init__(**placed(model_uri, fields))
 
-class Keras(ModelStep):
+
+class Keras(Step):
     """Run a Keras model: `Keras("model.keras")`.
 
     Inputs and outputs go by their order in the model.
@@ -63,3 +70,6 @@ class Keras(ModelStep):
     """At most this many samples in one call of the model; none: the whole batch."""
     cast_inputs: Annotated[bool, EXTENSION] = False
     """Also convert inputs where values lose their meaning: floats to integers, numbers to bool."""
+
+    def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
+        super().__init__(**placed(model_uri, fields))

@@ -6,8 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from pipelines.steps.base import Step
 from pipelines.steps.config import EXTENSION, Config, Int
-from pipelines.steps.model import ModelStep, ModelUri, Names, WarmUp
+from pipelines.steps.model import ModelUri, Names, Place, WarmUp, placed
 from pipelines.steps.onnx import SessionOptions
 
 
@@ -25,7 +26,7 @@ class NamedDimension(Config):
 Dimensions = tuple[NamedDimension, ...] | None
 
 
-class TensorRt(ModelStep):
+class TensorRt(Step):
     """Run an ONNX model with TensorRT: `TensorRt("model.onnx", use_fp16=True)`.
 
     onnxruntime's TensorRT provider runs it. Where that is not there, CUDA or the CPU do, with a warning, unless
@@ -67,6 +68,9 @@ class TensorRt(ModelStep):
     """Run the model on zeros while it opens, which builds the engine: true for one row, a number for that many rows."""
     cast_inputs: Annotated[bool, EXTENSION] = False
     """Also convert inputs where values lose their meaning: floats to integers, numbers to bool."""
+
+    def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
+        super().__init__(**placed(model_uri, fields))
 
     @field_validator("min_dimensions", "max_dimensions", "optimal_dimensions")
     @classmethod

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from pipelines.steps.base import Step
 from pipelines.steps.config import EXTENSION
-from pipelines.steps.model import ModelStep, ModelUri
+from pipelines.steps.model import ModelUri, Place, placed
 
 
-class Tvm(ModelStep):
+class Tvm(Step):
     """Run a compiled model: `Tvm("model.so", input_names=["x"], output_names=["y"])`."""
 
     type_name: ClassVar[str] = "TVM"
@@ -26,3 +27,6 @@ class Tvm(ModelStep):
     """Where it runs, by TVM's name: `cpu`, `cuda`, `cuda:1`, ..."""
     function: Annotated[str, EXTENSION] = "main"
     """The function of the model to call."""
+
+    def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
+        super().__init__(**placed(model_uri, fields))

@@ -89,8 +89,8 @@ def test_text_is_json_or_yaml_by_its_content_and_starts_at_the_given_folder(tmp_
         ("steps:\n- modelUri: m", '2: steps[0]: "@type" is missing; known types are '),
         ("steps:\n- ONNX", "2: steps[0]: a step is a mapping with \"@type\", not 'ONNX'"),
         (
-            "steps:\n- '@type': TENSORFLOW",
-            "2: steps[0].@type: TENSORFLOW is a step of Konduit Serving that is not avail",
+            "steps:\n- '@type': SAMEDIFF_TRAIN",
+            '2: steps[0].@type: no such step type: "SAMEDIFF_TRAIN"; did you mean "SAMEDIFF_TRAINING"?',
         ),
         (
             "steps:\n- '@type': SWITCH",

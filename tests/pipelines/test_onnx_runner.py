@@ -564,7 +564,9 @@ def test_a_model_that_is_not_there_is_an_error_that_names_the_path(tmp_path: Pat
     assert f"the model {tmp_path / 'nope.onnx'} is not there" in opening(tmp_path, model_uri="nope.onnx")
     assert "is a folder" in opening(tmp_path, model_uri=str(tmp_path))
     assert 'set "modelUri"' in opening(tmp_path)
-    assert "is not a file" in opening(tmp_path, model_uri="https://example.org/m.onnx")
+    assert 'nothing can fetch the model "s3://a/m.onnx" (there are file, http, https)' in opening(
+        tmp_path, model_uri="s3://a/m.onnx"
+    )
 
 
 def test_a_file_that_is_no_model_is_an_error_that_names_file_and_reason(tmp_path: Path) -> None:

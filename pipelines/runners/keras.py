@@ -1,0 +1,122 @@
+"""Runs KERAS: a Keras model on any of Keras' backends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pipelines.errors import MissingPackageError, StreamerError, nearest
+from pipelines.modelfiles import model_path
+from pipelines.runner import OpenContext
+from pipelines.runners.model import Array, Port
+from pipelines.runners.modelrunner import ModelRunner
+from pipelines.steps.tensorflow import Keras
+
+DEFAULT_KEY = "default"
+"""Key of a model's only output, if the step names none; Konduit's."""
+
+
+class KerasRunner(ModelRunner):
+    """`ModelRunner` on Keras."""
+
+    def __init__(self, step: Keras, context: OpenContext) -> None:
+        model = KerasModel(step, context)
+        try:
+            keys = _keys(model, model.inputs, step.input_names, "inputNames")
+            output_keys = _output_keys(model, step)
+        except StreamerError:
+            model.close()
+            raise
+        super().__init__(
+            model,
+            keys,
+            output_keys,
+            warm_up=int(step.warm_up),
+            max_batch=step.max_batch,
+            cast_inputs=step.cast_inputs,
+        )
+
+
+class KerasModel:
+    """A loaded model: `.keras`, or HDF5 as Keras 2 wrote it too.
+
+    Python code inside a model (a Lambda layer) is not run: such a model is refused. Raises `MissingPackageError`
+    without Keras or its backend, and `StreamerError` naming file and reason if the model cannot be loaded.
+    """
+
+    def __init__(self, step: Keras, context: OpenContext) -> None:
+        self.path = model_path(step.model_uri, context, step.type_name)
+        keras = _keras()
+        if context.progress is not None:
+            context.progress(f"loading {self.path.name}")
+        try:
+            self._model: Any = keras.saving.load_model(self.path, compile=False, safe_mode=True)
+        except Exception as error:
+            raise StreamerError(f"the model {self.path} cannot be loaded: {_text(error)}") from error
+        self._flat = keras.tree.flatten
+        if not getattr(self._model, "inputs", None):
+            raise StreamerError(
+                f"the model {self.path} does not say what it takes; save one that was built, as keras.Sequential with "
+                "an Input or keras.Model(inputs, outputs)"
+            )
+        self.inputs = [self._port(tensor, tensor.name) for tensor in self._model.inputs]
+        names = getattr(self._model, "output_names", None) or [tensor.name for tensor in self._model.outputs]
+        self.outputs = [self._port(tensor, name) for tensor, name in zip(self._model.outputs, names, strict=True)]
+
+    def run(self, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs for these inputs, both in the order of `inputs` and `outputs`. Raises what Keras raises."""
+        outputs = self._model.predict_on_batch(arrays[0] if len(arrays) == 1 else list(arrays))
+        return [np.asarray(output) for output in self._flat(outputs)]
+
+    def close(self) -> None:
+        """Free the model."""
+        self._model = None
+
+    def _port(self, tensor: Any, name: str) -> Port:
+        # Keras casts what it is given; numpy has no bfloat16 of its own.
+        element = {"string": "object", "bfloat16": "float32"}.get(tensor.dtype, tensor.dtype)
+        return Port(name, np.dtype(element), tuple(tensor.shape) or None)
+
+
+def _keras() -> Any:
+    try:
+        import keras
+    except ImportError as error:
+        # Keras imports its backend at once.
+        raise MissingPackageError(error.name or "keras", "tensorflow", "the step KERAS") from error
+    return keras
+
+
+def _keys(
+    model: KerasModel, ports: Sequence[Port], given: Sequence[str] | Mapping[str, str] | None, field: str
+) -> list[str]:
+    names = [port.name for port in ports]
+    if given is None:
+        return names
+    if isinstance(given, Mapping):
+        for name in given:
+            if name not in names:
+                raise StreamerError(
+                    f'{model.path}: {field}: the model has no "{name}"{nearest(name, names)}; it has {", ".join(names)}'
+                )
+        return [given.get(name, name) for name in names]
+    if set(given) == set(names):
+        # All of the model's own names: there is no doubt which is which, whatever their order.
+        return names
+    if len(given) != len(names):
+        raise StreamerError(
+            f"{model.path}: {field} has {len(given)} names, but the model has {len(names)}: {', '.join(names)}"
+        )
+    return list(given)
+
+
+def _output_keys(model: KerasModel, step: Keras) -> list[str]:
+    if step.output_names is None and len(model.outputs) == 1:
+        return [DEFAULT_KEY]
+    return _keys(model, model.outputs, step.output_names, "outputNames")
+
+
+def _text(error: Exception) -> str:
+    return " ".join(str(error).split())[:500] or type(error).__name__
