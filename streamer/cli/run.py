@@ -27,6 +27,16 @@ def run(
         typer.Option("--from", help="Put the sources back first: earliest, latest or a time (2026-01-31T12:00:00Z)."),
     ] = None,
     runner: Runners = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            "--profile", metavar="PATH", help="Write the times of stages and steps there, for a trace viewer."
+        ),
+    ] = None,
+    trace: Annotated[
+        bool,
+        typer.Option("--trace", help="Results carry a trace of each step, and the log has that of each first record."),
+    ] = False,
     log_level: Annotated[
         Level | None, typer.Option("--log-level", help="What is logged to stderr; by default warning, JSON info.")
     ] = None,
@@ -45,9 +55,10 @@ def run(
     from streamer.cli.together import run_together
     from streamer.observe.logs import configure
 
-    configure(log_level or ("info" if log_json else "warning"), as_json=log_json)
+    configure(log_level or ("info" if log_json or trace else "warning"), as_json=log_json)
     import_from_here(*files)
-    agents = [Agent(service, start_from=start_from) for service in _loaded(files, runners_given(runner))]
+    services = _observed(_loaded(files, runners_given(runner)), profile, trace)
+    agents = [Agent(service, start_from=start_from) for service in services]
 
     def say(text: str) -> None:
         # The log says it too, and in JSON only the log may speak.
@@ -80,6 +91,27 @@ def _loaded(files: list[Path], runners: dict[str, str]) -> list[Service]:
                 )
             found[service.name] = (file, service.with_runners(runners))
     return [service for _, service in found.values()]
+
+
+def _observed(services: list[Service], profile: Path | None, trace: bool) -> list[Service]:
+    from streamer.settings import Profile
+
+    if trace:
+        services = [service.model_copy(update={"debug": True}) for service in services]
+    if profile is None:
+        return services
+    # A file has one writer.
+    files = {service.name: profile for service in services}
+    if len(services) > 1:
+        files = {name: profile.with_name(f"{profile.stem}-{name}{profile.suffix}") for name in files}
+    return [
+        service.model_copy(
+            update={
+                "profile": (service.profile or Profile(file=profile)).model_copy(update={"file": files[service.name]})
+            }
+        )
+        for service in services
+    ]
 
 
 def _started(agent: Agent) -> str:

@@ -142,3 +142,26 @@ def test_a_port_in_use_is_an_error_that_says_what_to_do() -> None:
             Endpoint(f"127.0.0.1:{endpoint.address[1]}")
     finally:
         endpoint.leave("one")
+
+
+def test_what_steps_count_is_exported_with_service_and_step() -> None:
+    meters = ServiceMeters("digits", ["kafka"])
+    for step in ("a", "outer/b"):
+        own = meters.step_metrics.of(step)
+        own.counter("requests", "Requests seen.").add(3)
+        own.gauge("level").set(0.2)
+        own.timer("my.work").record(0.003)
+    labels = meters.step_metrics.of("a").labels("streamer_labels", limit=1)
+    labels.add("cat", 2)
+    labels.add("dog", 5)
+    found = samples(meters)
+    for step in ("a", "outer/b"):
+        own_labels = (("service", "digits"), ("step", step))
+        assert found["requests_total", own_labels] == 3
+        assert found["level", own_labels] == 0.2
+        assert found["my_work_seconds_count", own_labels] == 1
+        assert found["my_work_seconds_sum", own_labels] == 0.003
+        assert found["my_work_seconds_bucket", (("le", "0.0025"), *own_labels)] == 0
+        assert found["my_work_seconds_bucket", (("le", "0.005"), *own_labels)] == 1
+    assert found["streamer_labels_total", (("label", "cat"), ("service", "digits"), ("step", "a"))] == 2
+    assert found["streamer_labels_total", (("label", "other"), ("service", "digits"), ("step", "a"))] == 5
