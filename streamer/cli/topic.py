@@ -17,7 +17,7 @@ from connectors.kafka.properties import scrubber, source_properties
 from connectors.kafka.start import positions
 from connectors.records import Records
 from pipelines.errors import ConnectorError, nearest
-from streamer.cli.brokers import PATIENCE, unanswered
+from streamer.cli.brokers import PATIENCE, Trouble, answered, unanswered
 
 Answer = TypeVar("Answer")
 
@@ -43,10 +43,11 @@ class TopicReader:
         """Partitions that have been read to their end at some time."""
         self.partitions: list[int] = []
         """Numbers of the topic's partitions."""
+        self._trouble = Trouble()
         self._consumer: Consumer | None = None
 
     def __enter__(self) -> TopicReader:
-        properties = {**source_properties(self._config, {}), "enable.partition.eof": True}
+        properties = {**source_properties(self._config, {"error_cb": self._trouble}), "enable.partition.eof": True}
         try:
             self._consumer = Consumer(properties)
         except KafkaException as error:
@@ -120,7 +121,11 @@ class TopicReader:
         raise explained(error, f'topic "{self.topic}"', self._scrub)
 
     def _found(self) -> list[int]:
-        topics = self._asked(lambda: self._open.list_topics(timeout=PATIENCE)).topics
+        consumer = self._open
+        listed = self._asked(
+            lambda: answered(consumer, self._trouble, lambda patience: consumer.list_topics(timeout=patience))
+        )
+        topics = listed.topics
         if self.topic not in topics:
             raise ConnectorError(
                 f'there is no topic "{self.topic}" on {self._config.bootstrap}{nearest(self.topic, topics)}'
@@ -134,7 +139,7 @@ class TopicReader:
         try:
             return ask()
         except KafkaException as error:
-            raise unanswered(self._config, error) from error
+            raise unanswered(self._config, error, self._trouble) from error
 
     @property
     def _open(self) -> Consumer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -153,14 +154,32 @@ def test_an_unknown_topic_is_named_with_the_nearest_one(cli: Any, topics: Any, o
 def test_a_broker_that_does_not_answer_is_told_in_a_line(
     cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    for module in ("brokers", "topic"):
-        monkeypatch.setattr(f"streamer.cli.{module}.PATIENCE", 0.2)
+    monkeypatch.setattr("streamer.cli.brokers.SOON", 0.3)
+    # Whoever waits for all of that would notice.
+    monkeypatch.setattr("streamer.cli.brokers.PATIENCE", 120.0)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.jsonl").write_text('{"x": 1}\n')
+    began = time.monotonic()
     ended = cli(*arguments, "-b", "localhost:1")
+    assert time.monotonic() - began < 60
     assert ended.code == 1
-    assert "no Kafka answers on localhost:1" in ended.err
+    assert "no Kafka answers on localhost:1 (Connect to" in ended.err
+    assert "Connection refused)" in ended.err
     assert len(ended.err.splitlines()) == 1
+
+
+def test_brokers_that_are_slow_but_there_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from connectors.kafka.config import KafkaSinkConfig
+    from pipelines.errors import ConnectorError
+    from streamer.cli.brokers import topics_of
+
+    monkeypatch.setattr("streamer.cli.brokers.SOON", 0.2)
+    monkeypatch.setattr("streamer.cli.brokers.PATIENCE", 1.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        with pytest.raises(ConnectorError, match=r"no Kafka answers on 127\.0\.0\.1"):
+            topics_of(KafkaSinkConfig(bootstrap=f"127.0.0.1:{silent.getsockname()[1]}", topic="x"))
+    assert time.monotonic() - began > 1.1
 
 
 def test_tap_begins_at_a_time(cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path) -> None:
