@@ -97,7 +97,13 @@ class TensorFlowModel:
             return self._load_folder(tensorflow, self.path.parent)
         with tempfile.TemporaryDirectory() as folder:
             shutil.copyfile(self.path, Path(folder) / _SAVED_MODEL)
-            return self._load_folder(tensorflow, Path(folder))
+            try:
+                return self._load_folder(tensorflow, Path(folder))
+            except Exception as error:
+                raise StreamerError(
+                    f"the model {self.path} cannot be loaded by itself: it is a SavedModel's, whose variables are in "
+                    'the folder around it; set "modelUri" to that folder'
+                ) from error
 
     def _load_folder(self, tensorflow: Any, folder: Path) -> tuple[dict[str, str], dict[str, str]]:
         with self._graph.as_default():
