@@ -21,7 +21,9 @@ from pipelines.errors import (
 from pipelines.functions import batched
 from pipelines.graph import Graph
 from pipelines.graphbuilder import GraphBuilder, Stage
+from pipelines.observing import Observer, StepRun
 from pipelines.pipeline import Executor, Pipeline
+from pipelines.profiler import Profiler
 from pipelines.record import RecordContext
 from pipelines.registry import Registry, RegistryError, RunnerFactory, default_registry
 from pipelines.requirements import Package, all_of, any_of
@@ -98,6 +100,7 @@ from pipelines.steps import (
     VideoCapture,
     YoloToBoundingBox,
 )
+from pipelines.tracing import Trace
 from pipelines.validation import UnknownKeyWarning
 from pipelines.values import (
     ArrayFormat,
@@ -173,6 +176,7 @@ __all__ = [
     "NamedDimension",
     "Nd4jTensorFlow",
     "ObjectColumn",
+    "Observer",
     "Onnx",
     "OpenContext",
     "Package",
@@ -180,6 +184,7 @@ __all__ = [
     "Pipeline",
     "PipelineStep",
     "Point",
+    "Profiler",
     "Python",
     "PythonConfig",
     "PythonIO",
@@ -207,6 +212,7 @@ __all__ = [
     "StatefulRunner",
     "Step",
     "StepError",
+    "StepRun",
     "StreamerError",
     "StringSwitch",
     "Switch",
@@ -215,6 +221,7 @@ __all__ = [
     "TensorFlow",
     "TensorRt",
     "TimeLoopTrigger",
+    "Trace",
     "Trigger",
     "Tvm",
     "UnknownKeyWarning",
