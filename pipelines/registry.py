@@ -117,7 +117,7 @@ RUNNERS: tuple[RunnerFactory, ...] = (
         "DOCUMENTPARSER",
         "python",
         "pipelines.runners.documentparser:DocumentParserRunner",
-        ("pypdf", "bs4"),
+        ("pypdf", "lxml", "cssselect"),
         "documents",
     ),
     RunnerFactory("FUNCTION", "python", "pipelines.runners.function:FunctionRunner"),
