@@ -32,13 +32,13 @@ class ModelFetcher(Protocol):
         """The file, fetched unless it was before. Raises `StreamerError`."""
 
 
-def model_path(uri: str | None, context: OpenContext, step_type: str, *, folder: bool = False) -> Path:
+def model_path(uri: str | None, context: OpenContext, *, folder: bool = False) -> Path:
     """The file of a model, or its folder if `folder` allows one; one behind a URL is fetched first.
 
     Raises `StreamerError` if there is no such file, no fetcher for the URL's scheme, or fetching failed.
     """
     if not uri:
-        raise StreamerError(f'the {step_type} step has no model; set "modelUri" to a path')
+        raise StreamerError('the step has no model; set "modelUri" to its path')
     if is_remote(uri):
         return _fetcher(uri).fetch(uri, context.progress)
     path = context.path(uri)

@@ -47,7 +47,7 @@ class KerasModel:
     """
 
     def __init__(self, step: Keras, context: OpenContext) -> None:
-        self.path = model_path(step.model_uri, context, step.type_name)
+        self.path = model_path(step.model_uri, context)
         keras = _keras()
         if context.progress is not None:
             context.progress(f"loading {self.path.name}")

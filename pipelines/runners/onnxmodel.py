@@ -55,7 +55,7 @@ class OnnxModel:
     """
 
     def __init__(self, step: Onnx, context: OpenContext) -> None:
-        self.path = model_path(step.model_uri, context, step.type_name)
+        self.path = model_path(step.model_uri, context)
         if context.progress is not None:
             context.progress(f"loading {self.path.name}")
         self.session: Any = _session(self.path, step)

@@ -48,7 +48,7 @@ class TensorFlowModel:
     """
 
     def __init__(self, step: TensorFlow, context: OpenContext) -> None:
-        self.path = model_path(step.model_uri, context, step.type_name, folder=True)
+        self.path = model_path(step.model_uri, context, folder=True)
         tensorflow = _tensorflow(step.type_name)
         if context.progress is not None:
             context.progress(f"loading {self.path.name}")

@@ -53,7 +53,7 @@ class TvmRunner(RowRunner):
 
 class _Machine:
     def __init__(self, step: Tvm, context: OpenContext) -> None:
-        path = model_path(step.model_uri, context, step.type_name)
+        path = model_path(step.model_uri, context)
         try:
             import tvm
             from tvm import relax
