@@ -199,10 +199,26 @@ class Batch:
         """The row at this position as a `Data` of its own, with its metadata and its record's context."""
         return self._data([(key, column[position]) for key, column in self._columns.items()], position)
 
-    def to_list(self) -> list[Data]:
-        """All rows, each as a `Data`. Raises `RowsFailed` naming the rows that cannot be decoded."""
-        listed = self._values()
-        return [self._data([(key, values[row]) for key, values in listed], row) for row in range(self.size)]
+    def to_list(self, listed: Mapping[str, list[Any]] | None = None) -> list[Data]:
+        """All rows, each as a `Data`. Raises `RowsFailed` naming the rows that cannot be decoded.
+
+        `listed` is what `listed()` has given already: then the rows hold these very objects.
+        """
+        entries = (self.listed() if listed is None else listed).items()
+        return [self._data([(key, values[row]) for key, values in entries], row) for row in range(self.size)]
+
+    def listed(self) -> dict[str, list[Any]]:
+        """All columns as lists of native values, `MISSING` where a row lacks the key. Raises `RowsFailed` likewise."""
+        found: dict[str, list[Any]] = {}
+        failures: dict[int, Exception] = {}
+        for key, column in self._columns.items():
+            try:
+                found[key] = column.values()
+            except RowsFailed as error:
+                failures = {**error.failures, **failures}
+        if failures:
+            raise RowsFailed(failures)
+        return found
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{key}: {_described(column)}" for key, column in self._columns.items())
@@ -210,18 +226,6 @@ class Batch:
 
     def _or_absent(self, key: str) -> Column:
         return self._columns[key] if key in self._columns else Column.absent(self.size)
-
-    def _values(self) -> list[tuple[str, list[Any]]]:
-        found: list[tuple[str, list[Any]]] = []
-        failures: dict[int, Exception] = {}
-        for key, column in self._columns.items():
-            try:
-                found.append((key, column.values()))
-            except RowsFailed as error:
-                failures = {**error.failures, **failures}
-        if failures:
-            raise RowsFailed(failures)
-        return found
 
     def _data(self, entries: list[tuple[str, Any]], position: int) -> Data:
         metadata = None if self.metadata is None else self.metadata[position]

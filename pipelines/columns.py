@@ -359,6 +359,8 @@ def _with_gaps(values: list[Any]) -> Column:
 
 def _column_of_arrays(arrays: list[npt.NDArray[Any]]) -> Column:
     first = arrays[0]
+    if len(arrays) == 1 and first.flags.c_contiguous and first.dtype.isnative:
+        return DenseColumn(first[np.newaxis])  # no copy
     dtype, shape = first.dtype, first.shape
     if any(array.dtype != dtype for array in arrays):
         return ObjectColumn(list(arrays), ValueType.NDARRAY)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Executor as Pool
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from pipelines.batch import Batch
+from pipelines.columns import MISSING, Column
 from pipelines.data import Data
 from pipelines.errors import StreamerError, WrongTypeError
 from pipelines.metrics import Metrics, StepMetrics
@@ -118,7 +119,8 @@ class RowRunner(Runner):
         positions: list[int] = []
         failed: dict[int, Exception] = {}
         dropped: dict[int, str] = {}
-        for position, data in enumerate(batch.to_list()):
+        given = batch.listed()
+        for position, data in enumerate(batch.to_list(given)):
             try:
                 found = _listed(self.run(data))
             except Exception as error:  # noqa: BLE001 - whatever a record raises belongs to that record
@@ -129,7 +131,7 @@ class RowRunner(Runner):
                 continue
             emitted.extend(found)
             positions.extend([position] * len(found))
-        return Result(rebuilt(emitted, positions, batch), failed, dropped)
+        return Result(rebuilt(emitted, positions, batch, given), failed, dropped)
 
 
 class StatefulRunner(Runner):
@@ -162,11 +164,34 @@ class StatefulRunner(Runner):
         """Take over a state that `snapshot` gave."""
 
 
-def rebuilt(datas: list[Data], positions: list[int], source: Batch) -> Batch:
-    """`datas` as a batch in which row i came from the row of `source` at `positions[i]`."""
-    made = Batch.of(datas)
-    rows, splits = source.numbers(np.array(positions, np.int64))
-    return Batch(made.columns, made.size, rows=rows, splits=splits, metadata=made.metadata, origin=source.origin)
+def rebuilt(
+    datas: list[Data], positions: list[int], source: Batch, given: Mapping[str, list[Any]] | None = None
+) -> Batch:
+    """`datas` as a batch in which row i came from the row of `source` at `positions[i]`.
+
+    `given` is what `source.listed()` gave, where the rows were made of it: a column whose values are still these very
+    objects is shared instead of copied.
+    """
+    index = np.array(positions, np.int64)
+    everyone = positions == list(range(source.size))
+    columns: dict[str, Column] = {}
+    for key in dict.fromkeys(key for data in datas for key in data):
+        values = [data.get(key, MISSING) for data in datas]
+        before = (given or {}).get(key)
+        if before is not None and all(value is before[at] for value, at in zip(values, positions, strict=True)):
+            columns[key] = source[key] if everyone else source[key].take(index)
+        else:
+            columns[key] = Column.of(values)
+    rows, splits = source.numbers(index)
+    metadata = [data.metadata for data in datas]
+    return Batch(
+        columns,
+        len(datas),
+        rows=rows,
+        splits=splits,
+        metadata=metadata if any(one is not None for one in metadata) else None,
+        origin=source.origin,
+    )
 
 
 def _listed(found: object) -> list[Data]:
