@@ -8,6 +8,7 @@ from concurrent.futures import Executor as Pool
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -69,8 +70,10 @@ class OpenContext:
         return f"{self.step}/{step}" if self.step else step
 
     def path(self, uri: str) -> Path:
-        """A model's path: `file:` is taken off, a relative one starts at `base`."""
-        return self.base / uri.removeprefix("file://").removeprefix("file:")
+        """A model's path: of a `file:` URI what it means, a relative one starts at `base`."""
+        if uri.startswith("file:"):
+            uri = unquote(uri.removeprefix("file://").removeprefix("file:"))
+        return self.base / uri
 
 
 class Runner(ABC):
