@@ -31,7 +31,7 @@ from connectors.units import seconds, size_in_bytes
 from pipelines.errors import DISTRIBUTION
 from pipelines.steps import Config, Step
 from streamer.service import Service
-from streamer.settings import BatchSettings, Control, FailureSettings, Limits
+from streamer.settings import BatchSettings, Control, FailureSettings, Limits, Profile
 
 HERE: Final = Path(__file__).parent
 REGION: Final = re.compile(r"(<!-- ((?:fields|about|index): [\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -94,6 +94,7 @@ def tables() -> dict[str, Callable[[], str]]:
         "limits": lambda: fields(Limits),
         "errors": lambda: fields(FailureSettings),
         "control": lambda: fields(Control),
+        "profile": lambda: fields(Profile),
         "source": lambda: fields(SourceConfig),
         "sink": lambda: fields(SinkConfig),
         "codecs": codecs,
@@ -177,6 +178,7 @@ _SERVICE: Final = {
     "pipeline": "path, definition, or list of steps",
     "sink": "mapping, or a list of them",
     "dead_letter": "mapping, as a sink's",
+    "debug": "`true`, `false`, `records`",
 }
 
 

@@ -126,6 +126,22 @@ def _for_people(seen: Seen) -> Iterator[tuple[str, str]]:
         width = max((len(key) for key in seen.data), default=0)
         for key, value in seen.data.items():
             yield f"  {printable(key).ljust(width)}  {printable(line(value))}", ""
+        yield from _metadata(seen.data)
+
+
+def _metadata(data: Data) -> Iterator[tuple[str, str]]:
+    from streamer.cli.terminal import printable
+    from streamer.cli.values import line
+    from streamer.debugging import TRACE
+
+    for key, value in (data.metadata or {}).items():
+        text = value.get("text") if key == TRACE and hasattr(value, "get") else None
+        if not isinstance(text, str):
+            yield f"  @{printable(key)}  {printable(line(value))}", "dim"
+            continue
+        yield f"  @{key}", "dim"
+        for part in text.splitlines():
+            yield f"    {printable(part)}", "dim"
 
 
 def _for_machines(seen: Seen, full: bool) -> dict[str, Any]:

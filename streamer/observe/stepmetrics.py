@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from pipelines.metrics import BOUNDS, Counter, Gauge, Labels, Meter, Metrics, Timer
+from pipelines.metrics import BOUNDS, LABELS, Counter, Gauge, Labels, Meter, Metrics, Timer
 
 _EDGES = [*(f"{bound:g}" for bound in BOUNDS), "+Inf"]
 
@@ -20,6 +20,8 @@ def families(service: str, metrics: Metrics) -> Iterator[Metric]:
     by_name: dict[str, list[tuple[str, Meter]]] = {}
     for step, meter in metrics.all():
         by_name.setdefault(meter.name, []).append((step, meter))
+    # The service's own is there from the start.
+    yield _labels(service, LABELS, "Samples that a step gave this label.", by_name.pop(LABELS, []))
     for name, meters in by_name.items():
         yield _family(service, name, meters)
 
@@ -30,18 +32,22 @@ def _family(service: str, name: str, meters: list[tuple[str, Meter]]) -> Metric:
     if isinstance(example, Timer):
         return _timers(service, name if name.endswith("_seconds") else f"{name}_seconds", text, meters)
     if isinstance(example, Labels):
-        counts = CounterMetricFamily(name, text, labels=("service", "step", "label"))
-        for step, meter in meters:
-            if isinstance(meter, Labels):
-                for label, count in list(meter.counts.items()):
-                    counts.add_metric((service, step, label), float(count))
-        return counts
+        return _labels(service, name, text, meters)
     kind = CounterMetricFamily if isinstance(example, Counter) else GaugeMetricFamily
     numbers = kind(name, text, labels=("service", "step"))
     for step, meter in meters:
         if isinstance(meter, (Counter, Gauge)):
             numbers.add_metric((service, step), meter.value)
     return numbers
+
+
+def _labels(service: str, name: str, text: str, meters: list[tuple[str, Meter]]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=("service", "step", "label"))
+    for step, meter in meters:
+        if isinstance(meter, Labels):
+            for label, count in list(meter.counts.items()):
+                family.add_metric((service, step, label), float(count))
+    return family
 
 
 def _timers(service: str, name: str, text: str, meters: list[tuple[str, Meter]]) -> Metric:

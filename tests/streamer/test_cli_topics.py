@@ -69,6 +69,17 @@ def test_people_see_position_key_headers_and_one_line_a_value(
     assert "\x1b" not in out, "a record must not steer the terminal"
 
 
+def test_people_see_metadata_and_a_trace_line_by_line(
+    cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path
+) -> None:
+    topic = topics()
+    trace = {"text": "0:ONNX (OnnxRunner) 1 ms\n    in   x float32[4]", "seconds": 0.5}
+    file = jsonl(tmp_path / "a.jsonl", [Data({"x": 1}, metadata={"camera": "a", "trace": trace})])
+    cli("send", topic, file, *on)
+    lines = cli("tap", topic, "--from", "earliest", "--count", "1", *on).out.splitlines()
+    assert lines[-4:] == ['  @camera  "a"', "  @trace", "    0:ONNX (OnnxRunner) 1 ms", "        in   x float32[4]"]
+
+
 def test_images_are_sent_as_images_with_their_name_as_key(
     cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path
 ) -> None:
