@@ -11,15 +11,21 @@ from connectors.config import SinkConfig, SourceConfig
 from pipelines.definedpipeline import settings_text
 from pipelines.errors import StepError, StreamerError
 from pipelines.hotpath import HotPathError
+from pipelines.modelfiles import is_here, is_remote
 from pipelines.registry import default_registry
 from pipelines.runner import OpenContext
-from pipelines.steps import GraphStep, Onnx, PipelineStep, Step, Trigger
+from pipelines.runners.model import described as shape_of
+from pipelines.runners.modelrunner import ModelRunner
+from pipelines.steps import GraphStep, Keras, Onnx, PipelineStep, Step, TensorFlow, TensorRt, Trigger, Tvm
 from pipelines.walk import Part, walk
 from streamer.cli.run import described
 from streamer.hotpaths import in_words
 from streamer.outlet import Outlet
 from streamer.parts import build
 from streamer.service import Service
+
+_WITH_MODELS = (Onnx, TensorFlow, Keras, TensorRt, Tvm)
+"""Steps whose models may be behind URLs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +94,22 @@ def _step(step: Step, context: OpenContext) -> str:
     if isinstance(step, PipelineStep):
         # The steps inside are findings of their own.
         return factory.name
+    if isinstance(step, _WITH_MODELS) and step.model_uri and is_remote(step.model_uri) and not is_here(step.model_uri):
+        return f"{factory.name}, its model is not in the cache yet: it is fetched when the service starts"
     if isinstance(step, Onnx):
-        return f"{factory.name}, {_model(step, context)}"
+        return f"{factory.name}, {_onnx(step, context)}"
     try:
-        factory.create(step, context).close()
+        runner = factory.create(step, context)
     except StepError as error:
         raise error.__cause__ or error from None
-    return factory.name
+    runner.close()
+    return f"{factory.name}, {shape_of(runner.model)}" if isinstance(runner, ModelRunner) else factory.name
 
 
-def _model(step: Onnx, context: OpenContext) -> str:
-    from pipelines.runners.model import described as shape_of
+def _onnx(step: Onnx, context: OpenContext) -> str:
     from pipelines.runners.onnxmodel import OnnxModel
 
+    # Without a runner, which would try the model.
     model = OnnxModel(step, context)
     model.close()
     return shape_of(model)

@@ -1,0 +1,77 @@
+"""`streamer check` on steps that run models: what it says without a look at the network."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+SERVICE = """
+source: {type: memory, topic: in}
+sink: {type: memory, topic: out}
+on_error: drop
+pipeline:
+  steps:
+  - %s
+"""
+
+
+@pytest.fixture
+def checked(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`checked(step)`: whether `streamer check` finds the step right, and what it says; beside the file is a model."""
+    monkeypatch.setenv("STREAMER_CACHE", str(tmp_path / "cache"))
+    shutil.copy(ROOT / "examples" / "digits" / "digits.onnx", tmp_path)
+
+    def check(step: dict[str, Any]) -> tuple[bool, str]:
+        file = tmp_path / "service.yaml"
+        file.write_text(SERVICE % json.dumps(step))
+        ended = cli("check", file, "--json")
+        (service,) = json.loads(ended.out)["services"]
+        (found,) = [one for one in service["findings"] if one["part"].startswith("step 0:")]
+        assert ended.code == (0 if service["ok"] else 2)
+        return found["ok"], found["text"]
+
+    return check
+
+
+@pytest.mark.parametrize("step", ["ONNX", "TENSORRT"])
+def test_a_model_is_told_by_its_inputs_and_outputs(checked: Any, step: str) -> None:
+    ok, text = checked({"@type": step, "modelUri": "digits.onnx"})
+    assert ok
+    assert text == "onnxruntime, digits.onnx: image uint8 [N, 8, 8] -> probabilities float32 [N, 10]"
+
+
+def test_a_model_behind_a_url_is_not_fetched_for_a_check(checked: Any) -> None:
+    # Nobody listens there.
+    ok, text = checked({"@type": "ONNX", "modelUri": "http://127.0.0.1:1/m.onnx"})
+    assert ok
+    assert text == "onnxruntime, its model is not in the cache yet: it is fetched when the service starts"
+
+
+def test_a_url_that_nothing_can_fetch_is_wrong(checked: Any) -> None:
+    ok, text = checked({"@type": "ONNX", "modelUri": "gopher://host/m.onnx"})
+    assert not ok
+    assert 'nothing can fetch the model "gopher://host/m.onnx" (there are file, http, https)' in text
+    ok, text = checked({"@type": "ONNX", "modelUri": "http://host/m.onnx#sha256=1"})
+    assert not ok
+    assert "64 hexadecimal digits" in text
+
+
+@pytest.mark.parametrize("step", ["DEEPLEARNING4J", "SAMEDIFF", "SAMEDIFF_TRAINING"])
+def test_a_model_that_only_java_reads_is_found_before_anything_connects(checked: Any, step: str) -> None:
+    ok, text = checked({"@type": step, "modelUri": "m.zip"})
+    assert not ok
+    assert text.startswith(f"no runner for the step {step} is installed; only Java ")
+
+
+def test_a_strict_step_is_found_wrong_without_tensorrt(checked: Any) -> None:
+    import onnxruntime
+
+    ok, text = checked({"@type": "TENSORRT", "modelUri": "digits.onnx", "strict": True})
+    assert ok == ("TensorrtExecutionProvider" in onnxruntime.get_available_providers())
+    assert ok or "is strict" in text
