@@ -52,9 +52,9 @@ class Registry(Generic[Config]):
         return {name: found[0] for name, found in self._found.items()}
 
     @property
-    def problems(self) -> list[str]:
-        """What is wrong with the names, one line each: those that exist twice."""
-        return [self._clash(name) for name, found in self._found.items() if len(found) > 1]
+    def clashes(self) -> frozenset[str]:
+        """Names that two distributions have."""
+        return frozenset(name for name, found in self._found.items() if len(found) > 1)
 
     def get(self, name: str) -> type[Config]:
         """The configuration model of this connector.

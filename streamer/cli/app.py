@@ -15,6 +15,7 @@ from streamer.cli.broker import broker
 from streamer.cli.check import check
 from streamer.cli.demo import demo
 from streamer.cli.formats import formats
+from streamer.cli.plugins import plugins
 from streamer.cli.replay import replay
 from streamer.cli.run import run
 from streamer.cli.schema import schema
@@ -44,6 +45,7 @@ COMMANDS: Final[dict[Any, str]] = {
     schema: "streamer schema --out service.schema.json",
     steps: "streamer steps",
     formats: "streamer formats",
+    plugins: "streamer plugins",
     broker: "streamer broker --topic digits.images:4",
 }
 """Every command with its example."""

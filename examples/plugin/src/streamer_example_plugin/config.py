@@ -1,0 +1,57 @@
+"""What service files say about the source and the sink: `{type: sqlite, path: results.db, table: results}`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from connectors.config import LocalPath, SinkConfig, SourceConfig
+from pipelines.requirements import Requires
+from pydantic import Field
+
+if TYPE_CHECKING:
+    from streamer_example_plugin.sink import SqliteSink
+    from streamer_example_plugin.source import SqliteSource
+
+# A name that SQL takes without quotes.
+Table = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class SqliteSourceConfig(SourceConfig):
+    """Rows of a table, in the order of their numbers."""
+
+    # Some systems build Python without it. A client library is declared in the same way.
+    requires: ClassVar[Requires] = "sqlite3"
+
+    type: Literal["sqlite"] = "sqlite"
+    """Which connector this is."""
+    path: LocalPath
+    """The database, relative to the service file."""
+    table: Table = "records"
+    """The table; it is created if it is not there."""
+    follow: bool = True
+    """Whether to wait for more rows, or to end when all were delivered."""
+
+    def build(self) -> SqliteSource:
+        """The source, not yet open."""
+        from streamer_example_plugin.source import SqliteSource
+
+        return SqliteSource(self.path, self.table, follow=self.follow, name=self.label)
+
+
+class SqliteSinkConfig(SinkConfig):
+    """Results as rows of a table."""
+
+    requires: ClassVar[Requires] = "sqlite3"
+
+    type: Literal["sqlite"] = "sqlite"
+    """Which connector this is."""
+    path: LocalPath
+    """The database, relative to the service file."""
+    table: Table = "records"
+    """The table; it is created if it is not there."""
+
+    def build(self) -> SqliteSink:
+        """The sink, not yet open."""
+        from streamer_example_plugin.sink import SqliteSink
+
+        return SqliteSink(self.path, self.table, name=self.label)
