@@ -114,7 +114,10 @@ def _bare(model: type[Typed]) -> str:
     text = f"# `{model.type_name}`\n\n<!-- about: {name} -->\n<!-- end -->\n\n## In and out\n\n## Example\n"
     if has_fields(model):
         text += f"\n## Fields\n\n<!-- fields: {name} -->\n<!-- end -->\n"
+    described = {inner for one in OURS[: OURS.index(model)] for inner in settings(one)}
     for inner in settings(model):
+        if inner in described:  # in the page of the first that has it
+            continue
         text += f"\n`{inner.__name__}`:\n\n<!-- fields: {inner.__name__} -->\n<!-- end -->\n"
     return text
 

@@ -26,6 +26,13 @@ PICTURES = sorted((FOLDER / "pictures").glob("*.png"))
 NOT_RUN = {
     "FRAME_CAPTURE": "needs a camera",
     "SHOW_IMAGE": "needs a display",
+    "TENSORFLOW": "needs TensorFlow",
+    "ND4JTENSORFLOW": "needs TensorFlow",
+    "KERAS": "needs Keras",
+    "TVM": "needs TVM",
+    "DEEPLEARNING4J": "only Java runs it",
+    "SAMEDIFF": "only Java runs it",
+    "SAMEDIFF_TRAINING": "only Java runs it",
 }
 """Types whose example is loaded and written only, and why."""
 
