@@ -7,6 +7,7 @@ from typing import Any
 from pipelines.batch import Batch
 from pipelines.columns import MISSING, Column
 from pipelines.errors import DataError, RowsFailed, ValueNotFoundError, nearest
+from pipelines.runners.onlyone import only_key
 from pipelines.values import ValueType, type_of
 
 
@@ -61,10 +62,7 @@ def only_array(batch: Batch) -> Column | None:
 def only_array_of(values: dict[str, Any]) -> Any:
     """The value of the only key that holds an NDARRAY. Raises `DataError` if there is none or more than one."""
     keys = [key for key, value in values.items() if value is not MISSING and type_of(value) is ValueType.NDARRAY]
-    if len(keys) == 1:
-        return values[keys[0]]
-    why = f"multiple NDArray fields exist: {' and '.join(keys)}" if keys else "no NDArray field exists"
-    raise DataError(f"NDArray field name was not provided and could not be inferred: {why}")
+    return values[only_key(keys, "NDArray")]
 
 
 def _inferred(batch: Batch) -> Column:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pipelines.data import Data
-from pipelines.errors import DataError, WrongTypeError
+from pipelines.errors import WrongTypeError
+from pipelines.runners.onlyone import only_key
 from pipelines.values import TypedList, ValueType, element_type, type_of
 
 
@@ -66,10 +67,7 @@ def _key(
     if len(found) > 1:
         # An empty list without a type gives way to one that has it.
         found = [one for one in found if data[one] or element_type(data[one]) is kind] or found
-    if len(found) == 1:
-        return found[0]
-    why = f"multiple {wanted} fields exist: {' and '.join(found)}" if found else f"no {wanted} fields exist"
-    raise DataError(f"{what} field name was not provided and could not be inferred: {why}")
+    return only_key(found, what, wanted)
 
 
 def _single_only(value: Any, kind: ValueType) -> bool:

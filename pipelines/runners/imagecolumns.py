@@ -11,6 +11,7 @@ from pipelines.batch import Batch
 from pipelines.columns import MISSING, Column, ObjectColumn, Rows
 from pipelines.errors import DataError, RowsFailed, StreamerError, WrongTypeError
 from pipelines.runners.arrays import array_column
+from pipelines.runners.onlyone import only_key
 from pipelines.values import Image, ValueType, type_of
 from pipelines.values.lists import element_type
 
@@ -54,12 +55,10 @@ def only_image_keys(batch: Batch, key: str | None) -> Iterator[tuple[Rows, Batch
     parts: list[tuple[Rows, Batch, str]] = []
     failures: dict[int, Exception] = {}
     for positions, part, keys in image_keys(batch, lists=True):
-        if len(keys) == 1:
-            parts.append((positions, part, keys[0]))
-            continue
-        why = f"multiple image fields exist: {' and '.join(keys)}" if keys else "no image field exists"
-        error = DataError(f'the key of the image was not given ("imageName") and could not be inferred: {why}')
-        failures.update(dict.fromkeys(positions.tolist(), error))
+        try:
+            parts.append((positions, part, only_key(keys, "Image", setting="imageName")))
+        except DataError as error:
+            failures.update(dict.fromkeys(positions.tolist(), error))
     if failures:
         raise RowsFailed(failures)
     yield from parts

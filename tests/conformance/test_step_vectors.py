@@ -32,7 +32,7 @@ BETTER: dict[str, dict[str, Any]] = {
 MESSAGES = {
     "classifier_two_arrays": "NDArray field name was not provided and could not be inferred: "
     "multiple NDArray fields exist: preds and other",
-    "classifier_no_array": "NDArray field name was not provided and could not be inferred: no NDArray field exists",
+    "classifier_no_array": "NDArray field name was not provided and could not be inferred: no NDArray fields exist",
     "ssd_too_few_labels": "Predicted label index was 3 but only 2 labels were provided",
     "ssd_missing_input": 'Value not found for key "detection_boxes"',
     "bbox_to_point_ambiguous": "Bounding box field name was not provided and could not be inferred: "

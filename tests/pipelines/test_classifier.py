@@ -118,7 +118,7 @@ def test_records_without_an_array_or_with_two_fail_alone() -> None:
     datas = [Data({"a": f8(0, 1)}), Data({"n": 1}), Data({"a": f8(0, 1), "b": f8(0, 1)}), Data({"a": [0.5, 1.0]})]
     found = failures(Batch.of(datas))
     assert sorted(found) == [1, 2, 3]
-    assert "no NDArray field exists" in found[1]
+    assert "no NDArray fields exist" in found[1]
     assert "multiple NDArray fields exist: a and b" in found[2]
 
 

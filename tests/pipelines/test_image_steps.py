@@ -177,8 +177,8 @@ def test_what_cannot_be_cropped_is_told() -> None:
     data = Data({"a": blank(2, 2), "b": blank(2, 2), "n": 3})
     text = failure(ImageCrop(crop_box=box), data)
     assert "imageName" in text
-    assert "multiple image fields exist: a and b" in text
-    assert "no image field exists" in failure(ImageCrop(crop_box=box), Data({"n": 3}))
+    assert "multiple Image fields exist: a and b" in text
+    assert "no Image fields exist" in failure(ImageCrop(crop_box=box), Data({"n": 3}))
     assert "not INT64" in failure(ImageCrop(crop_name="n", image_name="a"), data)
     assert 'key "boks"' in failure(ImageCrop(crop_name="boks", image_name="a"), data)
     with pytest.raises(DataError, match=r"Image\.max_pixels"):
@@ -204,7 +204,7 @@ def test_a_gray_image_stays_and_a_list_is_done_one_by_one() -> None:
     data = Data({"a": [gray([1, 2]), Image(np.full((1, 1, 3), 9, np.uint8))]})
     assert [values(one) for one in ran(GrayScale(), data)["a"]] == [[[1, 2]], [[9]]]
     assert [one.channels for one in ran(GrayScale(output_channels=3), data)["a"]] == [3, 3]
-    assert "no image field exists" in failure(GrayScale(), Data({"n": 1}))
+    assert "no Image fields exist" in failure(GrayScale(), Data({"n": 1}))
     assert "actual type NDARRAY" in failure(GrayScale(image_name="n"), Data({"n": np.zeros(3)}))
     assert ran(GrayScale(image_name="n"), Data({"n": []})) == Data({"n": []})
     assert "actual type list of INT64" in failure(GrayScale(image_name="n"), Data({"n": [1]}))

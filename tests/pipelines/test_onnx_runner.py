@@ -204,7 +204,7 @@ def test_two_arrays_under_other_names_are_ambiguous(opened: Made) -> None:
 
 
 def test_a_missing_input_is_an_error_that_names_it(opened: Made) -> None:
-    assert "no NDArray field exists" in failure(opened(total()), text="a")
+    assert "no NDArray fields exist" in failure(opened(total()), text="a")
     executor = opened(added())
     assert 'Value not found for key "b"; there are a, c' in failure(executor, a=f4(1, 2), c=1)
     found = executor.run_many([Data({"a": f4(1, 2), "b": f4(1, 2)}), Data({"a": f4(1, 2)})])

@@ -1,0 +1,21 @@
+"""The key of the only value of a kind, where a step is not told which value it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipelines.errors import DataError
+
+
+def only_key(found: Sequence[str], what: str, kind: str | None = None, setting: str | None = None) -> str:
+    """The one of `found`, the keys of a record that hold what is looked for.
+
+    Raises `DataError` if there are none or several, in Konduit Serving's words: `what` field name was not provided,
+    and no, or several, `kind` fields exist. `setting` is the key of the configuration that would say which.
+    """
+    if len(found) == 1:
+        return found[0]
+    kind = kind or what
+    why = f"multiple {kind} fields exist: {' and '.join(found)}" if found else f"no {kind} fields exist"
+    hint = f'; "{setting}" says which' if setting is not None and found else ""
+    raise DataError(f"{what} field name was not provided and could not be inferred: {why}{hint}")
