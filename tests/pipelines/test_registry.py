@@ -260,7 +260,8 @@ def test_a_missing_package_of_ours_is_answered_with_what_to_install() -> None:
     registry.add_runner(RunnerFactory("ONNX", "onnxruntime", "m:C", ("no_such_package",), extra="onnx"))
 
     with pytest.raises(
-        MissingPackageError, match=r"step ONNX \(runner onnxruntime\) needs the package no_such_package: pip install '.*\[onnx\]'"
+        MissingPackageError,
+        match=r"step ONNX \(runner onnxruntime\) needs the package no_such_package: pip install '.*\[onnx\]'",
     ):
         registry.runner_for(Onnx("m"))
 
@@ -310,3 +311,124 @@ def test_the_core_is_light_until_a_runner_opens(code: str) -> None:
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert found.stdout == "[]\n"
+
+
+def test_any_of_several_packages_is_enough_for_a_runner() -> None:
+    """K-34."""
+    registry = Registry(plugins=False, builtins=False)
+    either = pipelines.any_of(pipelines.Package("no_such_package", "one"), "numpy")
+    registry.add_runner(replace(LOGGING, requires=either))
+    assert registry.runner_for(Logging()).name == "logging"
+
+
+def test_a_runner_that_lacks_all_of_several_says_which_extras_would_do() -> None:
+    """K-20 and K-34: the error names the type of the step, the runner, and every extra."""
+    registry = Registry(plugins=False, builtins=False)
+    registry.add_step(Logging)
+    either = pipelines.any_of(pipelines.Package("no_such_a", "one"), pipelines.Package("no_such_b", "two"))
+    registry.add_runner(replace(LOGGING, requires=either))
+
+    with pytest.raises(MissingPackageError) as caught:
+        registry.runner_for(Logging())
+
+    text = (
+        "needs the packages no_such_a or no_such_b: "
+        "pip install 'streamer-inference[one]' or pip install 'streamer-inference[two]'"
+    )
+    assert str(caught.value) == f"the step LOGGING (runner logging) {text}"
+    (line,) = registry.listing()
+    assert line.reason == text.replace("needs the packages", "it needs")
+
+
+def test_all_runners_of_a_step_are_named_with_their_extras_when_none_can_run() -> None:
+    """K-20."""
+    registry = Registry(plugins=False, builtins=False)
+    for name, extra in (("a", "one"), ("b", "two")):
+        registry.add_runner(replace(LOGGING, name=name, requires=("no_such_package",), extra=extra))
+
+    with pytest.raises(RegistryError) as caught:
+        registry.runner_for(Logging())
+
+    for text in (
+        "the step LOGGING",
+        "a: it needs",
+        "streamer-inference[one]",
+        "b: it needs",
+        "streamer-inference[two]",
+    ):
+        assert text in str(caught.value)
+
+
+class Marking(pipelines.RowRunner):
+    """Writes which class ran."""
+
+    def __init__(self, step: Step, context: OpenContext) -> None:
+        pass
+
+    def run(self, data: pipelines.Data) -> pipelines.Data:
+        return pipelines.Data({**data, "by": type(self).__name__})
+
+
+class MarkingToo(Marking):
+    """Another class for the same step."""
+
+
+def _two_runners(first: int, second: int) -> Registry:
+    registry = Registry(plugins=False, builtins=False)
+    registry.add_step(Logging)
+    # By a name that is imported, which a test module's own is not.
+    sys.modules["marking_runners"] = sys.modules[__name__]
+    for name, runner, priority in (("a", Marking, first), ("b", MarkingToo, second)):
+        registry.add_runner(RunnerFactory("LOGGING", name, f"marking_runners:{runner.__name__}", priority=priority))
+    return registry
+
+
+@pytest.mark.parametrize(("first", "second", "ran"), [(1, 0, "Marking"), (0, 1, "MarkingToo"), (0, 0, "Marking")])
+def test_priority_decides_which_of_two_runs(first: int, second: int, ran: str) -> None:
+    """K-21: reversed priorities pick the other one."""
+    registry = _two_runners(first, second)
+    with pipelines.Sequence([Logging()]).open(registry=registry) as executor:
+        assert executor.run(pipelines.Data({}))["by"] == ran  # type: ignore[index]
+
+
+def test_a_runner_that_is_named_runs_whatever_the_priorities(tmp_path: Path) -> None:
+    """K-21: the override, also for pipelines inside the pipeline."""
+    registry = _two_runners(9, 0)
+    registry.add_step(pipelines.PipelineStep)
+    registry.add_runner(RunnerFactory("PIPELINE", "executor", "pipelines.runners.pipeline:PipelineRunner"))
+    (tmp_path / "inner.yaml").write_text("steps: [{'@type': LOGGING}]")
+    for pipeline in (
+        pipelines.Sequence([Logging()]),
+        pipelines.Sequence([pipelines.PipelineStep("inner.yaml")], base=tmp_path),
+    ):
+        with pipeline.open(registry=registry, runners={"LOGGING": "b"}) as executor:
+            assert executor.run(pipelines.Data({}))["by"] == "MarkingToo"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("runners", "text"),
+    [
+        ({"LOGGING": "other"}, 'runners: LOGGING has no runner "other"; there are a, b'),
+        ({"LOGING": "b"}, 'runners: there is no step LOGING; did you mean "LOGGING"?'),
+    ],
+)
+def test_a_runner_that_there_is_not_is_an_error_of_the_configuration(runners: dict[str, str], text: str) -> None:
+    """K-21."""
+    with pytest.raises(pipelines.DefinitionError) as caught:
+        pipelines.Sequence([]).open(registry=_two_runners(0, 0), runners=runners)
+    assert str(caught.value) == text
+
+
+def test_a_tie_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """K-21."""
+    registry = _two_runners(0, 0)
+    for _ in range(2):
+        assert registry.runner_for(Logging()).name == "a"
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "pipelines.registry"]
+    assert told.startswith("LOGGING is run by a: b has the same priority")
+
+
+def test_a_named_runner_breaks_a_tie_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    """K-21."""
+    assert _two_runners(0, 0).runner_for(Logging(), "b").name == "b"
+    assert not [record for record in caplog.records if record.name == "pipelines.registry"]
