@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -14,11 +13,8 @@ Mask = npt.NDArray[np.bool_]
 Places: TypeAlias = Ints | slice
 """Which rows of a block, counted from its first; a slice: all of them."""
 ALL: Final = slice(None)
-_NONE_YET: Final = np.zeros(0, np.bool_)
-_NO_COUNTS: Final = np.zeros(0, np.int32)
 
 
-@dataclass(slots=True, eq=False)
 class Block:
     """Rows that were taken together.
 
@@ -26,24 +22,38 @@ class Block:
     alike; then one number stands for all, and there is no work per row.
     """
 
-    first: int
-    rows: Ints
-    """Their numbers, `first`, `first + 1`, ..., `int64`. Who hands in this very array names all of them."""
-    byte_count: int
-    taken_at: float
-    note: Any = None
-    """Whatever the caller of `take` wants to find again at confirmation."""
-    _all_undecided: bool = True
-    _all_missing: int = 0
-    _alike: bool = True
-    # Of each row; made when rows do not fare alike any more.
-    _undecided: Mask = field(default_factory=lambda: _NONE_YET)
-    _missing: npt.NDArray[np.int32] = field(default_factory=lambda: _NO_COUNTS)
+    __slots__ = (
+        "_alike",
+        "_all_missing",
+        "_all_undecided",
+        "_missing",
+        "_undecided",
+        "byte_count",
+        "count",
+        "first",
+        "note",
+        "rows",
+        "taken_at",
+    )
 
-    @property
-    def count(self) -> int:
-        """Number of rows."""
-        return len(self.rows)
+    _undecided: Mask
+    _missing: npt.NDArray[np.int32]
+
+    def __init__(self, first: int, rows: Ints, byte_count: int, taken_at: float, note: Any = None) -> None:
+        """`rows` are `first`, `first + 1`, ..., `int64`: who hands in this very array names all of them.
+
+        `note` is whatever the caller of `Ledger.take` wants to find again at confirmation.
+        """
+        self.first = first
+        self.rows = rows
+        self.count = len(rows)
+        self.byte_count = byte_count
+        self.taken_at = taken_at
+        self.note = note
+        self._all_undecided = True
+        self._all_missing = 0
+        # `_undecided` and `_missing`, of each row, are made when rows do not fare alike any more.
+        self._alike = True
 
     @property
     def all_undecided(self) -> bool:

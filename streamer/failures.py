@@ -23,7 +23,7 @@ class FailureWatch:
     def __init__(self, stop_ratio: float, over: int) -> None:
         self.stop_ratio = stop_ratio
         self.over = over
-        self._batches: deque[tuple[int, Counter[str]]] = deque()
+        self._batches: deque[tuple[int, Counter[str] | None]] = deque()
         self._rows = 0
         self._failed: Counter[str] = Counter()
 
@@ -31,13 +31,16 @@ class FailureWatch:
         """`rows` rows went through, these of them failed."""
         if not (rows or failed):
             return
-        by_step = Counter(step_of(error) for error in failed.values()) if failed else Counter()
-        self._batches.append((rows, by_step))
+        by_step = None
+        if failed:
+            by_step = Counter(step_of(error) for error in failed.values())
+            self._failed.update(by_step)
+        batches = self._batches
+        batches.append((rows, by_step))
         self._rows += rows
-        self._failed.update(by_step)
         # Whole batches leave, so that at least the last `over` rows stay.
-        while self._batches and self._rows - self._batches[0][0] >= self.over:
-            gone, steps = self._batches.popleft()
+        while batches and self._rows - batches[0][0] >= self.over:
+            gone, steps = batches.popleft()
             self._rows -= gone
             if steps:
                 self._failed.subtract(steps)

@@ -19,6 +19,7 @@ from connectors.source import LaneBegan, LaneEnded, Source, SourceDown, SourceEn
 from pipelines.batch import Batch
 from pipelines.errors import ConnectorError, StepError
 from streamer.batcher import Batcher, Closed
+from streamer.handover import Handover
 from streamer.mail import Acknowledge, Ended, Finished, Rewind, Settlement, ToIntake, ToRunThread
 from streamer.observe.metrics import SourceMeters
 from streamer.room import Room
@@ -48,7 +49,7 @@ class Intake:
         index: int,
         wanted: frozenset[str] | None,
         enrich: Callable[[Batch, Records, int], Batch] | None,
-        batches: queue.Queue[Work | None],
+        batches: Handover,
         control: deque[ToRunThread],
         room: Room,
         meters: SourceMeters,
@@ -308,13 +309,9 @@ class Intake:
         entered = False
         while not self._discard.is_set():
             entered = entered or self._room.enter(work.records.byte_count, WAIT)
-            if entered:
-                try:
-                    self._batches.put(work, timeout=WAIT)
-                    self.handed_over += 1
-                    return
-                except queue.Full:
-                    pass
+            if entered and self._batches.put(work, WAIT):
+                self.handed_over += 1
+                return
             self._serve_mail()
             self._stand_still()
 
@@ -337,8 +334,4 @@ class Intake:
 
     def _tell(self, message: ToRunThread) -> None:
         self._control.append(message)
-        try:
-            self._batches.put_nowait(None)
-        except queue.Full:
-            # The run thread is busy, and looks at `control` before it takes the next batch.
-            pass
+        self._batches.wake()

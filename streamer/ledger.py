@@ -33,6 +33,7 @@ class _Run:
     start: int
     stop: int
     positions: Ints
+    """Of the whole block."""
 
 
 @dataclass(slots=True)
@@ -55,6 +56,8 @@ class Ledger:
         self._freed = freed
         self._blocks: list[Block] = []
         self._firsts: list[int] = []
+        # By the identity of their rows, which they hold: whoever names all rows by that array is understood at once.
+        self._whole: dict[int, Block] = {}
         self._lanes: dict[Lane, _LaneState] = {}
         self._ended: dict[tuple[str, str], int] = {}
 
@@ -72,12 +75,15 @@ class Ledger:
         block = Block(first, rows, records.byte_count, time.monotonic(), note)
         self._blocks.insert(at, block)
         self._firsts.insert(at, first)
+        self._whole[id(rows)] = block
         for lane, start, stop in records.spans:
-            if self.has_ended(lane):
+            if self._ended and self.has_ended(lane):
                 block.forget(start, stop)
                 continue
-            run = _Run(block, start, stop, records.positions[start:stop])
-            self._lanes.setdefault(lane, _LaneState()).runs.append(run)
+            state = self._lanes.get(lane)
+            if state is None:
+                state = self._lanes[lane] = _LaneState()
+            state.runs.append(_Run(block, start, stop, records.positions))
         self._settle(block)
         return block
 
@@ -178,14 +184,15 @@ class Ledger:
         """When the oldest incomplete block was taken, on `time.monotonic`; `None` if all is complete."""
         return min((block.taken_at for block in list(self._blocks)), default=None)
 
-    def _by_block(self, rows: Ints) -> Iterator[tuple[Block, Places]]:
+    def _by_block(self, rows: Ints) -> Iterable[tuple[Block, Places]]:
         """The blocks of these rows that are not forgotten, each with the places of its rows."""
+        block = self._whole.get(id(rows))
+        return self._searched(rows) if block is None else ((block, ALL),)
+
+    def _searched(self, rows: Ints) -> Iterator[tuple[Block, Places]]:
         while len(rows):
             at = bisect_right(self._firsts, int(rows[0])) - 1
             block = self._blocks[at] if at >= 0 else None
-            if block is not None and rows is block.rows:
-                yield block, ALL
-                return
             if block is None or rows[0] >= block.first + block.count:
                 # Their block is complete and forgotten: they belonged to a lane that has ended.
                 above = self._firsts[at + 1] if at + 1 < len(self._firsts) else None
@@ -204,7 +211,7 @@ class Ledger:
             return
         at = bisect_right(self._firsts, block.first) - 1
         if at >= 0 and self._blocks[at] is block:
-            del self._blocks[at], self._firsts[at]
+            del self._blocks[at], self._firsts[at], self._whole[id(block.rows)]
             self._freed(block.byte_count)
 
     @staticmethod
@@ -214,10 +221,10 @@ class Ledger:
             run = runs[0]
             waiting = None if run.block.is_complete else run.block.is_open()[run.start : run.stop]
             if waiting is None or not waiting.any():
-                state.mark = int(run.positions[-1]) + 1
+                state.mark = int(run.positions[run.stop - 1]) + 1
                 runs.popleft()
                 continue
             done = int(np.argmax(waiting))
             if done:
-                state.mark = int(run.positions[done - 1]) + 1
+                state.mark = int(run.positions[run.start + done - 1]) + 1
             return

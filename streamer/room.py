@@ -31,7 +31,7 @@ class Room:
     @property
     def is_short(self) -> bool:
         """Whether somebody waits for room, or soon will: half of it is taken."""
-        return self.is_full or self._taken * 2 > self.limit
+        return self._waiting > 0 or self._taken * 2 > self.limit
 
     def enter(self, size: int, timeout: float) -> bool:
         """Take `size` bytes of room, waiting for it at most `timeout` seconds; whether there was room."""

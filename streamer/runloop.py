@@ -6,7 +6,6 @@ queue; what else they have to say comes through `control`, and is heard before t
 
 from __future__ import annotations
 
-import queue
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -20,6 +19,7 @@ from streamer.carry import kept, put_metadata
 from streamer.debugging import debugged
 from streamer.delivery import Delivery
 from streamer.failures import FailureWatch, ServiceStopped
+from streamer.handover import Handover
 from streamer.intake import Intake
 from streamer.mail import Ended, Settlement, ToRunThread
 from streamer.observe.metrics import ServiceMeters
@@ -57,12 +57,14 @@ class RunLoop:
         self._meters = meters
         self._log = log
         self._room = Room(service.limits.in_flight)
-        self._batches: queue.Queue[Work | None] = queue.Queue(maxsize=service.limits.batches)
+        self._batches = Handover(service.limits.batches)
         self._control: deque[ToRunThread] = deque()
         self._settlements: list[Settlement] = []
+        self._by_source: dict[str, Intake] = {}
         self._finished: set[Intake] = set()
         self._source_error: BaseException | None = None
         self._idle_since: float | None = None
+        self._stateful = False
         self._stopping = False
         self._drain_deadline = float("inf")
         self._delivery: Delivery | None = None
@@ -82,6 +84,7 @@ class RunLoop:
         self._parts.open()
         self._delivery = self._opened_delivery()
         self._meters.oldest = self._delivery.ledger.oldest
+        self._stateful = self._parts.executor.stateful
         self._parts.executor.observer = self._meters.run
         self._meters.step_metrics = self._parts.executor.metrics
         if self._parts.profiler is not None:
@@ -89,6 +92,7 @@ class RunLoop:
         if self._stopping:
             return
         self.intakes = self._built_intakes()
+        self._by_source = {intake.source.name: intake for intake in self.intakes}
         for intake in self.intakes:
             intake.start()
         for intake in self.intakes:
@@ -105,19 +109,22 @@ class RunLoop:
         next_commit = time.monotonic() + COMMIT_INTERVAL
         while True:
             self.progress_at = time.monotonic()
-            work = self._next(CONFIRM_WAIT if delivery.unsettled else IDLE_WAIT)
+            work = self._batches.get(CONFIRM_WAIT if delivery.unsettled else IDLE_WAIT)
             if work is not None:
                 self._process(work)
             if self._batches.empty():
                 delivery.push()
             delivery.collect()
             delivery.release()
-            self._tick()
+            if self._stateful:
+                delivery.emit(self._parts.executor.tick(time.monotonic()))
             self._notice_standstill(work)
-            self._serve_control()
+            if self._control:
+                self._serve_control()
             if self._source_error is not None:
                 raise self._source_error
-            self._answer()
+            if self._settlements:
+                self._answer()
             now = time.monotonic()
             if now >= next_commit or self._room.is_short:
                 self._commit()
@@ -183,12 +190,6 @@ class RunLoop:
             for index, (name, config, source) in enumerate(parts.sources)
         ]
 
-    def _next(self, timeout: float) -> Work | None:
-        try:
-            return self._batches.get(timeout=timeout)
-        except queue.Empty:
-            return None
-
     def _process(self, work: Work) -> None:
         delivery = self._running
         delivery.take(work)
@@ -199,7 +200,7 @@ class RunLoop:
             result.batch = kept(result.batch, work.batch, self._service.keep)
         self._meters.run.stage("run", began, time.perf_counter() - began, work.batch.size)
         delivery.deliver(work, result)
-        self._intake_of(work.source).processed += 1
+        self._by_source[work.source].processed += 1
 
     def _notice_standstill(self, work: Work | None) -> None:
         """Steps may hold so many records that there is no room for those which would complete their windows."""
@@ -214,11 +215,6 @@ class RunLoop:
                 "windows smaller",
                 in_flight=self._room.taken,
             )
-
-    def _tick(self) -> None:
-        executor = self._parts.executor
-        if executor.stateful:
-            self._running.emit(executor.tick(time.monotonic()))
 
     def _serve_control(self) -> None:
         while self._control:
@@ -287,7 +283,7 @@ class RunLoop:
         """Finish what was begun, when the sources give nothing more; whether that was all."""
         delivery = self._running
         deadline = min(self._drain_deadline, time.monotonic() + self._service.limits.drain)
-        if self._parts.executor.stateful:
+        if self._stateful:
             delivery.emit(self._parts.executor.flush())
         delivery.release(now=True)
         while delivery.unsettled:
@@ -307,7 +303,7 @@ class RunLoop:
         """The time to drain is over: what has not been run is delivered again by the next run."""
         for intake in self.intakes:
             intake.discard()
-        self._log.warning("there was no time to finish, the next run gets what is left", waiting=self._batches.qsize())
+        self._log.warning("there was no time to finish, the next run gets what is left", waiting=self._batches.waiting)
         trouble = self._settle(time.monotonic() + LAST_WAIT)
         if trouble is not None:
             raise _unconfirmed(trouble)
@@ -341,9 +337,6 @@ class RunLoop:
                 intake.acknowledge({lane: marks[lane] for lane in own if lane in marks})
                 intake.rewind(own)
                 self._finished.discard(intake)
-
-    def _intake_of(self, source: str) -> Intake:
-        return next(intake for intake in self.intakes if intake.source.name == source)
 
     def _keep_going(self) -> bool:
         self.progress_at = time.monotonic()

@@ -14,7 +14,7 @@ from streamer.template import Allowed, Template, allowed, keys_of, template
 from streamer.when import Condition, Failures, condition
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Selected:
     """The part of a batch that goes to one sink.
 
@@ -41,11 +41,24 @@ class Selection:
     topics: Allowed | None = None
     key: str | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the sink gets all results, with all values."""
+        return (
+            self.condition is None
+            and self.topic is None
+            and self.key is None
+            and self.written is None
+            and not self.dropped
+        )
+
     def apply(self, batch: Batch) -> Selected:
         """What the sink gets of these results. Without choices that is `batch` itself.
 
         Values that are not written still choose rows, topics and keys.
         """
+        if self.is_plain:
+            return Selected(batch)
         failed: dict[int, Exception] = {}
         if self.condition is not None:
             chosen, failures = self.condition.rows(batch)

@@ -28,12 +28,10 @@ def send_all(outlet: Outlet, messages: Messages, keep_going: Callable[[], bool],
     final: dict[int, ConnectorError] = {}
     if not len(messages):
         return final
-    index = np.arange(len(messages))
+    refused = outlet.sink.send(messages, time.monotonic() + SEND_TRY)
+    index = np.arange(len(messages) if refused else 0)
     tries = 0
-    while True:
-        refused = outlet.sink.send(messages, time.monotonic() + SEND_TRY)
-        if not refused:
-            return final
+    while refused:
         final.update((int(index[at]), error) for at, error in refused.items() if not error.retriable)
         again = np.array(sorted(at for at, error in refused.items() if error.retriable), np.int64)
         if not len(again):
@@ -45,6 +43,8 @@ def send_all(outlet: Outlet, messages: Messages, keep_going: Callable[[], bool],
         time.sleep(pause(tries))
         tries += 1
         messages, index = chosen(messages, again), index[again]
+        refused = outlet.sink.send(messages, time.monotonic() + SEND_TRY)
+    return final
 
 
 def pause(tries: int) -> float:
