@@ -30,6 +30,7 @@ from connectors.registry import SINKS, SOURCES
 from connectors.units import seconds, size_in_bytes
 from pipelines.errors import DISTRIBUTION
 from pipelines.steps import Config, Step
+from streamer.cases import Case
 from streamer.service import Service
 from streamer.settings import BatchSettings, Control, FailureSettings, Limits, Profile
 
@@ -95,6 +96,7 @@ def tables() -> dict[str, Callable[[], str]]:
         "errors": lambda: fields(FailureSettings),
         "control": lambda: fields(Control),
         "profile": lambda: fields(Profile),
+        "case": lambda: fields(Case, _CASE, {"folder"}),
         "source": lambda: fields(SourceConfig),
         "sink": lambda: fields(SinkConfig),
         "codecs": codecs,
@@ -179,6 +181,11 @@ _SERVICE: Final = {
     "sink": "mapping, or a list of them",
     "dead_letter": "mapping, as a sink's",
     "debug": "`true`, `false`, `records`",
+}
+_CASE: Final = {
+    "input": "mapping, list of mappings, or text",
+    "expect": "mapping, or a list of them",
+    "fails": "`true`, or the name of a step",
 }
 
 

@@ -101,6 +101,16 @@ def run(
     )
 
 
+def payload(record: Data | bytes, codec: str | dict[str, object]) -> bytes:
+    """The payload of a record, by the codec of this setting; one that is a payload already stays as it is.
+
+    Raises what the codec says of a value that it cannot write.
+    """
+    found = _payload(record, codec_of(codec))
+    assert isinstance(found, bytes)
+    return found
+
+
 def _payload(record: Data | bytes | Message | None, codec: Codec) -> Message | bytes | None:
     if not isinstance(record, Data):
         return record

@@ -15,6 +15,7 @@ from streamer.cli.broker import broker
 from streamer.cli.check import check
 from streamer.cli.demo import demo
 from streamer.cli.formats import formats
+from streamer.cli.new import new
 from streamer.cli.plugins import plugins
 from streamer.cli.replay import replay
 from streamer.cli.run import run
@@ -22,6 +23,7 @@ from streamer.cli.schema import schema
 from streamer.cli.send import send
 from streamer.cli.steps import steps
 from streamer.cli.tap import tap
+from streamer.cli.test import test
 
 DONE: Final = 0
 """Done, or drained after a first signal."""
@@ -38,6 +40,8 @@ MAX_LINES: Final = 3
 COMMANDS: Final[dict[Any, str]] = {
     run: "streamer run digits.yaml",
     check: "streamer check digits.yaml --connect",
+    test: "streamer test digits.yaml",
+    new: "streamer new sensors --source kafka",
     demo: "streamer demo",
     tap: "streamer tap digits.predictions --from earliest --count 5",
     send: "streamer send digits.images photos/*.png",

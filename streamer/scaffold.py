@@ -1,0 +1,173 @@
+"""The files of a new service: small, complete, and right as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from string import Template
+from typing import Final, Literal
+
+from pipelines.errors import DefinitionError, StreamerError
+
+Kind = Literal["kafka", "file", "memory"]
+"""Where records come from, or results go."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
+
+_SOURCES: Final[Mapping[Kind, str]] = {
+    "kafka": """source:
+  type: kafka
+  bootstrap: $${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}
+  topics: [$name.in]
+  group: $name
+""",
+    "file": """source:
+  type: file
+  path: input.jsonl
+  format: jsonl
+""",
+    "memory": """source:
+  type: memory
+  topic: $name.in
+""",
+}
+
+_SINKS: Final[Mapping[Kind, str]] = {
+    "kafka": """sink:
+  type: kafka
+  bootstrap: $${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}
+  topic: $name.out
+dead_letter:
+  type: kafka
+  bootstrap: $${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}
+  topic: $name.dead
+""",
+    "file": """sink:
+  type: file
+  path: output.jsonl
+  format: jsonl
+dead_letter:
+  type: file
+  path: dead.jsonl
+  format: jsonl
+""",
+    "memory": """sink:
+  type: memory
+  topic: $name.out
+dead_letter:
+  type: memory
+  topic: $name.dead
+""",
+}
+
+_SERVICE = """# Try it: streamer check $name.yaml, streamer test $name.yaml, streamer run $name.yaml
+name: $name
+${source}pipeline: $name.pipeline.yaml
+keep: [id]
+$sink"""
+
+_PIPELINE = """# What happens to each record, step by step. `streamer steps` lists what there is.
+steps:
+  - "@type": FUNCTION
+    name: score
+    function: ${module}_steps:score
+"""
+
+_STEPS = '''"""Steps of $name in Python."""
+
+from pipelines import Data
+
+
+def score(data: Data) -> Data | None:
+    """Replace this by what your service does. A `None` drops the record, an error sends it to the dead letter."""
+    if not data["values"]:
+        return None
+    mean = float(data.get_ndarray("values").mean())
+    return Data({"mean": mean, "label": "high" if mean > 0.5 else "low"})
+'''
+
+_CASES: Final[Mapping[str, str]] = {
+    "high.yaml": """# What goes in, and what has to come out.
+input: {id: 7, values: [0.25, 0.75, 1.0]}
+expect: {id: 7, mean: 0.6666667, label: high}
+""",
+    "nothing.yaml": """input: {id: 8, values: []}
+expect: []  # it is dropped
+""",
+    "broken.yaml": """input: {id: 9}
+fails: score  # the step in which it fails
+""",
+}
+
+_INPUT = '{"id": 1, "values": [0.25, 0.75, 1.0]}\n{"id": 2, "values": [0.125, 0.25]}\n'
+
+_RUN: Final[Mapping[Kind, str]] = {
+    "kafka": """With a broker that runs in a terminal of its own, and the service in another one:
+
+    streamer broker --topic $name.in:4 --topic $name.out --topic $name.dead
+    streamer run $name.yaml
+
+    streamer send $name.in input.jsonl
+    streamer tap $name.out --from earliest --count 2
+""",
+    "file": """    streamer run $name.yaml    # reads input.jsonl, writes output.jsonl
+""",
+    "memory": """In a program of yours, `with streamer.load("$name.yaml"):` runs it in the background; records go into
+`connectors.memory.memory_topic("$name.in")`, results come from `memory_topic("$name.out")`.
+""",
+}
+
+_README = """# $name
+
+| | |
+| --- | --- |
+| `$name.yaml` | the service: where records come from, where results go |
+| `$name.pipeline.yaml` | the steps |
+| `${module}_steps.py` | steps in Python |
+| `cases/` | records, and what is expected of them |
+| `input.jsonl` | records to try it with |
+
+    streamer check $name.yaml
+    streamer test $name.yaml
+
+$run"""
+
+
+def files_of(name: str, source: Kind, sink: Kind) -> dict[str, str]:
+    """The files of a new service by their paths in its folder.
+
+    Raises `DefinitionError` for a name that is not letters, digits, `-` and `_`, a letter first.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise DefinitionError(f'"{name}" is no name for a service; use letters, digits, - and _, a letter first')
+    words = {"name": name, "module": name.replace("-", "_")}
+    # What is put into a template is a template itself, filled before.
+    parts = {key: Template(text).substitute(words) for key, text in _parts(source, sink).items()}
+    templates = {
+        f"{name}.yaml": _SERVICE,
+        f"{name}.pipeline.yaml": _PIPELINE,
+        f"{words['module']}_steps.py": _STEPS,
+        "README.md": _README,
+    }
+    filled = {path: Template(text).substitute(words, **parts) for path, text in templates.items()}
+    return {**filled, "input.jsonl": _INPUT, **{f"cases/{path}": text for path, text in _CASES.items()}}
+
+
+def create(folder: Path, files: Mapping[str, str]) -> None:
+    """Write the files. Raises `StreamerError` if the folder holds something already, or cannot be written."""
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise StreamerError(
+                f"{folder} is there already, and nothing is overwritten; choose another name or --folder"
+            )
+        for path, text in files.items():
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StreamerError(f"{folder}: cannot be written: {error.strerror or error}") from error
+
+
+def _parts(source: Kind, sink: Kind) -> dict[str, str]:
+    return {"source": _SOURCES[source], "sink": _SINKS[sink], "run": _RUN[source]}

@@ -1,0 +1,78 @@
+"""`streamer new`: services that are right as they are written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KINDS = ["kafka", "file", "memory"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    before = set(sys.modules)
+    yield
+    # Modules of this name are others in the next test.
+    for name in set(sys.modules) - before:
+        if name.endswith("_steps"):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("source", KINDS)
+@pytest.mark.parametrize("sink", [None, *KINDS])
+def test_a_new_service_passes_check_and_test(cli: Any, source: str, sink: str | None) -> None:
+    name = f"s-{source}-{sink}"
+    ended = cli("new", name, "--source", source, *(["--sink", sink] if sink else []))
+    assert ended.code == 0, ended.err
+    ended = cli("check", f"{name}/{name}.yaml")
+    assert ended.code == 0, ended.out + ended.err
+    assert f"source {source}" in ended.out
+    assert f"sink {sink or source}" in ended.out
+    ended = cli("test", f"{name}/{name}.yaml")
+    assert ended.code == 0, ended.out + ended.err
+    assert "3 cases: 3 ok, 0 wrong" in ended.out
+
+
+def test_a_new_service_on_files_runs_as_its_readme_says(cli: Any) -> None:
+    assert cli("new", "mine", "--source", "file").code == 0
+    assert "streamer run mine.yaml" in Path("mine/README.md").read_text()
+    ended = cli("run", "mine/mine.yaml")
+    assert ended.code == 0, ended.err
+    results = [json.loads(line) for line in Path("mine/output.jsonl").read_text().splitlines()]
+    assert [(one["id"], one["label"]) for one in results] == [(1, "high"), (2, "low")]
+
+
+def test_every_file_that_the_readme_names_is_there_and_the_commands_are_of_this_service(cli: Any) -> None:
+    ended = cli("new", "a_b", "--folder", "elsewhere", "--json")
+    found = json.loads(ended.out)
+    assert found["folder"] == "elsewhere"
+    written = {str(path.relative_to("elsewhere")) for path in Path("elsewhere").rglob("*") if path.is_file()}
+    assert written == set(found["files"])
+    readme = Path("elsewhere/README.md").read_text()
+    for path in ("a_b.yaml", "a_b.pipeline.yaml", "a_b_steps.py", "input.jsonl"):
+        assert f"`{path}`" in readme
+        assert path in written
+    assert "$" not in readme
+    assert "${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}" in Path("elsewhere/a_b.yaml").read_text()
+
+
+def test_nothing_is_overwritten(cli: Any) -> None:
+    Path("mine").mkdir()
+    assert cli("new", "mine").code == 0
+    Path("mine/mine.yaml").write_text("changed")
+    ended = cli("new", "mine")
+    assert ended.code == 1
+    assert "mine is there already" in ended.err
+    assert Path("mine/mine.yaml").read_text() == "changed"
+
+
+@pytest.mark.parametrize("name", ["1a", "a b", "../a", "a/b", "-a", ""])
+def test_a_name_that_is_none_is_refused(cli: Any, name: str) -> None:
+    assert cli("new", "--source", "file", "--", name).code == 2
+    assert list(Path().iterdir()) == []
