@@ -20,6 +20,7 @@ from benchmarks.rows import MAX_WAIT, ROWS
 from streamer.broker import KAFKA_VERSION
 
 README = Path(__file__).parent / "README.md"
+PACKAGES = ("confluent-kafka", "numpy", "onnxruntime", "protobuf")
 _NAMES = {"relay": "relay (the floor)", "handwritten": "hand-written (the baseline)", "ours": "streamer", **TITLES}
 
 
@@ -66,13 +67,29 @@ def as_markdown(grid: Grid) -> str:
 
 def write(found: Measurements, section: str, minutes: float) -> None:
     """Put the tables into the README, between the marks of this section."""
+    peers = "; ".join(f"{TITLES[peer]} {version_of(peer)}" for peer in PEERS)
+    broker = f", Apache Kafka {KAFKA_VERSION} on the same machine" + (f"; {peers}" if section == "peers" else "")
+    put(section, "\n\n".join([machine(minutes, broker), *(as_markdown(grid) for grid in grids(found))]))
+
+
+def put(section: str, body: str) -> None:
+    """Put a text into the README, between the marks of this section."""
     text = README.read_text(encoding="utf-8")
     start, end = f"<!-- {section} -->", f"<!-- end of {section} -->"
-    body = "\n\n".join([_machine(section, minutes), *(as_markdown(grid) for grid in grids(found))])
     pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
     if not pattern.search(text):
         raise ValueError(f"{README} has no section {section}")
     README.write_text(pattern.sub(lambda _: f"{start}\n{body}\n{end}", text), encoding="utf-8")
+
+
+def machine(minutes: float, more: str = "", packages: Sequence[str] = PACKAGES) -> str:
+    """When, on what and with which versions something was measured, and for how long."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    return (
+        f"{today}, {os.cpu_count()} cores ({_processor()}), {platform.system()}, Python {platform.python_version()}, "
+        f"{versions}{more}. {minutes:.1f} minutes."
+    )
 
 
 def _drained(found: Measurements) -> Grid:
@@ -123,19 +140,6 @@ def _together(found: Measurements) -> Grid:
         cost = statistics.median(cost for _, cost in runs)
         lines.append([str(processes), "streamer", f"{rate:,.0f}", f"{rate / one:.2f}", f"{cost:.1f}"])
     return Grid("More processes in one consumer group", ["processes", "program", "msg/s", "/ one process", "us"], lines)
-
-
-def _machine(section: str, minutes: float) -> str:
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    packages = ("confluent-kafka", "numpy", "onnxruntime", "protobuf")
-    versions = ", ".join(f"{name} {version(name)}" for name in packages)
-    peers = "; ".join(f"{TITLES[peer]} {version_of(peer)}" for peer in PEERS)
-    return (
-        f"{today}, {os.cpu_count()} cores ({_processor()}), {platform.system()}, Python {platform.python_version()}, "
-        f"{versions}, Apache Kafka {KAFKA_VERSION} on the same machine"
-        + (f"; {peers}" if section == "peers" else "")
-        + f". {minutes:.1f} minutes."
-    )
 
 
 def _processor() -> str:
