@@ -43,6 +43,11 @@ class ConnectorConfig(BaseModel, ABC):
         """The name it goes by."""
         return self.name or self.type
 
+    @property
+    def code_keys(self) -> tuple[str, ...]:
+        """Keys of the functions, libraries and commands that the file names and it runs; `--no-code` refuses them."""
+        return ()
+
     def check_packages(self) -> None:
         """Raise `MissingPackageError` unless what it `requires` is installed."""
         required(self.requires).check(f'{self.label} (type "{self.type}")')
@@ -95,6 +100,11 @@ class SinkConfig(ConnectorConfig):
     """The values that it writes; by default all."""
     drop: tuple[str, ...] = ()
     """Values that it does not write."""
+
+    @property
+    def code_keys(self) -> tuple[str, ...]:
+        """`when`, if it is a function."""
+        return ("when",) if isinstance(self.when, str) else ()
 
     @abstractmethod
     def build(self) -> Sink:

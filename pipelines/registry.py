@@ -17,7 +17,7 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
-from pipelines.errors import DefinitionError, MissingPackageError, nearest
+from pipelines.errors import DefinitionError, MissingPackageError, StreamerError, nearest
 from pipelines.plugins import OURS, RegistryError, load_plugins
 from pipelines.requirements import Requirement, Requires, how_to_install, required
 from pipelines.runner import OpenContext, Runner
@@ -252,7 +252,15 @@ class Registry:
         return available[0]
 
     def create(self, step: Step, context: OpenContext) -> Runner:
-        """A runner for the step: `runner_for` with the name that `context.runners` has for its type, and `create`."""
+        """A runner for the step: `runner_for` with the name that `context.runners` has for its type, and `create`.
+
+        Raises `StreamerError` for a step that runs the user's code where code is not allowed.
+        """
+        if step.code_keys and not context.allow_code:
+            raise StreamerError(
+                f"the step runs code that its definition holds or names ({', '.join(step.code_keys)}), and that is "
+                "not allowed here; allow it or remove the step"
+            )
         return self.runner_for(step, context.runners.get(step.type_name)).create(step, context)
 
     def check_runners(self, runners: Mapping[str, str]) -> None:

@@ -17,6 +17,7 @@ from pipelines.errors import StreamerError
 from pipelines.pipeline import Executor
 from pipelines.profiler import Profiler
 from streamer.hotpaths import PartHotPath
+from streamer.nocode import check_code
 from streamer.outlet import Outlet
 from streamer.service import Service
 
@@ -65,7 +66,11 @@ class Parts:
 
     def _open_pipeline(self, pool: ThreadPoolExecutor | None, progress: Callable[[str], None] | None) -> Executor:
         runners = self.service.runners
-        opened: Executor = self.service.pipeline.open(pool=pool, progress=progress, runners=runners)
+        # What `check_code` has not seen, such as a step of a plug-in, is refused when it opens.
+        allow_code = self.service.allows_code
+        opened: Executor = self.service.pipeline.open(
+            pool=pool, allow_code=allow_code, progress=progress, runners=runners
+        )
         return opened
 
     def _opened_profiler(self) -> Profiler | None:
@@ -110,8 +115,9 @@ def build(
 
     `sources`, `sinks` (by name) and `dead` replace the service's own connectors, for tests and notebooks; codecs
     and everything else stay. `start_from` resets where sources begin (earliest, latest or a time). Raises
-    `DefinitionError` and `MissingPackageError`.
+    `DefinitionError`, also for code in a service that may not run any, and `MissingPackageError`.
     """
+    check_code(service)
     built: list[tuple[str, SourceConfig, Source]] = []
     for config in service.sources:
         name = config.label

@@ -32,6 +32,7 @@ from pipelines.documents import Document
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.hotpath import HotPath
 from streamer.hotpaths import inheriting
+from streamer.nocode import code_allowed
 from streamer.selection import check_topics
 from streamer.settings import BatchSettings, Control, FailureSettings, Limits, Profile, Settings
 from streamer.signals import stopped_by_signals
@@ -211,6 +212,7 @@ class Service(Settings):
     """Results carry a trace of what each step did in their metadata: all of them, or, with `records`, those whose record asks for it with the header `streamer-debug`."""  # noqa: E501
 
     _agent: Agent | None = PrivateAttr(default=None)
+    _allows_code: bool = PrivateAttr(default=True)
 
     @property
     def sources(self) -> list[SourceConfig]:
@@ -231,6 +233,21 @@ class Service(Settings):
         """The same service with these runners for these types of steps. Raises `DefinitionError` for unknown ones."""
         pipelines.default_registry().check_runners(runners)
         return self.model_copy(update={"runners": {**self.runners, **runners}})
+
+    @property
+    def allows_code(self) -> bool:
+        """Whether it may run code that its files hold or name: not if made by `without_code`, nor if the environment
+        variable STREAMER_NO_CODE says no.
+        """
+        return self._allows_code and code_allowed()
+
+    def without_code(self) -> Service:
+        """The same service, which refuses to start, with `DefinitionError`, if it would run code that its files hold or
+        name (`streamer.nocode` says what that is). For definitions of strangers.
+        """
+        copy = self.model_copy()
+        copy._agent, copy._allows_code = None, False
+        return copy
 
     def run(self, *, start_from: str | None = None) -> Summary:
         """Run until SIGTERM or SIGINT (in the main thread), `stop`, the end of all sources, or a failure.

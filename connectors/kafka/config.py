@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from connectors.config import SinkConfig, SourceConfig
-from connectors.kafka.properties import OF_SINKS, OF_SOURCES, is_security, refuse, require_client
+from connectors.kafka.properties import OF_SINKS, OF_SOURCES, code_in, is_security, refuse, require_client
 from connectors.kafka.secrets import wrapped
 from connectors.units import Duration, Size
 from pipelines.errors import DefinitionError
@@ -117,6 +117,11 @@ class KafkaSourceConfig(SourceConfig):
         refuse(client, OF_SOURCES)
         return client
 
+    @property
+    def code_keys(self) -> tuple[str, ...]:
+        """What librdkafka is told to call, load or run."""
+        return (*super().code_keys, *code_in(self.client))
+
     def starting(self, position: str) -> Self:
         """The same source with its group put back to `position` first: earliest, latest or a time.
 
@@ -191,6 +196,11 @@ class KafkaSinkConfig(SinkConfig):
     def _free_properties(cls, client: Client) -> Client:
         refuse(client, OF_SINKS)
         return client
+
+    @property
+    def code_keys(self) -> tuple[str, ...]:
+        """`when`, if it is a function, and what librdkafka is told to call, load or run."""
+        return (*super().code_keys, *code_in(self.client))
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same sink; where it names no brokers, those of the first Kafka source, and how to log in to them."""

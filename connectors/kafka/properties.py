@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import SecretStr
 
@@ -68,6 +68,15 @@ _SECURITY = ("security.", "sasl.", "ssl.", "https.", "oauth_cb", "enable.sasl.",
 def is_security(name: str) -> bool:
     """Whether this property says how to log in to the brokers, rather than what to do there."""
     return name.startswith(_SECURITY)
+
+
+CODE: Final = ("oauth_cb", "plugin.library.paths", "ssl.engine.location", "sasl.kerberos.kinit.cmd")
+"""Properties that name a function, a library or a command to run."""
+
+
+def code_in(client: Mapping[str, object]) -> tuple[str, ...]:
+    """The keys of properties that run something, as a service file has them: `client.oauth_cb`."""
+    return tuple(f"client.{name}" for name in CODE if name in client)
 
 
 def refuse(client: Mapping[str, object], ours: Mapping[str, str]) -> None:

@@ -25,8 +25,12 @@ class Typed(Config):
     """What it is, in messages and in the registry: a step, a switch function, ... Set by the base class of the kind."""
     parts: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Fields that hold something with a `@type` of its own, and the kind of it; or `pipeline` for a pipeline."""
-    runs_code: ClassVar[bool] = False
-    """Whether it runs code that a definition holds or names; where code is not allowed it is refused."""
+
+    @property
+    def code_keys(self) -> tuple[str, ...]:
+        """Keys of what it runs as code: the user's, named or held by the definition. Where code is not allowed a type
+        that has some is refused; one that runs such code says so here."""
+        return ()
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """Plain data with `@type` first, as `form` spells it."""

@@ -25,8 +25,6 @@ class HasFunction(Config):
     Equal to another if all other fields and the function, or its name, are.
     """
 
-    runs_code: ClassVar[bool] = True
-
     function: Annotated[str | Callable[..., Any], BeforeValidator(_kept), WithJsonSchema({"type": "string"})]
     """`module:name`, with dots in either part, or a callable."""
 
@@ -34,6 +32,11 @@ class HasFunction(Config):
         # Only a function that is given may stand beside the keywords, else it would hide their spelling of it.
         positional: dict[str, Any] = {} if function is None else {"function": function}
         super().__init__(**positional, **fields)
+
+    @property
+    def code_keys(self) -> tuple[str, ...]:
+        """The function."""
+        return ("function",)
 
     @property
     def reference(self) -> str | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+import re
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -26,6 +27,10 @@ class SessionOptions(Config):
     """Whether idle threads keep a core busy to start sooner."""
     config: dict[str, str] = Field(default_factory=dict)
     """Further session configuration entries by onnxruntime's own names, `{"session.set_denormal_as_zero": "1"}`."""
+
+
+# onnxruntime's `trt_extra_plugin_lib_paths`, `backend_path` and the like.
+_LIBRARY: Final = re.compile(r"(^|_)(libs?|library|libraries|plugins?|backend_path)(_|$)")
 
 
 class Onnx(Step):
@@ -57,6 +62,13 @@ class Onnx(Step):
     """At most this many samples in one call of the model; none: the whole batch."""
     cast_inputs: Annotated[bool, EXTENSION] = False
     """Also convert inputs where values lose their meaning: floats to integers, numbers to bool."""
+
+    @property
+    def code_keys(self) -> tuple[str, ...]:
+        """The providers, if an option of theirs names a library to load."""
+        named = (provider for provider in self.providers or () if not isinstance(provider, str))
+        options = (option for provider in named for given in provider.values() for option in given)
+        return (self.key("providers"),) if any(map(_LIBRARY.search, options)) else ()
 
     def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
         super().__init__(**placed(model_uri, fields))

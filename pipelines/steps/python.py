@@ -96,7 +96,11 @@ class Python(Step):
 
     type_name: ClassVar[str] = "PYTHON"
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
-    runs_code: ClassVar[bool] = True
 
     python_config: PythonConfig | None = None
     """The code and its variables; required to run."""
+
+    @property
+    def code_keys(self) -> tuple[str, ...]:
+        """All of it."""
+        return (self.key("python_config"),)

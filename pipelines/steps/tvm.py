@@ -28,5 +28,10 @@ class Tvm(Step):
     function: Annotated[str, EXTENSION] = "main"
     """The function of the model to call."""
 
+    @property
+    def code_keys(self) -> tuple[str, ...]:
+        """The model: it is a library of machine code."""
+        return (self.key("model_uri"),)
+
     def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
         super().__init__(**placed(model_uri, fields))

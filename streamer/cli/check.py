@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamer.cli.options import AsJson, Runners, runners_given
+from streamer.cli.options import AsJson, NoCode, Runners, runners_given
 
 if TYPE_CHECKING:
     from streamer.cli.findings import Finding
@@ -19,6 +19,7 @@ def check(
         bool, typer.Option("--connect", help="Also ask the brokers for their topics, and open the whole pipeline.")
     ] = False,
     runner: Runners = None,
+    no_code: NoCode = False,
     as_json: AsJson = False,
 ) -> int:
     """Check service files: their text, steps and runners, packages, models, sources and sinks.
@@ -29,15 +30,20 @@ def check(
 
     from pipelines.errors import DefinitionError
     from streamer.cli.findings import examined
-    from streamer.cli.folder import import_from_here
+    from streamer.cli.folder import import_from_here, import_nothing_from_here
     from streamer.cli.reach import reached
     from streamer.cli.terminal import quiet
     from streamer.loading import load_all
+    from streamer.nocode import code_allowed, refused
     from streamer.observe.logs import configure
 
     configure("error", as_json=False)
     quiet()
-    import_from_here(*files)
+    no_code = no_code or not code_allowed()
+    if no_code:
+        import_nothing_from_here()
+    else:
+        import_from_here(*files)
     runners = runners_given(runner)
     wrong = unreachable = 0
     reports: list[dict[str, Any]] = []
@@ -50,9 +56,11 @@ def check(
             print(f"error: {error}", file=sys.stderr)
             continue
         for service in services:
+            service = service.without_code() if no_code else service
             found = examined(service)
             wrong += sum(not one.ok for one in found)
-            if connect:
+            # Connecting might run what is refused.
+            if connect and not refused(service):
                 further = reached(service)
                 unreachable += sum(not one.ok for one in further)
                 found += further

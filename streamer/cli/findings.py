@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from connectors.codecs.registry import codec_of
@@ -20,6 +20,7 @@ from pipelines.steps import GraphStep, Keras, Onnx, PipelineStep, Step, TensorFl
 from pipelines.walk import Part, walk
 from streamer.cli.run import described
 from streamer.hotpaths import in_words
+from streamer.nocode import refused
 from streamer.outlet import Outlet
 from streamer.parts import build
 from streamer.service import Service
@@ -50,16 +51,28 @@ def found(part: str, look: Callable[[], str]) -> Finding:
 
 
 def examined(service: Service) -> list[Finding]:
-    """Every part of the service: connectors and their packages, steps with runners and models, settings."""
-    findings = [found(f"source {config.label}", partial(_source, config)) for config in service.sources]
+    """Every part of the service: connectors and their packages, steps with runners and models, settings.
+
+    Of a service that may not run code, parts that would are not tried, and are wrong.
+    """
+    refusals = refused(service)
+
+    def tried(part: str, look: Callable[[], str]) -> Finding:
+        # A step is refused for what is inside it too.
+        whys = (why for name, why in refusals.items() if f"{name}/".startswith(f"{part}/"))
+        return next((Finding(part, False, why) for why in whys), None) or found(part, look)
+
+    context = OpenContext(allow_code=service.allows_code, runners=service.runners)
+    findings = [tried(f"source {config.label}", partial(_source, config)) for config in service.sources]
     findings += [
-        found(f"step {part.name}", partial(_part, part, OpenContext(base=part.base, runners=service.runners)))
+        tried(f"step {part.name}", partial(_part, part, replace(context, base=part.base)))
         for part in walk(service.sequence())
         # Those are looked at with the step that they are in.
         if isinstance(part.what, (Step, GraphStep, Trigger))
     ]
-    findings += [found(f"sink {config.label}", partial(_sink, config)) for config in service.sinks]
-    findings.append(found("failures", lambda: _failures(service)))
+    findings += [tried(f"sink {config.label}", partial(_sink, config)) for config in service.sinks]
+    dead = "failures" if service.dead_letter is None else f"sink {service.dead_letter.label}"
+    findings.append(replace(tried(dead, lambda: _failures(service)), part="failures"))
     findings.append(found("hot path", lambda: _hot_paths(service)))
     findings.append(Finding("batch", True, _batch(service)))
     findings.append(Finding("delivery", True, _delivery(service)))

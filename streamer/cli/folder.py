@@ -1,4 +1,4 @@
-"""The working directory, and the folders of service files, as places to import from."""
+"""The working directory and the folders of service files: places to import from, or not."""
 
 from __future__ import annotations
 
@@ -19,3 +19,12 @@ def import_from_here(*files: Path) -> None:
     for folder in (Path.cwd(), *(file.absolute().parent for file in files)):
         if str(folder) not in sys.path:
             sys.path.append(str(folder))
+
+
+def import_nothing_from_here() -> None:
+    """Take the working directory from the places to import from, where `python -m streamer` puts it first.
+
+    The folder that holds our own packages stays.
+    """
+    here, ours = Path.cwd(), Path(__file__).parents[2]
+    sys.path[:] = [folder for folder in sys.path if Path(folder or ".").absolute() != here or here == ours]

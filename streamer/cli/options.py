@@ -25,6 +25,14 @@ CodecName = Annotated[
 ]
 
 
+NoCode = Annotated[
+    bool,
+    typer.Option(
+        "--no-code",
+        help="Refuse services that run code which their files hold or name: PYTHON and FUNCTION steps, functions of "
+        "switches, combine steps and `when`, `oauth_cb`, native libraries. STREAMER_NO_CODE=1 does the same.",
+    ),
+]
 Runners = Annotated[
     list[str] | None,
     typer.Option("--runner", help="Which runner runs a type of step, TYPE=NAME; may be repeated. `steps` lists them."),

@@ -27,7 +27,7 @@ def reached(service: Service) -> list[Finding]:
 
 
 def _opened(service: Service) -> str:
-    with service.sequence().open(runners=service.runners):
+    with service.sequence().open(allow_code=service.allows_code, runners=service.runners):
         return "opens"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from streamer.cli.options import AsJson, Runners, runners_given
+from streamer.cli.options import AsJson, NoCode, Runners, runners_given
 
 if TYPE_CHECKING:
     from streamer.agent import Agent
@@ -27,6 +27,7 @@ def run(
         typer.Option("--from", help="Put the sources back first: earliest, latest or a time (2026-01-31T12:00:00Z)."),
     ] = None,
     runner: Runners = None,
+    no_code: NoCode = False,
     profile: Annotated[
         Path | None,
         typer.Option(
@@ -51,13 +52,20 @@ def run(
     import json
 
     from streamer.agent import Agent
-    from streamer.cli.folder import import_from_here
+    from streamer.cli.folder import import_from_here, import_nothing_from_here
     from streamer.cli.together import run_together
+    from streamer.nocode import code_allowed
     from streamer.observe.logs import configure
 
     configure(log_level or ("info" if log_json or trace else "warning"), as_json=log_json)
-    import_from_here(*files)
+    no_code = no_code or not code_allowed()
+    if no_code:
+        import_nothing_from_here()
+    else:
+        import_from_here(*files)
     services = _observed(_loaded(files, runners_given(runner)), profile, trace)
+    if no_code:
+        services = [service.without_code() for service in services]
     agents = [Agent(service, start_from=start_from) for service in services]
 
     def say(text: str) -> None:
