@@ -10,6 +10,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,12 +25,12 @@ import pytest
 
 import pipelines
 import streamer
-import streamer.testing
 from connectors.contract import Reader
 from connectors.file import FileSource
 from pipelines import BoundingBox, Data, Image, Point, Sequence, image_to_ndarray
 from pipelines.errors import ConnectorError, ReservedKeyError, ValueNotFoundError, WrongTypeError
 from pipelines.values import TypedList, ValueType
+from streamer.broker import MockKafka, create_topics
 
 ROOT = Path(__file__).parents[2]
 VECTORS = Path(__file__).parent / "vectors"
@@ -142,20 +143,41 @@ def test_metadata_is_beside_the_values_and_survives_both_forms() -> None:
         assert found.metadata == Data({"offset": 41, "topic": "t"})
 
 
-def test_every_result_of_a_service_names_the_offset_of_its_record() -> None:
+@pytest.mark.timeout(60)
+def test_every_result_of_a_kafka_service_names_the_offset_of_its_record(tmp_path: Path) -> None:
     """K-03"""
-    service = streamer.loads(
-        """
-        name: offsets
-        source: {type: memory, topic: in, into: {offset: offset}}
-        pipeline: [{"@type": REGRESSION_OUTPUT, inputName: y, names: {price: 0}}]
-        sink: {type: memory, topic: out}
-        """
-    )
+    from confluent_kafka import Producer
 
-    report = streamer.testing.run(service, [Data({"y": np.array([float(n)])}) for n in range(5)])
+    with MockKafka() as kafka:
+        create_topics(kafka.bootstrap, {"in": 2})
+        producer = Producer({"bootstrap.servers": kafka.bootstrap})
+        for number in range(20):
+            producer.produce("in", Data({"y": np.array([float(number)])}).to_bytes(), partition=number % 2)
+        producer.flush()
+        service = streamer.loads(
+            f"""
+            name: offsets
+            source:
+              type: kafka
+              bootstrap: {kafka.bootstrap}
+              topics: in
+              group: g
+              start: earliest
+              into: {{offset: offset, partition: partition}}
+            pipeline: [{{"@type": REGRESSION_OUTPUT, inputName: y, names: {{number: 0}}}}]
+            sink: {{type: file, path: out.jsonl, format: jsonl}}
+            """,
+            base=tmp_path,
+        )
+        out = tmp_path / "out.jsonl"
+        with service:
+            while not out.exists() or out.read_text().count("\n") < 20:
+                time.sleep(0.05)
 
-    assert [(one["price"], one["offset"]) for one in report.results if one] == [(float(n), n) for n in range(5)]
+    found = [Data.from_json(line) for line in out.read_text().splitlines()]
+    assert sorted((int(one["number"]), one["partition"], one["offset"]) for one in found) == [
+        (number, number % 2, number // 2) for number in range(20)
+    ]
 
 
 def test_steps_of_one_process_serialise_nothing_and_a_border_costs_one_message() -> None:
