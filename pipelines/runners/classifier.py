@@ -23,6 +23,7 @@ from pipelines.values import ValueType
 Indexes: TypeAlias = npt.NDArray[np.intp]
 
 ALL_PROBABILITIES = "allProbabilities"
+FEW_CLASSES = 128
 
 
 class ClassifierOutputRunner(Runner):
@@ -63,9 +64,16 @@ class ClassifierOutputRunner(Runner):
 
     def _count(self, index: Indexes, labels: Sequence[str]) -> None:
         times = np.bincount(index)
-        for one in np.flatnonzero(times).tolist():
-            # A label is only missing where none was asked for.
-            self._counts.add(labels[one] if one < len(labels) else str(one), int(times[one]))
+        # Looking for those that occur takes longer than looking at each, unless there are many.
+        if len(times) > FEW_CLASSES:
+            seen = np.flatnonzero(times)
+            counted = zip(seen.tolist(), times[seen].tolist(), strict=True)
+        else:
+            counted = zip(range(len(times)), times.tolist(), strict=True)
+        for one, count in counted:
+            if count:
+                # A label is only missing where none was asked for.
+                self._counts.add(labels[one] if one < len(labels) else str(one), count)
 
     def _classified(self, part: Matrix, index: Indexes) -> dict[str, Column]:
         step = self._step

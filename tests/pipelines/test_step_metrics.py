@@ -153,6 +153,14 @@ def test_a_classifier_counts_its_labels_each_sample_once() -> None:
     assert found.counts == {"cat": 1, "cow": 2, "dog": 1}  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("classes", [3, 1000])
+def test_a_classifier_without_labels_counts_indexes(classes: int) -> None:
+    with Sequence([ClassifierOutput()]).open() as executor:
+        executor.run(Data({"p": np.eye(classes, dtype="f4")[[0, classes - 1, classes - 1]]}))
+        found = executor.metrics["0:CLASSIFIER_OUTPUT"]["streamer_labels"]
+    assert found.counts == {"0": 1, str(classes - 1): 2}  # type: ignore[attr-defined]
+
+
 def test_a_classifier_counts_no_record_that_fails_and_others_once_though_they_run_again() -> None:
     with Sequence([ClassifierOutput(labels=("cat", "dog"))]).open() as executor:
         rows = ([0, 0, 1], [0, 1], [1, 0, 0], [1, 0])
