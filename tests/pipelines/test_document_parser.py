@@ -217,6 +217,12 @@ def test_elements_come_in_the_order_of_the_document_whatever_that_of_the_selecto
     }
 
 
+def test_a_selector_may_ask_for_text_that_is_contained() -> None:
+    page = "<div><b>x</b>Order</div><p>Name</p><p>Ada</p><div>other</div>"
+    found = tables(page, selectors=['div:contains("Order"), p'], field_names=[["Name"]], table_keys=["xOrder"])
+    assert found == {"xOrder": {"Name": ["Ada"]}}
+
+
 def test_blanks_that_do_not_break_are_blanks_in_names_and_values() -> None:
     page = "<p>First&nbsp;name</p><p>Ada\N{NO-BREAK SPACE}NBSPK.</p>"
     assert tables(page, selectors=["p"], field_names=[["First name"]]) == {"": {"First name": ["Ada K."]}}
@@ -236,6 +242,7 @@ def test_blanks_that_do_not_break_are_blanks_in_names_and_values() -> None:
         (b"<?xml version='1.0'?><a><b>one</b><c>two<![CDATA[ < 3]]></c></a>", "one\ntwo < 3"),
         (b"<?xml version='1.0'?><!DOCTYPE a [<!ENTITY co 'Co'>]><a>Ltd &co; KG</a>", "Ltd Co KG"),
         (b"<?xml version='1.0'?><html><body><p>one<p>two", "one\ntwo"),
+        ("<?xml version='1.0' encoding='iso-8859-5'?><a>gr\u00fcn</a>", "gr\u00fcn"),
         (b'{"json": [1]}', '{"json": [1]}'),
     ],
 )  # fmt: skip
@@ -362,6 +369,15 @@ def test_a_definition_of_konduit_runs() -> None:
         (
             {"input_names": ["a"], "output_names": ["a"], "table_row_extractor_types": ["t"], "selectors": ["td["]},
             '"td[" is no CSS selector',
+        ),
+        (
+            {
+                "input_names": ["a"],
+                "output_names": ["a"],
+                "table_row_extractor_types": ["t"],
+                "selectors": ["td:eq(1)"],
+            },
+            '"td:eq(1)" is no CSS selector',
         ),
         ({"input_names": ["a"], "output_names": ["a"], "field_names": []}, "fieldNames has 0 entries"),
     ],
