@@ -254,7 +254,7 @@ def labels(name: str, text: str = "", *, limit: int = MAX_LABELS) -> Labels:
 def begin(metrics: StepMetrics) -> Any:
     """What the functions of this module give from now on, in this thread; what is returned is for `end`.
 
-    For runners that call a user's code.
+    For executors, which call it around each step.
     """
     return _CURRENT.set(metrics)
 

@@ -97,7 +97,7 @@ class GraphExecutor(OpenPipeline):
 
     def _run(self, batch: Batch, emit: Emit | None) -> Result:
         lineage = Lineage(batch)
-        turn = Turn(lineage, self.observer, emit)
+        turn = Turn(lineage, self.observer, emit, self._meters)
         schedule = Schedule(self._nodes, turn, self._pool, self._late)
         flow = schedule.run(Flow(lineage.entered), self._output)
         out = lineage.outside(flow.batch)

@@ -15,7 +15,7 @@ from pipelines.data import Data
 from pipelines.errors import StepError, StreamerError
 from pipelines.executors.openstep import OpenStep
 from pipelines.executors.snapshot import packed, unpacked
-from pipelines.metrics import Metrics
+from pipelines.metrics import Metrics, begin, end
 from pipelines.observing import Observer
 from pipelines.result import Result
 from pipelines.runner import OpenContext, Runner, StatefulRunner
@@ -57,7 +57,7 @@ class OpenPipeline(ABC):
         try:
             for name, step in steps:
                 create = partial(registry.create, step, replace(context, step=name))
-                self._steps.append(OpenStep(name, opened(name, create)))
+                self._steps.append(self._opened_step(name, create))
         except BaseException:
             self.close()
             raise
@@ -164,6 +164,14 @@ class OpenPipeline(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _opened_step(self, name: str, create: Callable[[], Runner]) -> OpenStep:
+        metrics = self._meters.of(name)
+        token = begin(metrics)
+        try:
+            return OpenStep(name, opened(name, create), metrics)
+        finally:
+            end(token)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -12,6 +12,7 @@ import numpy as np
 from pipelines.batch import Batch
 from pipelines.errors import RowsFailed, StepError
 from pipelines.executors.settling import NOBODY, check_account, in_order, is_settled, joined, settled
+from pipelines.metrics import StepMetrics, begin, end
 from pipelines.observing import NO_ERRORS, Observer, StepRun
 from pipelines.result import Result
 from pipelines.runner import ContractError, Runner, StatefulRunner
@@ -26,9 +27,11 @@ class OpenStep:
     What is no `Exception` (`KeyboardInterrupt`, `SystemExit`) and `ContractError` are raised.
     """
 
-    def __init__(self, name: str, runner: Runner) -> None:
+    def __init__(self, name: str, runner: Runner, metrics: StepMetrics) -> None:
+        """`metrics` is what the functions of `pipelines.metrics` are about while the runner runs."""
         self.name = name
         self.runner = runner
+        self._metrics = metrics
         self._stateful = isinstance(runner, StatefulRunner)
         self._inside = runner.inside
 
@@ -50,7 +53,11 @@ class OpenStep:
         return result
 
     def _checked(self, batch: Batch) -> Result:
-        result = self._run(batch)
+        token = begin(self._metrics)
+        try:
+            result = self._run(batch)
+        finally:
+            end(token)
         if not is_settled(result, batch):
             check_account(result, batch, self.name, stateful=self._stateful)
             result = settled(result, self.name)
@@ -67,11 +74,14 @@ class OpenStep:
             return None
         if self._inside is not None:
             self._inside.observer = observer
+        token = begin(self._metrics)
         try:
             result = emit(self.runner)
         except Exception as error:  # noqa: BLE001 - named by its step
             failure = StepError.of(self.name, error)
             raise failure from failure.__cause__
+        finally:
+            end(token)
         return settled(result, self.name)
 
     def _run(self, batch: Batch) -> Result:

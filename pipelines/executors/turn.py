@@ -15,6 +15,7 @@ from pipelines.executors.junction import Flow, Junction
 from pipelines.executors.lineage import Lineage
 from pipelines.executors.openstep import OpenStep
 from pipelines.executors.settling import joined
+from pipelines.metrics import Metrics, begin, end
 from pipelines.observing import Observer, StepRun
 from pipelines.result import Result
 from pipelines.runner import StatefulRunner
@@ -43,8 +44,9 @@ class Turn:
     `emit` is what stateful steps are asked for beside running what reaches them: `tick` or `flush`.
     """
 
-    def __init__(self, lineage: Lineage, observer: Observer | None, emit: Emit | None) -> None:
+    def __init__(self, lineage: Lineage, observer: Observer | None, emit: Emit | None, metrics: Metrics) -> None:
         self._lineage = lineage
+        self._metrics = metrics
         self._observer = observer
         self._emit = emit
         self._held: dict[str, set[int]] = {}
@@ -79,7 +81,11 @@ class Turn:
     def join(self, junction: Junction, flows: Sequence[Flow]) -> Flow:
         """What goes on behind a junction."""
         began = perf_counter()
-        flow = junction.run(flows, self._lineage)
+        token = begin(self._metrics.of(junction.name))
+        try:
+            flow = junction.run(flows, self._lineage)
+        finally:
+            end(token)
         if self._observer is not None:
             own = (error for error in flow.failed.values() if getattr(error, "step", None) == junction.name)
             errors = Counter(type(error.__cause__ or error).__name__ for error in own)

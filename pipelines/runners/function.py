@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pipelines import metrics
 from pipelines.batch import Batch
 from pipelines.data import Data
 from pipelines.functions import is_batched
@@ -31,20 +30,12 @@ class FunctionRunner(RowRunner):
         self._label = step.label
         self._function = step.resolved(allowed=context.allow_code)
         self._batched = is_batched(self._function)
-        self._metrics = context.metrics
 
     def run(self, data: Data) -> Data | None | list[Data]:
         result: Data | None | list[Data] = self._function(data)
         return result
 
     def run_batch(self, batch: Batch) -> Result:
-        token = metrics.begin(self._metrics)
-        try:
-            return self._run_batch(batch)
-        finally:
-            metrics.end(token)
-
-    def _run_batch(self, batch: Batch) -> Result:
         if not self._batched:
             return super().run_batch(batch)
         found = self._function(batch)

@@ -16,7 +16,10 @@ from pipelines import (
     DataError,
     DefinitionError,
     Function,
+    FunctionSwitch,
     GraphBuilder,
+    Python,
+    PythonConfig,
     Sequence,
     StepError,
     batched,
@@ -68,6 +71,24 @@ def test_each_step_has_its_own_numbers_also_inside_a_pipeline_and_on_a_pool() ->
         assert value(executor, "left", "requests") == value(executor, "right/inner", "requests") == 5
         assert value(executor, "last", "rows") == 5
         assert "right/inner" in executor.metrics._repr_html_()
+
+
+def test_code_of_a_python_step_and_of_a_switch_counts_too() -> None:
+    code = "from pipelines import metrics\nmetrics.counter('seen').add()\nmetrics.gauge('twice').set(2 * n)\n"
+
+    def side(data: Data) -> int:
+        metrics.counter("switched").add()
+        return int(data["n"] % 2)
+
+    builder = GraphBuilder()
+    even, odd = builder.input.then("code", Python(python_config=PythonConfig(python_code=code))).switch(
+        "side", FunctionSwitch(side, num_outputs=2)
+    )
+    with builder.build(builder.any(even, odd)).open() as executor:
+        executor.run_many([Data({"n": n}) for n in (1, 2, 3)])
+        assert value(executor, "code", "seen") == 3
+        assert value(executor, "code", "twice") == 6
+        assert value(executor, "side", "switched") == 3
 
 
 def test_a_runner_takes_its_metrics_when_it_opens() -> None:
