@@ -48,9 +48,7 @@ class Batch:
         metadata: Sequence[Data | None] | None = None,
         origin: Origin | None = None,
     ) -> None:
-        for key, column in columns.items():
-            if len(column) != size:
-                raise DataError(f'column "{key}" has {len(column)} rows, the batch has {size}')
+        _check_lengths(columns, size)
         self._columns = dict(columns)
         self.size = size
         self.self_numbered = rows is None
@@ -123,6 +121,7 @@ class Batch:
 
     def with_columns(self, columns: Mapping[str, Column]) -> Batch:
         """This batch with these columns added or replaced; a replaced one keeps its place."""
+        _check_lengths(columns, self.size)
         return self._having({**self._columns, **columns})
 
     def without(self, keys: Iterable[str]) -> Batch:
@@ -132,7 +131,8 @@ class Batch:
 
     def select(self, columns: Mapping[str, Column]) -> Batch:
         """The same rows with these columns only: what a step returns that keeps nothing of its input."""
-        return self._having(columns)
+        _check_lengths(columns, self.size)
+        return self._having(dict(columns))
 
     def numbered(self, rows: Rows, origin: Origin | None) -> Batch:
         """The same rows under other row numbers."""
@@ -236,8 +236,17 @@ class Batch:
             self.origin.record(int(parents[0])) if self.origin is not None and len(parents) else None,
         )
 
-    def _having(self, columns: Mapping[str, Column]) -> Batch:
-        return Batch(columns, self.size, rows=self.rows, splits=self.splits, metadata=self.metadata, origin=self.origin)
+    def _having(self, columns: dict[str, Column]) -> Batch:
+        # Rows that are known to be right: looking at all columns again would take most of the time.
+        made = Batch.__new__(Batch)
+        made._columns = columns
+        made.size = self.size
+        made.self_numbered = False
+        made.rows = self.rows
+        made.splits = self.splits
+        made.metadata = self.metadata
+        made.origin = self.origin
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +265,12 @@ class _Joined:
 
     def record(self, row: int) -> RecordContext | None:
         return next((found for origin in self.origins if (found := origin.record(row)) is not None), None)
+
+
+def _check_lengths(columns: Mapping[str, Column], size: int) -> None:
+    for key, column in columns.items():
+        if len(column) != size:
+            raise DataError(f'column "{key}" has {len(column)} rows, the batch has {size}')
 
 
 def _joined_origin(batches: Sequence[Batch]) -> Origin | None:

@@ -37,19 +37,18 @@ def kept(result: Batch, given: Batch, keep: Keep | None) -> Batch:
     to stand next to values of the pipeline. Where the rows of `result` are those of `given`, unchanged, the columns are
     shared: no work per row.
     """
-    keys = given.keys() if keep == "all" else list(keep or ())
-    wanted = [key for key in keys if key in given and _lacks(result, key)]
+    there, made = given.columns, result.columns
+    wanted = [key for key in (there if keep == "all" else keep or ()) if key in there and _lacks(made.get(key))]
     if not wanted:
         return result
     index = _places(result, given)
-    columns = {key: _filled(result, key, _taken(given.column(key), index)) for key in wanted}
-    return result.with_columns(columns)
+    return result.with_columns({key: _filled(made.get(key), _taken(there[key], index)) for key in wanted})
 
 
-def _lacks(result: Batch, key: str) -> bool:
-    if key not in result:
+def _lacks(column: Column | None) -> bool:
+    if column is None:
         return True
-    present = result.column(key).present
+    present = column.present
     return present is not None and not present.all()
 
 
@@ -87,10 +86,9 @@ def _taken(column: Column, index: Ints | None) -> Column:
     return with_gap.take(np.where(index < 0, len(column), index))
 
 
-def _filled(result: Batch, key: str, taken: Column) -> Column:
-    if key not in result:
+def _filled(own: Column | None, taken: Column) -> Column:
+    if own is None:
         return taken
-    own = result.column(key)
     present = own.present
     if present is None or not present.any():
         return taken

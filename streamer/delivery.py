@@ -58,6 +58,7 @@ class Delivery:
         self._service = service
         self._outlets = outlets
         self._dead = dead
+        self._sinks = outlets if dead is None else [*outlets, dead]
         self._drop_failed = drop_failed
         self._tombstones = tombstones
         self._watch = watch
@@ -116,14 +117,14 @@ class Delivery:
 
     def collect(self) -> None:
         """Take in what the sinks have confirmed by themselves."""
-        for outlet in self._sinks():
+        for outlet in self._sinks:
             for rows in outlet.sink.confirmed():
                 self._confirmed(self.ledger.confirm(rows))
 
     def push(self) -> None:
         """Nothing more is sent for now: messages that wait for company are to go."""
         if self._unsettled:
-            for outlet in self._sinks():
+            for outlet in self._sinks:
                 outlet.sink.push()
 
     def settle(self, deadline: float) -> None:
@@ -134,7 +135,7 @@ class Delivery:
         if not self._unsettled:
             return
         trouble: ConnectorError | None = None
-        for outlet in self._sinks():
+        for outlet in self._sinks:
             try:
                 lost = outlet.sink.barrier(deadline)
             except ConnectorError as error:
@@ -344,9 +345,6 @@ class Delivery:
         sources, counts = np.unique(rows >> SOURCE_BITS, return_counts=True)
         for source, count in zip(sources.tolist(), counts.tolist(), strict=True):
             self._meters.outcomes[self._sources[source], outcome] += count
-
-    def _sinks(self) -> list[Outlet]:
-        return self._outlets if self._dead is None else [*self._outlets, self._dead]
 
     def _work_of(self, row: int) -> Work | None:
         block = self.ledger.open_block(row)

@@ -79,12 +79,12 @@ class Ledger:
         for lane, start, stop in records.spans:
             if self._ended and self.has_ended(lane):
                 block.forget(start, stop)
+                self._settle(block)
                 continue
             state = self._lanes.get(lane)
             if state is None:
                 state = self._lanes[lane] = _LaneState()
             state.runs.append(_Run(block, start, stop, records.positions))
-        self._settle(block)
         return block
 
     def expect(self, rows: Ints) -> None:
