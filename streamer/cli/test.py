@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamer.cli.options import AsJson
+from streamer.cli.options import AsJson, NoCode
 
 if TYPE_CHECKING:
     from streamer.trial import Tried
@@ -19,6 +19,7 @@ def test(
         list[Path] | None,
         typer.Argument(metavar="CASES", help="Files or folders of cases; by default the folder cases beside FILE."),
     ] = None,  # noqa: PT028 - a command, not a test
+    no_code: NoCode = False,  # noqa: PT028 - as above
     as_json: AsJson = False,  # noqa: PT028 - as above
 ) -> int:
     """Run a service's pipeline on cases, with connectors in memory, and compare the results with what they expect.
@@ -28,16 +29,22 @@ def test(
     and its result is shown; a picture is one like that. The exit code is 1 if one is not as expected.
     """
     from streamer.cases import cases_of
-    from streamer.cli.folder import import_from_here
+    from streamer.cli.folder import import_from_here, import_nothing_from_here
     from streamer.cli.terminal import quiet
     from streamer.loading import load
+    from streamer.nocode import code_allowed
     from streamer.observe.logs import configure
     from streamer.trial import tried
 
     configure("error", as_json=False)
     quiet()
-    import_from_here(file)
+    no_code = no_code or not code_allowed()
+    if no_code:
+        import_nothing_from_here()
+    else:
+        import_from_here(file)
     service = load(file)
+    service = service.without_code() if no_code else service
     outcomes = []
     for case in cases_of(file, cases or []):
         outcome = tried(service, case)

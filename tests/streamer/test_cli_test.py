@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,18 @@ def test_without_cases_it_says_where_to_put_them(cli: Any, service: Path) -> Non
     ended = cli("test", service)
     assert ended.code == 2
     assert f"write some into {service.parent / 'cases'}" in ended.err
+
+
+def test_a_service_with_code_is_refused_where_code_is(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(
+        "source: {type: memory, topic: a}\nsink: {type: memory, topic: b}\n"
+        "pipeline: [{'@type': FUNCTION, function: 'no_such_module:f'}]\n"
+    )
+    (tmp_path / "c.yaml").write_text("input: {x: 1}\n")
+    ended = cli("test", tmp_path / "s.yaml", tmp_path / "c.yaml", "--no-code")
+    assert ended.code == 2
+    assert "--no-code (STREAMER_NO_CODE) refuses code" in ended.err
+    assert "no_such_module" not in sys.modules
 
 
 def test_the_settings_of_the_service_do_not_reach_outside(cli: Any, tmp_path: Path) -> None:
