@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from connectors.records import Ints, Records
@@ -28,7 +28,7 @@ class Decoded:
 class Encoded:
     """What a codec made of a batch: `values[i]` for row i of the batch, `None` where `failed` names position i."""
 
-    values: list[bytes | None]
+    values: Sequence[bytes | None]
     failed: Mapping[int, Exception]
 
 

@@ -1,10 +1,11 @@
-"""Columns: the values of one key for N rows, in one of four forms.
+"""Columns: the values of one key for N rows, in one of five forms.
 
 | form | holds | for |
 | --- | --- | --- |
 | `DenseColumn` | one array `(N, ...)` | arrays of one dtype and shape; int, float and bool scalars `(N,)` |
 | `RaggedColumn` | all rows' samples in one array, `N + 1` splits | arrays that agree in all but the first axis |
 | `ObjectColumn` | a list of N values | strings, images, boxes, nested data, lists, arrays that agree in nothing |
+| `SpansColumn` (`pipelines.spanscolumn`) | N spans of one buffer | strings and bytes, as compiled decoders read them |
 | `WireColumn` | N undecoded spans of the input | what nobody has asked for yet |
 
 Columns are read-only and shared between batches: every change gives a new column.
@@ -21,10 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.errors import DataError, RowsFailed
+from pipelines.spans import Spans
 from pipelines.values import Image, ValueType, type_of
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Entries = Sequence[bytes | None]
+"""Serialised map entries, a list or `Spans`; `None` where a row has none."""
 
 
 class Missing:
@@ -81,6 +85,11 @@ class Column(ABC):
         Raises `RowsFailed` naming the rows that cannot be decoded.
         """
 
+    @property
+    def empty(self) -> bool:
+        """Whether no row has the key."""
+        return len(self) == 0 or (self.present is not None and not self.present.any())
+
     def decoded(self) -> Column:
         """This column in a decoded form. Raises `RowsFailed` naming the rows that cannot be decoded."""
         return self
@@ -95,6 +104,10 @@ class Column(ABC):
         if isinstance(value, Image):
             return (ValueType.IMAGE, value.height, value.width, value.channels)
         return (type_of(value),)
+
+    def joined(self, columns: Sequence[Column]) -> Column | None:
+        """The rows of all columns in the form of this one, which is among them; `None` if that cannot be."""
+        return None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.values())
@@ -156,7 +169,7 @@ class DenseColumn(Column):
         return (self.type,)
 
     def take(self, rows: Rows) -> DenseColumn:
-        return DenseColumn(self.array[rows], _typed(self), _taken(self.present, rows))
+        return DenseColumn(self.array[rows], _typed(self), taken_mask(self.present, rows))
 
     def values(self) -> list[Any]:
         array = self.array
@@ -198,7 +211,7 @@ class RaggedColumn(Column):
         splits = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(counts, out=splits[1:])
         index = np.repeat(self.splits[rows] - splits[:-1], counts) + np.arange(splits[-1])
-        return RaggedColumn(self.samples[index], splits, _taken(self.present, rows))
+        return RaggedColumn(self.samples[index], splits, taken_mask(self.present, rows))
 
     def values(self) -> list[Any]:
         edges = self.splits.tolist()
@@ -236,18 +249,14 @@ class WireColumn(Column):
     """Undecoded map entries of the input, decoded when first asked for and passed through untouched.
 
     `entries[i]` is the serialised map entry of row i, tag and length included (so that joined entries are a
-    message), or `None`. `decode` turns the list into a decoded column or raises `RowsFailed`.
+    message), or `None`. `decode` turns the entries into a decoded column or raises `RowsFailed`. Who has the entries
+    as `Spans` says with `present` which are null; of a list that is found out.
     """
 
     __slots__ = ("_decode", "_decoded", "entries")
 
-    def __init__(
-        self,
-        entries: list[bytes | None],
-        decode: Callable[[list[bytes | None]], Column],
-        present: Mask | None = None,
-    ) -> None:
-        if present is None and None in entries:
+    def __init__(self, entries: Entries, decode: Callable[[Entries], Column], present: Mask | None = None) -> None:
+        if present is None and not isinstance(entries, Spans) and None in entries:
             present = np.fromiter((entry is not None for entry in entries), np.bool_, len(entries))
         self.entries = entries
         self.type = None
@@ -271,13 +280,15 @@ class WireColumn(Column):
     def __getitem__(self, row: int) -> Any:
         if self._decoded is not None:
             return self._decoded[row]
-        if self.entries[row] is None:
-            return MISSING
-        return self._decode([self.entries[row]])[0]
+        entry = self.entries[row]
+        return MISSING if entry is None else self._decode([entry])[0]
 
     def take(self, rows: Rows) -> WireColumn:
         entries = self.entries
-        taken = WireColumn([entries[row] for row in rows.tolist()], self._decode)
+        if isinstance(entries, Spans):
+            taken = WireColumn(entries.take(rows), self._decode, taken_mask(self.present, rows))
+        else:
+            taken = WireColumn([entries[row] for row in rows.tolist()], self._decode)
         if self._decoded is not None:
             taken._decoded = self._decoded.take(rows)
         return taken
@@ -286,21 +297,23 @@ class WireColumn(Column):
         return self.decoded().values()
 
     @property
-    def decoder(self) -> Callable[[list[bytes | None]], Column]:
+    def decoder(self) -> Callable[[Entries], Column]:
         """What decodes the entries: the codec's own, which knows what they are."""
         return self._decode
 
     def joined(self, columns: Sequence[Column]) -> WireColumn | None:
         """The rows of all columns, still undecoded; `None` unless each comes from this codec or has no values."""
-        entries: list[bytes | None] = []
+        parts: list[Entries] = []
         for column in columns:
             if isinstance(column, WireColumn) and column._decode == self._decode:
-                entries.extend(column.entries)
-            elif len(column) == 0 or (column.present is not None and not column.present.any()):
-                entries.extend([None] * len(column))
+                parts.append(column.entries)
+            elif column.empty:
+                parts.append([None] * len(column))
             else:
                 return None
-        return WireColumn(entries, self._decode)
+        if isinstance(self.entries, Spans):
+            return WireColumn(Spans.concat([Spans.of(part) for part in parts]), self._decode, joined_masks(columns))
+        return WireColumn(list(itertools.chain.from_iterable(parts)), self._decode)
 
 
 def _typed(column: Column) -> ValueType:
@@ -309,7 +322,8 @@ def _typed(column: Column) -> ValueType:
     return column.type
 
 
-def _taken(present: Mask | None, rows: Rows) -> Mask | None:
+def taken_mask(present: Mask | None, rows: Rows) -> Mask | None:
+    """Which of these rows have the key; `None` if all."""
     if present is None:
         return None
     taken = present[rows]
@@ -379,13 +393,13 @@ def _concat(columns: Sequence[Column]) -> Column:
         return columns[0]
     if not columns:
         return ObjectColumn([])
-    wire = next((column for column in columns if isinstance(column, WireColumn)), None)
-    joined = None if wire is None else wire.joined(columns)
-    if joined is not None:
-        return joined
+    for column in {column.__class__: column for column in columns}.values():
+        joined = column.joined(columns)
+        if joined is not None:
+            return joined
     dense = [column for column in columns if isinstance(column, DenseColumn) and _stackable(columns[0], column)]
     if len(dense) == len(columns):
-        return DenseColumn(np.concatenate([column.array for column in dense]), _typed(dense[0]), _presence(dense))
+        return DenseColumn(np.concatenate([column.array for column in dense]), _typed(dense[0]), joined_masks(dense))
     ragged = [column for column in columns if isinstance(column, RaggedColumn) and _joinable(columns[0], column)]
     if len(ragged) == len(columns):
         return _concat_ragged(ragged)
@@ -396,7 +410,7 @@ def _concat_ragged(columns: Sequence[RaggedColumn]) -> RaggedColumn:
     counts = np.concatenate([np.diff(column.splits) for column in columns])
     splits = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=splits[1:])
-    return RaggedColumn(np.concatenate([column.samples for column in columns]), splits, _presence(columns))
+    return RaggedColumn(np.concatenate([column.samples for column in columns]), splits, joined_masks(columns))
 
 
 def _all_values(columns: Sequence[Column]) -> list[Any]:
@@ -429,7 +443,8 @@ def _stackable(a: Column, b: DenseColumn) -> bool:
     )
 
 
-def _presence(columns: Sequence[Column]) -> Mask | None:
+def joined_masks(columns: Sequence[Column]) -> Mask | None:
+    """Which rows of all columns, one after the other, have the key; `None` if all."""
     if all(column.present is None for column in columns):
         return None
     masks = [np.ones(len(column), np.bool_) if column.present is None else column.present for column in columns]

@@ -17,7 +17,9 @@ from typing import Any, Protocol
 
 import pytest
 
+from pipelines import hotpath
 from pipelines.errors import MissingPackageError
+from pipelines.hotpath import HotPath
 from streamer.broker import Broker, BrokerError, KafkaJars, LocalKafka, MockKafka, create_topics, open_broker
 
 _REAL = {"kafka", "start_kafka"}
@@ -138,6 +140,16 @@ def kafka(request: pytest.FixtureRequest) -> Broker:
     if os.environ.get("CI"):
         pytest.fail(answer)
     pytest.skip(answer)
+
+
+@pytest.fixture(scope="module", params=["python", "native"])
+def hot_path(request: pytest.FixtureRequest) -> Iterator[HotPath]:
+    """Both hot paths in turn, chosen as a user would choose one for a whole process: by STREAMER_NATIVE."""
+    if request.param == "native" and (reason := hotpath.why_not()):
+        pytest.skip(f"the compiled hot path: {reason}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(hotpath.VARIABLE, request.param)
+        yield request.param
 
 
 def _dotted(settings: dict[str, str]) -> dict[str, str]:

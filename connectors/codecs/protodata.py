@@ -9,8 +9,8 @@ from connectors.codecs.config import MessageConfig
 from connectors.records import Records
 from pipelines.batch import Batch
 from pipelines.hotpath import HotPath, HotPathReport, taken
-from pipelines.wire.columns_read import decode_columns
-from pipelines.wire.columns_write import encode_columns
+from pipelines.wire.columns_read import columns_reader
+from pipelines.wire.columns_write import columns_writer
 
 
 class ProtoDataConfig(MessageConfig):
@@ -24,7 +24,7 @@ class ProtoDataConfig(MessageConfig):
     """Who reads and writes the messages: `auto` takes the compiled form where it was built, `native` insists on it, `python` does without. By default as the service says."""  # noqa: E501
 
     def build(self) -> ProtoData:
-        """The codec."""
+        """The codec. Raises `HotPathError` if the compiled form is insisted on and was not built."""
         return ProtoData(self)
 
 
@@ -33,9 +33,10 @@ class ProtoData(Codec):
 
     def __init__(self, config: ProtoDataConfig | None = None) -> None:
         """Raises `HotPathError` if the compiled form is insisted on and was not built."""
-        self._config = config or ProtoDataConfig()
-        self._limits = self._config.limits
-        self._hot_path = taken(self._config.hot_path)
+        config = config or ProtoDataConfig()
+        self._hot_path = taken(config.hot_path)
+        self._read = columns_reader(config.limits, float_lists=config.float_lists, hot_path=config.hot_path)
+        self._write = columns_writer(config.hot_path)
 
     @property
     def hot_path(self) -> HotPathReport:
@@ -44,7 +45,7 @@ class ProtoData(Codec):
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """Columns of these records; what is wrong with a key that is not `wanted` shows when it is decoded."""
-        found = decode_columns(records.values, wanted, self._limits, float_lists=self._config.float_lists)
+        found = self._read(records.values, wanted or frozenset())
         rows = found.rows + first
         origin = RecordsOrigin.of(records, first, rows)
         batch = Batch(found.columns, len(rows), rows=rows, metadata=found.metadata, origin=origin)
@@ -52,4 +53,4 @@ class ProtoData(Codec):
 
     def encode(self, batch: Batch) -> Encoded:
         """One message for each row, with its metadata."""
-        return Encoded(*encode_columns(batch))
+        return Encoded(*self._write(batch))

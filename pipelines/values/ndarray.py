@@ -56,6 +56,11 @@ def array_type(dtype: np.dtype[Any]) -> NDArrayType:
     raise WrongTypeError(f"a Data cannot hold an array of {dtype}; use {hint}")
 
 
+def dtype_of(element: NDArrayType) -> np.dtype[Any] | None:
+    """The dtype of arrays of this type, in this machine's byte order; `None` if numpy itself has none."""
+    return _DTYPES.get(element)
+
+
 def width(element: NDArrayType) -> int:
     """Bytes of one element. `WireError` for UTF8, whose elements have no fixed width."""
     if element is NDArrayType.UTF8:

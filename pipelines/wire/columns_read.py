@@ -9,17 +9,20 @@ message or one entry at a time: that module says what is right, this one is fast
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from pipelines.columns import Column, Rows, WireColumn
+from pipelines.columns import Column, Entries, Rows, WireColumn
 from pipelines.data import Data, check_key
 from pipelines.errors import ReservedKeyError, RowsFailed, WireError
+from pipelines.hotpath import HotPath, compiled
+from pipelines.spans import Spans
 from pipelines.wire.entries import Cells, Frames, ReadOptions, by_key, by_place, cut, key_of, metadata_of, plain
 from pipelines.wire.layouts import PART_BYTES
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
@@ -48,13 +51,29 @@ class EntryDecoder:
     key: str
     options: ReadOptions
 
-    def __call__(self, entries: list[bytes | None]) -> Column:
+    def __call__(self, entries: Entries) -> Column:
         """The column of these entries. Raises `RowsFailed` naming those that cannot be decoded."""
+        if isinstance(entries, Spans):
+            found = _column_of_spans(self.key, entries, self.options)
+            if found is not None:
+                return found
+            entries = entries.tolist()
         column, failed, odd = read_values(self.key, entries, self.options)
         if failed or odd:
             refused = {row: WireError(f'key "{self.key}" cannot be read: its entry is broken') for row in odd}
             raise RowsFailed({**failed, **refused})
         return column
+
+
+ColumnsReader = Callable[[Sequence[Any], frozenset[str]], ReadColumns]
+"""Reads messages into columns, of which those of the keys in the set are decoded."""
+
+
+def columns_reader(
+    limits: Limits = DEFAULT_LIMITS, *, float_lists: FloatLists = "exact", hot_path: HotPath = "auto"
+) -> ColumnsReader:
+    """What `decode_columns` does, with everything but the messages chosen beforehand."""
+    return _reader(compiled(hot_path), ReadOptions(limits, float_lists))
 
 
 def decode_columns(
@@ -63,15 +82,38 @@ def decode_columns(
     limits: Limits = DEFAULT_LIMITS,
     *,
     float_lists: FloatLists = "exact",
+    hot_path: HotPath = "auto",
 ) -> ReadColumns:
     """The columns of many ProtoData messages, each `bytes`, or `None` (a tombstone), which is passed over.
 
     Keys that are `wanted` are decoded and checked; all others are checked to be well-formed protobuf and stay as they
     are (`WireColumn`). A message fails if `pipelines.wire.protobuf.decode` refuses it, but not for the value of a key
-    that is not wanted: that shows when it is decoded, if it ever is.
+    that is not wanted: that shows when it is decoded, if it ever is. The compiled hot path gives the same columns, but
+    for strings, which stay spans (`SpansColumn`) of `values`, as undecoded entries do, if `values` are `Spans`.
     """
-    options = ReadOptions(limits, float_lists)
-    return _decode(values, wanted or frozenset(), options, options.surely)
+    return columns_reader(limits, float_lists=float_lists, hot_path=hot_path)(values, wanted or frozenset())
+
+
+def decode_in_python(values: Sequence[Any], wanted: frozenset[str], options: ReadOptions) -> ReadColumns:
+    """`decode_columns` without the compiled hot path."""
+    return _decode(list(values), wanted, options, options.surely)
+
+
+@lru_cache(maxsize=64)
+def _reader(native: Any, options: ReadOptions) -> ColumnsReader:
+    if native is None:
+        return partial(decode_in_python, options=options)
+    # It needs this module for what it leaves to protobuf.
+    from pipelines.wire.compiled_read import CompiledReader
+
+    return CompiledReader(native, options)
+
+
+def _column_of_spans(key: str, entries: Spans, options: ReadOptions) -> Column | None:
+    from pipelines.wire.compiled_read import CompiledReader
+
+    reader = _reader(compiled(), options)
+    return reader.column(key, entries) if isinstance(reader, CompiledReader) else None
 
 
 def _decode(values: Sequence[Any], wanted: frozenset[str], options: ReadOptions, longest: int) -> ReadColumns:

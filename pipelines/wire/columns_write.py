@@ -7,7 +7,7 @@ never decoded goes out as it came in, and everything else is left to `pipelines.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from pipelines.batch import Batch
 from pipelines.columns import MISSING, Column, DenseColumn, Mask, WireColumn
 from pipelines.data import Data
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError
+from pipelines.hotpath import HotPath, compiled
 from pipelines.values.ndarray import to_buffer
 from pipelines.values.valuetype import ValueType
 from pipelines.wire.columns_read import EntryDecoder
@@ -30,22 +31,43 @@ Writer = Callable[[int, int], Sequence[bytes]]
 class WrittenColumns(NamedTuple):
     """What became of N rows."""
 
-    messages: list[bytes | None]
+    messages: Sequence[bytes | None]
     """The message of each row; `None` where `failed` says why there is none."""
     failed: dict[int, Exception]
     """Position to what is wrong with the row, mostly a `WireError`."""
 
 
-def encode_columns(batch: Batch) -> WrittenColumns:
+ColumnsWriter = Callable[[Batch], WrittenColumns]
+"""Writes a message for each row of a batch."""
+
+
+def columns_writer(hot_path: HotPath = "auto") -> ColumnsWriter:
+    """What `encode_columns` does, with the hot path chosen beforehand."""
+    native = compiled(hot_path)
+    if native is None:
+        return encode_in_python
+    # It needs this module for what it leaves to protobuf.
+    from pipelines.wire.compiled_write import write_columns
+
+    return partial(write_columns, native)
+
+
+def encode_columns(batch: Batch, *, hot_path: HotPath = "auto") -> WrittenColumns:
     """One ProtoData message for each row of the batch, with all its columns and its metadata.
 
     Read again, a message gives what `pipelines.wire.protobuf.encode` would have made of the row. Entries that were
-    never decoded are the very bytes that came in. Raises `MissingPackageError` for a value that needs a package.
+    never decoded are the very bytes that came in. Raises `MissingPackageError` for a value that needs a package. The
+    compiled hot path writes the same bytes, and gives them as `Spans`.
     """
+    return columns_writer(hot_path)(batch)
+
+
+def encode_in_python(batch: Batch) -> WrittenColumns:
+    """`encode_columns` without the compiled hot path."""
     failed: dict[int, Exception] = {}
-    writers = [_writer(key, column, failed) for key, column in batch.columns.items()]
+    writers = [entry_writer(key, column, failed) for key, column in batch.columns.items()]
     if batch.metadata is not None:
-        writers.append(_metadata(batch.metadata, failed))
+        writers.append(metadata_writer(batch.metadata, failed))
     if not writers:
         return WrittenColumns([b""] * batch.size, failed)
     messages: list[bytes | None] = []
@@ -67,8 +89,14 @@ def _rows_at_a_time(batch: Batch) -> int:
     return max(_FEWEST_ROWS, PART_BYTES // max(1, *widths, 1))
 
 
-def _writer(key: str, column: Column, failed: dict[int, Exception]) -> Writer:
-    if isinstance(column, WireColumn) and isinstance(column.decoder, EntryDecoder) and column.decoder.key == key:
+def keeps_entries(key: str, column: WireColumn) -> bool:
+    """Whether the column's entries are such as this module writes under `key`."""
+    return isinstance(column.decoder, EntryDecoder) and column.decoder.key == key
+
+
+def entry_writer(key: str, column: Column, failed: dict[int, Exception]) -> Writer:
+    """What writes the entries of a column. Rows whose value cannot be written are put into `failed`."""
+    if isinstance(column, WireColumn) and keeps_entries(key, column):
         return _untouched(column)
     if isinstance(column, DenseColumn):
         writer = _integers(key, column) if column.type is ValueType.INT64 else _dense(key, column)
@@ -78,7 +106,7 @@ def _writer(key: str, column: Column, failed: dict[int, Exception]) -> Writer:
 
 
 def _untouched(column: WireColumn) -> Writer:
-    entries: list[Any] = column.entries
+    entries: Any = column.entries
     if column.present is None:
         return lambda start, stop: entries[start:stop]
     return lambda start, stop: [entry or b"" for entry in entries[start:stop]]
@@ -87,7 +115,7 @@ def _untouched(column: WireColumn) -> Writer:
 def _dense(key: str, column: DenseColumn) -> Writer | None:
     array, present = column.array, column.present
     assert column.type is not None
-    layout = _layout(key, column.type, array.dtype, array.shape[1:])
+    layout = entry_layout(key, column.type, array.dtype, array.shape[1:])
     if layout is None:
         return None
 
@@ -159,7 +187,9 @@ def _text_entry(key: str, text: str) -> bytes | None:
     return None if layout is None else layout.prefix + raw + layout.suffix
 
 
-def _metadata(metadata: Sequence[Data | None], failed: dict[int, Exception]) -> Writer:
+def metadata_writer(metadata: Sequence[Data | None], failed: dict[int, Exception]) -> Writer:
+    """What writes the metadata of the rows, as `entry_writer` does a column."""
+
     def entries_of(data: Data | None, row: int) -> bytes:
         return b"" if data is None else _caught(lambda: encode(Data.trusted({}, data)), row, failed)
 
@@ -185,7 +215,8 @@ def _values(column: Column, failed: dict[int, Exception]) -> list[Any]:
 
 
 @lru_cache(maxsize=1024)
-def _layout(key: str, type: ValueType, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Layout | None:
+def entry_layout(key: str, type: ValueType, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Layout | None:
+    """The layout of entries of such values; `None` if they have none."""
     zeros = np.zeros(shape, dtype)
     return _learned(key, zeros if type is ValueType.NDARRAY else zeros.item())
 

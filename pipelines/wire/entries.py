@@ -127,7 +127,7 @@ def by_key(frames: Frames) -> tuple[Cells, list[int], list[int]]:
     bring more keys than there is room for.
     """
     total = len(frames.rows)
-    room = max(_ALWAYS_ROOM, MAX_CELLS // max(total, 1))
+    room = room_for(total)
     found: dict[bytes | None, list[bytes | None]] = {}
     odd, crowded = [], []
     start = 0
@@ -152,6 +152,11 @@ def by_key(frames: Frames) -> tuple[Cells, list[int], list[int]]:
         else:
             cells[text] = column
     return cells, odd, crowded
+
+
+def room_for(messages: int) -> int:
+    """How many keys there may be in so many messages."""
+    return max(_ALWAYS_ROOM, MAX_CELLS // max(messages, 1))
 
 
 def key_of(entry: bytes) -> bytes | None:

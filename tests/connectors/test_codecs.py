@@ -22,6 +22,9 @@ from pipelines.errors import DefinitionError, RowsFailed, WireError
 from pipelines.values import ByteBuffer, Image, ValueType
 
 
+pytestmark = pytest.mark.usefixtures("hot_path")
+
+
 def block(values: Sequence[Any]) -> Records:
     return Records(
         "bus",
@@ -42,7 +45,7 @@ def decoded(codec: Codec, values: Sequence[Any], wanted: frozenset[str] | None =
 def sent(codec: Codec, *datas: Data) -> list[bytes | None]:
     encoded = codec.encode(Batch.of(datas))
     assert not encoded.failed
-    return encoded.values
+    return list(encoded.values)
 
 
 @pytest.fixture

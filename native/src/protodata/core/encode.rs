@@ -1,0 +1,277 @@
+//! Columns to messages: all messages in one block of bytes.
+//!
+//! The block begins with the messages' starts and lengths, 64-bit numbers, one of each a row; the bytes follow.
+
+use super::wire::{FIRST, SECOND, put, put_varint, width};
+
+/// Bytes of the largest message; protobuf's own bound.
+const LARGEST: usize = i32::MAX as usize;
+
+/// A column on its way out. Where `present` is 0, a row has no such key.
+pub enum Source<'a> {
+    /// Values of `size` bytes each, between a head and a tail that are the same in all rows.
+    Fixed {
+        head: Vec<u8>,
+        tail: Vec<u8>,
+        size: usize,
+        values: &'a [u8],
+        present: Option<&'a [u8]>,
+    },
+    /// Numbers of 64 bits, written as INT64; `key` as `key_field` makes it.
+    Integers {
+        key: Vec<u8>,
+        values: &'a [u8],
+        present: Option<&'a [u8]>,
+    },
+    /// Strings or bytes; one of a length below 0 is none.
+    Strings {
+        key: Vec<u8>,
+        bytes: bool,
+        spans: Spans<'a>,
+    },
+    /// Strings or bytes that stand on their own.
+    Loose {
+        key: Vec<u8>,
+        bytes: bool,
+        values: Vec<Option<&'a [u8]>>,
+    },
+    /// Entries that are ready.
+    Wire {
+        spans: Spans<'a>,
+    },
+    Entries {
+        values: Vec<Option<&'a [u8]>>,
+    },
+}
+
+/// Strings in one buffer; a length below 0 is none.
+#[derive(Clone, Copy)]
+pub struct Spans<'a> {
+    pub bytes: &'a [u8],
+    pub starts: &'a [i64],
+    pub lengths: &'a [i64],
+}
+
+impl<'a> Spans<'a> {
+    /// Spans whose every string lies in the buffer, or the position of one that does not.
+    pub fn checked(
+        bytes: &'a [u8],
+        starts: &'a [i64],
+        lengths: &'a [i64],
+    ) -> Result<Spans<'a>, usize> {
+        if starts.len() != lengths.len() {
+            return Err(starts.len().min(lengths.len()));
+        }
+        let size = i64::try_from(bytes.len()).map_err(|_| 0usize)?;
+        let inside =
+            |start: i64, length: i64| start >= 0 && start <= size && length <= size - start;
+        let bad = starts
+            .iter()
+            .zip(lengths)
+            .position(|(start, length)| *length >= 0 && !inside(*start, *length));
+        bad.map_or(
+            Ok(Spans {
+                bytes,
+                starts,
+                lengths,
+            }),
+            Err,
+        )
+    }
+
+    /// The string of this row.
+    pub fn get(&self, row: usize) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.lengths[row]).ok()?;
+        let start = self.starts[row] as usize;
+        Some(&self.bytes[start..start + length])
+    }
+}
+
+/// A key as it stands in its entries.
+pub fn key_field(key: &[u8]) -> Vec<u8> {
+    let mut field = vec![0; 1 + width(key.len() as u64) + key.len()];
+    field[0] = FIRST;
+    let rest = put_varint(&mut field[1..], key.len() as u64);
+    put(rest, key);
+    field
+}
+
+/// The lengths of all messages, or the position of one that is too long; -1 where `failed` has one.
+pub fn lengths(rows: usize, sources: &[Source<'_>], failed: &[usize]) -> Result<Vec<i64>, usize> {
+    let mut lengths = vec![0usize; rows];
+    for source in sources {
+        for (row, length) in lengths.iter_mut().enumerate() {
+            *length += source.size(row);
+        }
+    }
+    if let Some(row) = lengths.iter().position(|length| *length > LARGEST) {
+        return Err(row);
+    }
+    let mut lengths: Vec<i64> = lengths.into_iter().map(|length| length as i64).collect();
+    for row in failed {
+        if let Some(length) = lengths.get_mut(*row) {
+            *length = -1;
+        }
+    }
+    Ok(lengths)
+}
+
+/// Bytes of the block for messages of these lengths.
+pub fn block_size(lengths: &[i64]) -> usize {
+    lengths.len() * 16
+        + lengths
+            .iter()
+            .map(|length| usize::try_from(*length).unwrap_or(0))
+            .sum::<usize>()
+}
+
+/// Fills a block of `block_size` bytes.
+pub fn fill(block: &mut [u8], sources: &[Source<'_>], lengths: &[i64]) {
+    let (table, mut out) = block.split_at_mut(lengths.len() * 16);
+    let (starts, counts) = table.split_at_mut(lengths.len() * 8);
+    let mut start = 0i64;
+    for (row, length) in lengths.iter().enumerate() {
+        starts[row * 8..row * 8 + 8].copy_from_slice(&start.to_ne_bytes());
+        counts[row * 8..row * 8 + 8].copy_from_slice(&length.to_ne_bytes());
+        if *length < 0 {
+            continue;
+        }
+        for source in sources {
+            out = source.put(row, out);
+        }
+        start += length;
+    }
+}
+
+impl<'a> Source<'a> {
+    /// Rows that the column has; `None` if its parts do not agree.
+    pub fn rows(&self) -> Option<usize> {
+        let (rows, present) = match self {
+            // Of values without bytes nobody can tell how many there are.
+            Source::Fixed { size: 0, .. } => return None,
+            Source::Fixed {
+                size,
+                values,
+                present,
+                ..
+            } => (
+                (values.len() % size == 0).then_some(values.len() / size)?,
+                present,
+            ),
+            Source::Integers {
+                values, present, ..
+            } => (
+                (values.len() % 8 == 0).then_some(values.len() / 8)?,
+                present,
+            ),
+            Source::Strings { spans, .. } | Source::Wire { spans } => {
+                return Some(spans.starts.len());
+            }
+            Source::Loose { values, .. } | Source::Entries { values } => return Some(values.len()),
+        };
+        present
+            .is_none_or(|present| present.len() == rows)
+            .then_some(rows)
+    }
+
+    fn string(&self, row: usize) -> Option<&'a [u8]> {
+        match self {
+            Source::Strings { spans, .. } | Source::Wire { spans } => spans.get(row),
+            Source::Loose { values, .. } | Source::Entries { values } => values[row],
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn size(&self, row: usize) -> usize {
+        match self {
+            Source::Fixed {
+                present: Some(present),
+                ..
+            }
+            | Source::Integers {
+                present: Some(present),
+                ..
+            } if present[row] == 0 => 0,
+            Source::Fixed {
+                head, tail, size, ..
+            } => head.len() + size + tail.len(),
+            Source::Integers { key, values, .. } => {
+                let body = key.len() + 5 + width(number(values, row));
+                1 + width(body as u64) + body
+            }
+            Source::Strings { key, .. } | Source::Loose { key, .. } => {
+                self.string(row).map_or(0, |string| {
+                    let body = body_size(key, string.len()).1;
+                    1 + width(body as u64) + body
+                })
+            }
+            Source::Wire { .. } | Source::Entries { .. } => self.string(row).map_or(0, <[u8]>::len),
+        }
+    }
+
+    #[inline]
+    fn put<'b>(&self, row: usize, out: &'b mut [u8]) -> &'b mut [u8] {
+        match self {
+            Source::Fixed {
+                present: Some(present),
+                ..
+            }
+            | Source::Integers {
+                present: Some(present),
+                ..
+            } if present[row] == 0 => out,
+            Source::Fixed {
+                head,
+                tail,
+                size,
+                values,
+                ..
+            } => {
+                let out = put(out, head);
+                let out = put(out, &values[row * size..(row + 1) * size]);
+                put(out, tail)
+            }
+            Source::Integers { key, values, .. } => {
+                let value = number(values, row);
+                let scheme = 3 + width(value);
+                let out = put_head(out, FIRST, key.len() + 2 + scheme);
+                let out = put(out, key);
+                let out = put(out, &[SECOND, scheme as u8, 0x20]);
+                put(put_varint(out, value), b"\x68\x05")
+            }
+            Source::Strings { key, bytes, .. } | Source::Loose { key, bytes, .. } => {
+                let Some(string) = self.string(row) else {
+                    return out;
+                };
+                let (scheme, body) = body_size(key, string.len());
+                let out = put_head(out, FIRST, body);
+                let out = put(out, key);
+                let out = put_head(out, SECOND, scheme);
+                let out = put_head(out, if *bytes { 0x1A } else { 0x12 }, string.len());
+                let out = put(out, string);
+                put(out, if *bytes { b"\x68\x02" } else { b"\x68\x01" })
+            }
+            Source::Wire { .. } | Source::Entries { .. } => {
+                put(out, self.string(row).unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// Bytes of the value, and of the whole entry less its own tag and length.
+fn body_size(key: &[u8], string: usize) -> (usize, usize) {
+    let scheme = 3 + width(string as u64) + string;
+    (scheme, key.len() + 1 + width(scheme as u64) + scheme)
+}
+
+fn put_head(out: &mut [u8], tag: u8, size: usize) -> &mut [u8] {
+    out[0] = tag;
+    put_varint(&mut out[1..], size as u64)
+}
+
+fn number(values: &[u8], row: usize) -> u64 {
+    values[row * 8..]
+        .first_chunk::<8>()
+        .map_or(0, |raw| u64::from_ne_bytes(*raw))
+}

@@ -1,0 +1,113 @@
+//! Varints and lengths, as far as nobody can disagree about them.
+
+/// Tag of a length-delimited field 1: an entry of `DataMap.mapItems`, and the key in an entry.
+pub const FIRST: u8 = 0x0A;
+/// Tag of a length-delimited field 2: an entry of `DataMap.metaData`, and the value in an entry.
+pub const SECOND: u8 = 0x12;
+
+/// The varint at `at`, and where it ends. `None` if it does not end before `end` or is no number of 64 bits.
+#[inline(always)]
+pub fn varint(bytes: &[u8], at: usize, end: usize) -> Option<(u64, usize)> {
+    let bytes = bytes.get(at..end)?;
+    let first = *bytes.first()?;
+    if first < 0x80 {
+        Some((first.into(), at + 1))
+    } else {
+        long_varint(bytes, at)
+    }
+}
+
+#[inline]
+fn long_varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+    let mut number = 0;
+    let mut place = 0;
+    loop {
+        let byte = *bytes.get(place)?;
+        number |= u64::from(byte & 0x7F) << (7 * place);
+        place += 1;
+        if byte < 0x80 {
+            // The tenth byte has room for one bit only.
+            return (place < 10 || byte <= 1).then_some((number, at + place));
+        }
+        if place == 10 {
+            return None;
+        }
+    }
+}
+
+/// Where the content of a length-delimited field begins and ends, whose length stands at `at`.
+///
+/// `None` if it does not fit before `end`, or its length takes more than four bytes.
+#[inline]
+pub fn delimited(bytes: &[u8], at: usize, end: usize) -> Option<(usize, usize)> {
+    let (size, start) = varint(bytes, at, end)?;
+    if start - at > 4 {
+        return None;
+    }
+    let stop = start + size as usize;
+    (stop <= end).then_some((start, stop))
+}
+
+/// Bytes that `number` takes as a varint.
+#[inline]
+pub fn width(number: u64) -> usize {
+    // Seven bits a byte: the division by 7 as a multiplication.
+    (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// Writes `number` as a varint at the beginning of `out`; the rest of it.
+#[inline]
+pub fn put_varint(out: &mut [u8], mut number: u64) -> &mut [u8] {
+    let mut place = 0;
+    while number > 0x7F {
+        out[place] = number as u8 | 0x80;
+        number >>= 7;
+        place += 1;
+    }
+    out[place] = number as u8;
+    &mut out[place + 1..]
+}
+
+/// Writes `bytes` at the beginning of `out`; the rest of it.
+#[inline]
+pub fn put<'a>(out: &'a mut [u8], bytes: &[u8]) -> &'a mut [u8] {
+    let (place, rest) = out.split_at_mut(bytes.len());
+    place.copy_from_slice(bytes);
+    rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for shift in 0..64 {
+            for number in [1u64 << shift, (1u64 << shift) - 1, !(1u64 << shift)] {
+                let mut out = [0u8; 12];
+                let rest = put_varint(&mut out, number).len();
+                assert_eq!(12 - rest, width(number));
+                assert_eq!(varint(&out, 0, 12), Some((number, width(number))));
+                assert_eq!(varint(&out, 0, width(number) - 1), None);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_more_than_64_bits_are_none() {
+        let mut bytes = [0xFFu8; 11];
+        bytes[9] = 0x02;
+        assert_eq!(varint(&bytes, 0, 11), None);
+        bytes[9] = 0x81;
+        assert_eq!(varint(&bytes, 0, 11), None);
+    }
+
+    #[test]
+    fn a_length_beyond_the_end_is_none() {
+        assert_eq!(delimited(&[2, 7, 7], 0, 3), Some((1, 3)));
+        assert_eq!(delimited(&[3, 7, 7], 0, 3), None);
+        assert_eq!(delimited(&[0x82, 0x80, 0x80, 0x80, 0x00, 7, 7], 0, 7), None);
+        assert_eq!(delimited(&[], 0, 0), None);
+        assert_eq!(delimited(&[1], 5, 3), None);
+    }
+}

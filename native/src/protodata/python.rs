@@ -1,0 +1,431 @@
+//! What Python sees: see `_native.pyi` for what each name means.
+
+use std::collections::HashSet;
+use std::ffi::c_int;
+
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+
+use super::arena::Arena;
+use super::core::columns::{self, Form, Part};
+use super::core::encode::{self, Source, Spans};
+use super::core::table::{Messages, NULL, Options, Refusal, STRANGER, Table};
+use super::view::View;
+
+/// Bytes of a batch from which on other threads may run meanwhile. To wait for the interpreter again may take longer
+/// than the work on less.
+const WORTH_DETACHING: usize = 4 << 20;
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Block>()?;
+    module.add_class::<Reader>()?;
+    module.add_function(wrap_pyfunction!(join, module)?)?;
+    module.add_function(wrap_pyfunction!(texts, module)?)?;
+    module.add_function(wrap_pyfunction!(gathered, module)?)?;
+    module.add_function(wrap_pyfunction!(encoded, module)?)
+}
+
+#[pyclass(frozen, module = "native._native")]
+struct Block {
+    arena: Arena,
+}
+
+#[pymethods]
+impl Block {
+    fn __len__(&self) -> usize {
+        self.arena.bytes().len()
+    }
+
+    /// # Safety
+    /// Called by Python only, with a view to fill. The memory lives as long as the object, which the view holds, and
+    /// nobody writes into it any more: it is shown read-only.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let bytes = slf.get().arena.bytes();
+        let (start, size) = (
+            bytes.as_ptr().cast_mut().cast(),
+            bytes.len() as ffi::Py_ssize_t,
+        );
+        // SAFETY: `view` is Python's, and the rest as said above.
+        match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, size, 1, flags) } {
+            0 => Ok(()),
+            _ => Err(PyErr::fetch(slf.py())),
+        }
+    }
+}
+
+#[pyclass(frozen, module = "native._native")]
+struct Reader {
+    wanted: HashSet<Vec<u8>>,
+    longest: usize,
+}
+
+#[pymethods]
+impl Reader {
+    #[new]
+    fn new(wanted: Vec<String>, longest: u64) -> Reader {
+        Reader {
+            wanted: wanted.into_iter().map(String::into_bytes).collect(),
+            longest: usize::try_from(longest).unwrap_or(usize::MAX),
+        }
+    }
+
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        buffer: &Bound<'py, PyAny>,
+        starts: &Bound<'py, PyAny>,
+        lengths: &Bound<'py, PyAny>,
+        room: usize,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let (buffer, starts, lengths) = (View::of(buffer)?, View::of(starts)?, View::of(lengths)?);
+        let messages = Messages {
+            bytes: buffer.bytes(),
+            starts: starts.numbers()?,
+            lengths: lengths.numbers()?,
+        };
+        if messages.starts.len() != messages.lengths.len() {
+            return Err(PyValueError::new_err(
+                "there must be as many starts as lengths",
+            ));
+        }
+        let work = move || {
+            let wanted = |key: &[u8]| self.wanted.contains(key);
+            let options = Options {
+                wanted: &wanted,
+                longest: self.longest,
+                room,
+            };
+            let table = Table::read(messages, &options)?;
+            let layout = columns::layout(&table);
+            let mut arena = Arena::take(layout.size);
+            columns::fill(arena.bytes_mut(), &layout, &table, messages.bytes);
+            Ok((table, layout, arena))
+        };
+        let size: i64 = messages
+            .lengths
+            .iter()
+            .fold(0, |sum, length| sum.saturating_add((*length).max(0)));
+        let done = if size as usize >= WORTH_DETACHING {
+            py.detach(work)
+        } else {
+            work()
+        };
+        let (table, layout, arena) = match done {
+            Ok(done) => done,
+            Err(Refusal::Crowded) => return Ok(None),
+            Err(refusal) => return Err(PyValueError::new_err(refusal.to_string())),
+        };
+        let parts: Vec<_> = layout
+            .parts
+            .iter()
+            .map(|part| described(py, &table, part))
+            .collect::<PyResult<Vec<_>>>()?;
+        let odd = (!table.odd.is_empty()).then_some(table.odd);
+        let metadata = (!table.metadata.is_empty()).then_some(table.metadata);
+        let block = Bound::new(py, Block { arena })?;
+        (block, table.rows.len(), layout.lines, odd, metadata, parts)
+            .into_pyobject(py)
+            .map(Some)
+    }
+}
+
+fn described<'py>(py: Python<'py>, table: &Table, part: &Part) -> PyResult<Bound<'py, PyTuple>> {
+    let column = &table.columns[part.column];
+    let key = std::str::from_utf8(&column.key).map(|key| PyString::new(py, key))?;
+    let mask = part.mask.map_or(-1, |mask| mask as i64);
+    let form = match part.form {
+        Form::Wire => 0u8,
+        Form::Mixed => 1,
+        Form::Text => 2,
+        Form::Bytes => 3,
+        Form::Integer => 4,
+        Form::Double => 5,
+        Form::Boolean => 6,
+        Form::Dense => 7,
+        Form::Ragged => 8,
+    };
+    let first = column.first;
+    let shape = PyTuple::new(py, &part.shape)?;
+    let place = (
+        part.line,
+        mask,
+        first,
+        part.element,
+        shape,
+        part.total,
+        part.offset,
+        part.splits,
+    );
+    (
+        key, form, place.0, place.1, place.2, place.3, place.4, place.5, place.6, place.7,
+    )
+        .into_pyobject(py)
+}
+
+#[pyfunction]
+fn join<'py>(py: Python<'py>, values: &Bound<'py, PyList>) -> PyResult<Bound<'py, Block>> {
+    let rows = values.len();
+    let held: Vec<Bound<'py, PyAny>> = values.iter().collect();
+    let strings: Vec<Result<&[u8], i64>> = held
+        .iter()
+        .map(|value| match value.cast::<PyBytes>() {
+            Ok(bytes) => Ok(bytes.as_bytes()),
+            Err(_) if value.is_none() => Err(NULL),
+            Err(_) => Err(STRANGER),
+        })
+        .collect();
+    let total: usize = strings
+        .iter()
+        .map(|string| string.map_or(0, <[u8]>::len))
+        .sum();
+    let mut arena = Arena::take(rows * 16 + total);
+    let (table, mut out) = arena.bytes_mut().split_at_mut(rows * 16);
+    let (starts, lengths) = table.split_at_mut(rows * 8);
+    let mut at = 0i64;
+    for (row, string) in strings.iter().enumerate() {
+        let length = string.map_or_else(|none| none, |string| string.len() as i64);
+        starts[row * 8..row * 8 + 8].copy_from_slice(&at.to_ne_bytes());
+        lengths[row * 8..row * 8 + 8].copy_from_slice(&length.to_ne_bytes());
+        if let Ok(string) = string {
+            let (place, rest) = out.split_at_mut(string.len());
+            place.copy_from_slice(string);
+            out = rest;
+            at += length;
+        }
+    }
+    Bound::new(py, Block { arena })
+}
+
+#[pyfunction]
+fn gathered<'py>(
+    py: Python<'py>,
+    buffer: &Bound<'py, PyAny>,
+    starts: &Bound<'py, PyAny>,
+    lengths: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, Block>> {
+    let (buffer, starts, lengths) = (View::of(buffer)?, View::of(starts)?, View::of(lengths)?);
+    let spans = checked(&buffer, &starts, &lengths)?;
+    let mut arena = Arena::take(encode::block_size(spans.lengths));
+    encode::fill(arena.bytes_mut(), &[Source::Wire { spans }], spans.lengths);
+    Bound::new(py, Block { arena })
+}
+
+#[pyfunction]
+fn texts<'py>(
+    py: Python<'py>,
+    buffer: &Bound<'py, PyAny>,
+    starts: &Bound<'py, PyAny>,
+    lengths: &Bound<'py, PyAny>,
+    missing: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyList>> {
+    let (buffer, starts, lengths) = (View::of(buffer)?, View::of(starts)?, View::of(lengths)?);
+    let spans = checked(&buffer, &starts, &lengths)?;
+    let found: Vec<Bound<'py, PyAny>> = (0..spans.lengths.len())
+        .map(|row| match spans.get(row) {
+            Some(raw) => std::str::from_utf8(raw)
+                .map(|text| PyString::new(py, text).into_any())
+                .map_err(PyErr::from),
+            None => Ok(missing.clone()),
+        })
+        .collect::<PyResult<_>>()?;
+    PyList::new(py, found)
+}
+
+fn checked<'a>(
+    buffer: &'a View<'_>,
+    starts: &'a View<'_>,
+    lengths: &'a View<'_>,
+) -> PyResult<Spans<'a>> {
+    Spans::checked(buffer.bytes(), starts.numbers()?, lengths.numbers()?)
+        .map_err(|row| PyValueError::new_err(Refusal::Outside(row).to_string()))
+}
+
+/// The Python objects of a column on its way out.
+enum Held<'py> {
+    Fixed {
+        head: Vec<u8>,
+        tail: Vec<u8>,
+        size: usize,
+        values: View<'py>,
+        present: Option<View<'py>>,
+    },
+    Integers {
+        key: Vec<u8>,
+        values: View<'py>,
+        present: Option<View<'py>>,
+    },
+    Strings {
+        key: Vec<u8>,
+        bytes: bool,
+        spans: [View<'py>; 3],
+    },
+    Loose {
+        key: Vec<u8>,
+        bytes: bool,
+        values: Vec<Bound<'py, PyAny>>,
+    },
+    Wire {
+        spans: [View<'py>; 3],
+    },
+    Entries {
+        values: Vec<Bound<'py, PyAny>>,
+    },
+}
+
+#[pyfunction]
+fn encoded<'py>(
+    py: Python<'py>,
+    rows: usize,
+    columns: Vec<Bound<'py, PyTuple>>,
+    failed: Vec<usize>,
+) -> PyResult<Bound<'py, Block>> {
+    let held: Vec<Held<'py>> = columns.iter().map(hold).collect::<PyResult<_>>()?;
+    let sources: Vec<Source<'_>> = held.iter().map(source).collect::<PyResult<_>>()?;
+    if sources.iter().any(|source| source.rows() != Some(rows)) {
+        return Err(PyValueError::new_err(format!(
+            "a column has not the {rows} rows of its batch"
+        )));
+    }
+    let lengths = encode::lengths(rows, &sources, &failed).map_err(|row| {
+        PyOverflowError::new_err(format!("the message at position {row} is too long"))
+    })?;
+    let size = encode::block_size(&lengths);
+    let work = move || {
+        let mut arena = Arena::take(size);
+        encode::fill(arena.bytes_mut(), &sources, &lengths);
+        arena
+    };
+    let arena = if size >= WORTH_DETACHING {
+        py.detach(work)
+    } else {
+        work()
+    };
+    Bound::new(py, Block { arena })
+}
+
+fn hold<'py>(column: &Bound<'py, PyTuple>) -> PyResult<Held<'py>> {
+    let at = |place: usize| column.get_item(place);
+    let bytes = |place: usize| Ok::<_, PyErr>(at(place)?.cast::<PyBytes>()?.as_bytes().to_vec());
+    let view = |place: usize| View::of(&at(place)?);
+    let mask = |place: usize| {
+        let mask = at(place)?;
+        if mask.is_none() {
+            Ok(None)
+        } else {
+            View::of(&mask).map(Some)
+        }
+    };
+    let list = |place: usize| Ok::<_, PyErr>(at(place)?.cast::<PyList>()?.iter().collect());
+    match at(0)?.extract::<u8>()? {
+        0 => Ok(Held::Fixed {
+            head: bytes(1)?,
+            tail: bytes(2)?,
+            size: at(3)?.extract()?,
+            values: view(4)?,
+            present: mask(5)?,
+        }),
+        1 => Ok(Held::Integers {
+            key: encode::key_field(&bytes(1)?),
+            values: view(2)?,
+            present: mask(3)?,
+        }),
+        2 => Ok(Held::Strings {
+            key: encode::key_field(&bytes(1)?),
+            bytes: at(2)?.extract()?,
+            spans: [view(3)?, view(4)?, view(5)?],
+        }),
+        3 => Ok(Held::Loose {
+            key: encode::key_field(&bytes(1)?),
+            bytes: at(2)?.extract()?,
+            values: list(3)?,
+        }),
+        4 => Ok(Held::Wire {
+            spans: [view(1)?, view(2)?, view(3)?],
+        }),
+        5 => Ok(Held::Entries { values: list(1)? }),
+        form => Err(PyValueError::new_err(format!(
+            "no such form of a column: {form}"
+        ))),
+    }
+}
+
+fn source<'a>(held: &'a Held<'_>) -> PyResult<Source<'a>> {
+    Ok(match held {
+        Held::Fixed {
+            head,
+            tail,
+            size,
+            values,
+            present,
+        } => Source::Fixed {
+            head: head.clone(),
+            tail: tail.clone(),
+            size: *size,
+            values: values.bytes(),
+            present: present.as_ref().map(View::bytes),
+        },
+        Held::Integers {
+            key,
+            values,
+            present,
+        } => Source::Integers {
+            key: key.clone(),
+            values: values.bytes(),
+            present: present.as_ref().map(View::bytes),
+        },
+        Held::Strings {
+            key,
+            bytes,
+            spans: [buffer, starts, lengths],
+        } => Source::Strings {
+            key: key.clone(),
+            bytes: *bytes,
+            spans: checked(buffer, starts, lengths)?,
+        },
+        Held::Loose { key, bytes, values } => {
+            let values = values
+                .iter()
+                .map(|value| loose(value, *bytes))
+                .collect::<PyResult<_>>()?;
+            Source::Loose {
+                key: key.clone(),
+                bytes: *bytes,
+                values,
+            }
+        }
+        Held::Wire {
+            spans: [buffer, starts, lengths],
+        } => Source::Wire {
+            spans: checked(buffer, starts, lengths)?,
+        },
+        Held::Entries { values } => Source::Entries {
+            values: values
+                .iter()
+                .map(|value| loose(value, true))
+                .collect::<PyResult<_>>()?,
+        },
+    })
+}
+
+fn loose<'a>(value: &'a Bound<'_, PyAny>, bytes: bool) -> PyResult<Option<&'a [u8]>> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    let found = if bytes {
+        value.cast::<PyBytes>().map(|value| Some(value.as_bytes()))
+    } else {
+        return match value.cast::<PyString>() {
+            Ok(text) => text.to_str().map(|text| Some(text.as_bytes())),
+            Err(_) => Err(PyTypeError::new_err(
+                "a column of strings holds something else",
+            )),
+        };
+    };
+    found.map_err(|_| PyTypeError::new_err("a column of bytes holds something else"))
+}

@@ -1,0 +1,62 @@
+//! What a Python object shows of its memory.
+
+use std::marker::PhantomData;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// The contiguous memory of an object, held until this is dropped.
+///
+/// By the contract of `pipelines.spans` and `pipelines.columns` nobody writes into it after it was made.
+pub struct View<'py> {
+    raw: Box<ffi::Py_buffer>,
+    // It is released with the interpreter attached.
+    attached: PhantomData<Python<'py>>,
+}
+
+impl<'py> View<'py> {
+    /// Raises `BufferError` (or `TypeError`) for an object that has no contiguous memory to show.
+    pub fn of(object: &Bound<'py, PyAny>) -> PyResult<View<'py>> {
+        let mut raw = Box::new(ffi::Py_buffer::new());
+        // SAFETY: `raw` is a buffer that has not been filled, and it does not move while it is in use.
+        if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &mut *raw, ffi::PyBUF_SIMPLE) } == 0 {
+            Ok(View {
+                raw,
+                attached: PhantomData,
+            })
+        } else {
+            Err(PyErr::fetch(object.py()))
+        }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        let size = usize::try_from(self.raw.len).unwrap_or(0);
+        if size == 0 || self.raw.buf.is_null() {
+            return &[];
+        }
+        // SAFETY: the exporter keeps `len` bytes at `buf` until they are released, and they are not written to (above).
+        unsafe { std::slice::from_raw_parts(self.raw.buf.cast(), size) }
+    }
+
+    /// The memory as int64. Raises `ValueError` if its items are of another size.
+    pub fn numbers(&self) -> PyResult<&[i64]> {
+        let bytes = self.bytes();
+        if bytes.is_empty() {
+            return Ok(&[]);
+        }
+        // SAFETY: any eight bytes are an i64; what does not begin or end at one is looked for below.
+        let (before, numbers, after) = unsafe { bytes.align_to::<i64>() };
+        if self.raw.itemsize != 8 || !before.is_empty() || !after.is_empty() {
+            return Err(PyValueError::new_err("starts and lengths must be int64"));
+        }
+        Ok(numbers)
+    }
+}
+
+impl Drop for View<'_> {
+    fn drop(&mut self) {
+        // SAFETY: it was filled by PyObject_GetBuffer, and is released once.
+        unsafe { ffi::PyBuffer_Release(&mut *self.raw) }
+    }
+}

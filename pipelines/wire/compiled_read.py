@@ -1,0 +1,236 @@
+"""ProtoData messages to columns in the compiled hot path: the same as `pipelines.wire.columns_read`, only faster.
+
+The extension reads what it understands to the last byte. What it does not (messages that are framed in an unusual way,
+broken ones, wrong values) is left to the other path, message by message; of columns it leaves those whose values are
+no plain numbers, arrays or strings, or of several types.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from pipelines.columns import Column, DenseColumn, Mask, RaggedColumn, Rows, WireColumn
+from pipelines.data import Data, check_key
+from pipelines.errors import ReservedKeyError, WireError
+from pipelines.spans import Spans
+from pipelines.spanscolumn import SpansColumn
+from pipelines.values.ndarray import NDArrayType, dtype_of
+from pipelines.values.valuetype import ValueType
+from pipelines.wire.columns_read import EntryDecoder, ReadColumns, decode_in_python
+from pipelines.wire.entries import ReadOptions, metadata_of, room_for
+from pipelines.wire.values_read import read_values
+
+if TYPE_CHECKING:
+    from native import _native
+
+WIRE, MIXED, TEXT, BYTES, INTEGER, DOUBLE, BOOLEAN, DENSE, RAGGED = range(9)
+"""Forms of columns: those of native/src/protodata/core/columns.rs, in its order."""
+
+MAX_CELLS: Final = 4_000_000
+"""Keys times messages that the extension makes a table of."""
+
+
+class CompiledReader:
+    """Reads messages with the extension. What it has learned about a set of wanted keys it keeps."""
+
+    def __init__(self, native: Any, options: ReadOptions) -> None:
+        self._native = native
+        self._options = options
+        self._readers: dict[frozenset[str], _native.Reader] = {}
+        self._decoders: dict[str, EntryDecoder] = {}
+
+    def __call__(self, values: Sequence[Any], wanted: frozenset[str]) -> ReadColumns:
+        """The columns of these messages, `Spans` or a list; see `pipelines.wire.columns_read.decode_columns`."""
+        spans = values if isinstance(values, Spans) else joined(self._native, values)
+        found = self._read(spans, wanted)
+        if found is None:
+            return decode_in_python(list(values), wanted, self._options)
+        if found.odd is None:
+            return ReadColumns(found.columns, found.rows, found.metadata, found.failed)
+        odd = np.array(found.odd, np.int64)
+        others = decode_in_python([values[position] for position in found.odd], wanted, self._options)
+        return _together(found, others, odd)
+
+    def column(self, key: str, entries: Spans) -> Column | None:
+        """The values of these entries of one key, which are messages each; `None` if they are left to protobuf."""
+        # A null is a message without entries: a gap.
+        messages = Spans(entries.buffer, entries.starts, np.maximum(entries.lengths, 0))
+        found = self._read(messages, frozenset((key,)))
+        if found is None or found.odd is not None or found.failed or set(found.columns) != {key}:
+            return None
+        return found.columns[key]
+
+    def _read(self, spans: Spans, wanted: frozenset[str]) -> _Found | None:
+        reader = self._readers.get(wanted)
+        if reader is None:
+            reader = self._reader(wanted)
+        starts, lengths = spans.starts, spans.lengths
+        room = min(room_for(len(starts)), max(_FEW_KEYS, MAX_CELLS // max(len(starts), 1)))
+        try:
+            raw = reader.read(spans.buffer, starts, lengths, room)
+        except BufferError:
+            contiguous = np.ascontiguousarray
+            raw = reader.read(contiguous(spans.buffer), contiguous(starts), contiguous(lengths), room)
+        return None if raw is None else self._found(spans, *raw)
+
+    def _reader(self, wanted: frozenset[str]) -> _native.Reader:
+        # Sets of keys come from pipelines; there is one, as a rule.
+        if len(self._readers) >= _SETS:
+            self._readers.clear()
+        # What is no UTF-8 is nobody's key.
+        keys = [key for key in wanted if key.isascii() or key.encode(errors="ignore").decode() == key]
+        reader: _native.Reader = self._native.Reader(keys, min(self._options.surely, sys.maxsize))
+        self._readers[wanted] = reader
+        return reader
+
+    def _found(
+        self,
+        spans: Spans,
+        block: Any,
+        count: int,
+        lines: int,
+        odd: list[int] | None,
+        metadata: list[tuple[int, int, int]] | None,
+        parts: list[_native.Part],
+    ) -> _Found | None:
+        table: Any = np.ndarray((lines, count), np.int64, block)
+        columns: dict[str, Column] = {}
+        failed: dict[int, WireError] = {}
+        rows: Rows = table[0]
+        for key, form, line, at, _, element, shape, total, offset, splits in parts:
+            present: Mask | None = None if at < 0 else np.ndarray(count, np.bool_, block, at)
+            column: Column
+            if form == WIRE:
+                column = WireColumn(Spans(spans.buffer, table[line], table[line + 1]), self._decoder(key), present)
+            elif form == DENSE:
+                column = DenseColumn(np.ndarray((count, *shape), _DTYPES[element], block, offset), _ARRAY, present)
+            elif form == TEXT:
+                column = SpansColumn(Spans(spans.buffer, table[line], table[line + 1]), ValueType.STRING, present)
+            elif form == INTEGER:
+                column = DenseColumn(table[line], ValueType.INT64, present)
+            elif form == DOUBLE:
+                column = DenseColumn(table[line].view(np.float64), ValueType.DOUBLE, present)
+            elif form == BOOLEAN:
+                column = DenseColumn(np.ndarray(count, np.bool_, block, offset), ValueType.BOOLEAN, present)
+            elif form == BYTES:
+                column = SpansColumn(Spans(spans.buffer, table[line], table[line + 1]), ValueType.BYTES, present)
+            elif form == RAGGED:
+                samples: Any = np.ndarray((total, *shape), _DTYPES[element], block, offset)
+                column = RaggedColumn(samples, np.ndarray(count + 1, np.int64, block, splits), present)
+            else:
+                entries = Spans(spans.buffer, table[line], table[line + 1])
+                column, wrong, strange = read_values(key, entries.tolist(), self._options)
+                failed.update((int(rows[row]), error) for row, error in wrong.items())
+                if strange:
+                    return None
+            columns[key] = column
+            if key.startswith("@"):
+                _refuse(key, rows if present is None else rows[present], failed)
+        listed = None if metadata is None else self._metadata(spans, rows, metadata, failed)
+        return _kept(_Found(columns, rows, listed, failed, odd, parts))
+
+    def _metadata(
+        self, spans: Spans, rows: Rows, entries: list[tuple[int, int, int]], failed: dict[int, WireError]
+    ) -> list[Data | None]:
+        listed: list[Data | None] = [None] * len(rows)
+        by_row: dict[int, list[bytes]] = {}
+        for row, start, size in entries:
+            by_row.setdefault(row, []).append(spans.buffer[start : start + size].tobytes())
+        for row, parts in by_row.items():
+            try:
+                listed[row] = metadata_of(parts, self._options)
+            except WireError as error:
+                failed.setdefault(int(rows[row]), error)
+        return listed
+
+    def _decoder(self, key: str) -> EntryDecoder:
+        decoder = self._decoders.get(key)
+        if decoder is None:
+            # Keys may come from strangers.
+            if len(self._decoders) >= _KEYS:
+                self._decoders.clear()
+            decoder = self._decoders[key] = EntryDecoder(key, self._options)
+        return decoder
+
+
+def joined(native: Any, values: Sequence[Any]) -> Spans:
+    """`bytes` in one buffer; of length -1 where there is `None`, -2 where there is anything else."""
+    return spans_of(native.join(values if type(values) is list else list(values)), len(values))
+
+
+def spans_of(block: Any, count: int) -> Spans:
+    """The strings of a block that begins with their starts and lengths."""
+    table: Any = np.ndarray((2, count), np.int64, block)
+    buffer: Any = np.ndarray(len(block) - 16 * count, np.uint8, block, 16 * count)
+    return Spans(buffer, table[0], table[1])
+
+
+class _Found(NamedTuple):
+    columns: dict[str, Column]
+    rows: Rows
+    metadata: list[Data | None] | None
+    failed: dict[int, WireError]
+    odd: list[int] | None
+    parts: list[_native.Part]
+
+
+def _refuse(key: str, rows: Rows, failed: dict[int, WireError]) -> None:
+    try:
+        check_key(key)
+    except ReservedKeyError as error:
+        failed.update((row, WireError(str(error))) for row in rows.tolist())
+
+
+def _kept(found: _Found) -> _Found:
+    """Without the rows that failed, and the keys that only they had."""
+    metadata = found.metadata
+    if found.failed:
+        index = np.flatnonzero([row not in found.failed for row in found.rows.tolist()])
+        taken = {key: column.take(index) for key, column in found.columns.items()}
+        columns = {key: column for key, column in taken.items() if not column.empty}
+        listed = None if metadata is None else [metadata[row] for row in index.tolist()]
+        found = found._replace(columns=columns, rows=found.rows[index], metadata=listed)
+    if found.metadata is not None and not any(one is not None for one in found.metadata):
+        return found._replace(metadata=None)
+    return found
+
+
+def _together(found: _Found, others: ReadColumns, odd: Rows) -> ReadColumns:
+    """What either path read, in the order of the messages."""
+    failed = {**found.failed, **{int(odd[row]): error for row, error in others.failed.items()}}
+    if not len(others.rows):
+        return ReadColumns(found.columns, found.rows, found.metadata, failed)
+    rows = np.concatenate([found.rows, odd[others.rows]])
+    order = np.argsort(rows)
+    columns = {}
+    for key in _in_order(found, others, odd):
+        halves = ((found.columns, len(found.rows)), (others.columns, len(others.rows)))
+        parts = [half[key] if key in half else Column.absent(count) for half, count in halves]
+        columns[key] = Column.concat(parts).take(order)
+    metadata = None
+    if found.metadata is not None or others.metadata is not None:
+        listed = (found.metadata or [None] * len(found.rows)) + (others.metadata or [None] * len(others.rows))
+        metadata = [listed[row] for row in order.tolist()]
+    return ReadColumns(columns, rows[order], metadata, failed)
+
+
+def _in_order(found: _Found, others: ReadColumns, odd: Rows) -> list[str]:
+    """All keys in the order in which the messages bring them."""
+    places = {key: (first, place) for place, (key, _, _, _, first, *_) in enumerate(found.parts)}
+    for place, (key, column) in enumerate(others.columns.items()):
+        first = 0 if column.present is None else int(column.present.argmax())
+        position = int(odd[others.rows[first]])
+        places[key] = min(places.get(key, (sys.maxsize, 0)), (position, place))
+    keys = {**found.columns, **others.columns}
+    return sorted(keys, key=places.__getitem__)
+
+
+_ARRAY = ValueType.NDARRAY
+_DTYPES = {int(element): dtype for element in NDArrayType if (dtype := dtype_of(element)) is not None}
+_FEW_KEYS = 64
+_SETS = 64
+_KEYS = 4096

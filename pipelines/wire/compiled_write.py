@@ -1,0 +1,102 @@
+"""Columns to ProtoData messages in the compiled hot path: the same bytes as `pipelines.wire.columns_write` makes.
+
+The extension writes arrays, numbers, strings and bytes, and copies entries that were never decoded; the entries of
+other columns come from the other path.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from pipelines.batch import Batch
+from pipelines.columns import MISSING, Column, DenseColumn, ObjectColumn, WireColumn
+from pipelines.spans import Spans
+from pipelines.spanscolumn import SpansColumn
+from pipelines.values.ndarray import NDArrayType, dtype_of
+from pipelines.values.valuetype import ValueType
+from pipelines.wire.columns_write import (
+    WrittenColumns,
+    encode_in_python,
+    entry_layout,
+    entry_writer,
+    keeps_entries,
+    metadata_writer,
+)
+from pipelines.wire.compiled_read import spans_of
+
+FIXED: Final = 0
+INTEGERS: Final = 1
+SPANS: Final = 2
+LOOSE: Final = 3
+WIRE: Final = 4
+ENTRIES: Final = 5
+
+
+def write_columns(native: Any, batch: Batch) -> WrittenColumns:
+    """One message for each row of the batch, as `Spans`; see `pipelines.wire.columns_write.encode_columns`."""
+    failed: dict[int, Exception] = {}
+    size = batch.size
+    columns = [_column(key, column, size, failed) for key, column in batch.columns.items()]
+    if batch.metadata is not None:
+        columns.append((ENTRIES, list(metadata_writer(batch.metadata, failed)(0, size))))
+    try:
+        block = native.encoded(size, columns, list(failed))
+    except (ValueError, TypeError, BufferError, OverflowError):
+        # Strings that are none, columns in an odd shape: whatever it is, it can be said which row it is about.
+        return encode_in_python(batch)
+    return WrittenColumns(spans_of(block, size), failed)
+
+
+def _column(key: str, column: Column, size: int, failed: dict[int, Exception]) -> tuple[Any, ...]:
+    if isinstance(column, DenseColumn):
+        dense = _integers(key, column) if column.type is ValueType.INT64 else _dense(key, column)
+        if dense is not None:
+            return dense
+    elif isinstance(column, WireColumn):
+        entries = column.entries
+        if keeps_entries(key, column):
+            if isinstance(entries, Spans):
+                return (WIRE, entries.buffer, entries.starts, entries.lengths)
+            return (ENTRIES, entries)
+    elif isinstance(column, SpansColumn):
+        raw, spans = _encoded(key), column.spans
+        if raw is not None:
+            return (SPANS, raw, column.type is ValueType.BYTES, spans.buffer, spans.starts, spans.lengths)
+    elif isinstance(column, ObjectColumn) and column.type in (ValueType.STRING, ValueType.BYTES):
+        raw, objects = _encoded(key), column.objects
+        if raw is not None:
+            if column.present is not None:
+                objects = [None if value is MISSING else value for value in objects]
+            return (LOOSE, raw, column.type is ValueType.BYTES, objects)
+    return (ENTRIES, list(entry_writer(key, column, failed)(0, size)))
+
+
+def _dense(key: str, column: DenseColumn) -> tuple[Any, ...] | None:
+    array = column.array
+    if array.dtype not in _DTYPES or column.type is None:
+        return None
+    layout = entry_layout(key, column.type, array.dtype, array.shape[1:])
+    if layout is None or not layout.width:
+        return None
+    array = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    return (FIXED, layout.prefix, layout.suffix, layout.width, array, column.present)
+
+
+def _integers(key: str, column: DenseColumn) -> tuple[Any, ...] | None:
+    raw, array = _encoded(key), column.array
+    if raw is None or array.dtype != np.int64:
+        return None
+    return (INTEGERS, raw, array if array.flags.c_contiguous else np.ascontiguousarray(array), column.present)
+
+
+def _encoded(key: str) -> bytes | None:
+    try:
+        return key.encode()
+    except UnicodeEncodeError:
+        return None
+
+
+# Arrays of any other dtype have other bytes on the wire than in memory.
+_DTYPES = frozenset(dtype for element in NDArrayType if (dtype := dtype_of(element)) is not None)
