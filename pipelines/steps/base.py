@@ -25,12 +25,20 @@ class Typed(Config):
     """What it is, in messages and in the registry: a step, a switch function, ... Set by the base class of the kind."""
     parts: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Fields that hold something with a `@type` of its own, and the kind of it; or `pipeline` for a pipeline."""
+    file_fields: ClassVar[tuple[str, ...]] = ("model_uri",)
+    """Fields, of those that it has, that name files or folders to read."""
 
     @property
     def code_keys(self) -> tuple[str, ...]:
         """Keys of what it runs as code: the user's, named or held by the definition. Where code is not allowed a type
         that has some is refused; one that runs such code says so here."""
         return ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files and folders that it reads, as the definition names them: what has to go where it goes."""
+        named = (getattr(self, field, None) for field in self.file_fields)
+        return tuple(one for one in named if isinstance(one, str) and one)
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """Plain data with `@type` first, as `form` spells it."""

@@ -37,6 +37,7 @@ class VideoCapture(Step):
     """Each record is replaced by the next frame of a video file."""
 
     type_name: ClassVar[str] = "VIDEO_CAPTURE"
+    file_fields: ClassVar[tuple[str, ...]] = ("file_path",)
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     file_path: Annotated[str | None, BeforeValidator(_path_text)] = None

@@ -101,6 +101,16 @@ class Python(Step):
     """The code and its variables; required to run."""
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """The files with its code."""
+        config = self.python_config or PythonConfig()
+        named = (
+            config.python_code_path if config.python_code is None else None,
+            config.import_code_path if config.import_code is None else None,
+        )
+        return tuple(one for one in named if one)
+
+    @property
     def code_keys(self) -> tuple[str, ...]:
         """All of it."""
         return (self.key("python_config"),)
