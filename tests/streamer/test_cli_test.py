@@ -55,6 +55,12 @@ def test_cases_beside_the_service_are_run_and_compared(cli: Any, service: Path, 
     assert lines[5] == "2 cases: 1 ok, 1 wrong"
 
 
+def test_the_cases_of_the_digits_example_are_right(cli: Any) -> None:
+    ended = cli("test", DIGITS / "digits.yaml")
+    assert ended.code == 0, ended.out + ended.err
+    assert "2 cases: 2 ok" in ended.out
+
+
 def test_a_case_can_be_a_line_a_picture_or_a_file_of_its_own(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "size.yaml").write_text(
         "source: {type: memory, topic: a}\nsink: {type: memory, topic: b}\n"

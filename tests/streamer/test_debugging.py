@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,3 +138,24 @@ def test_a_trace_reaches_a_sink_of_json_lines_too() -> None:
 def test_another_debug_is_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match="debug"):
         service(debug=wrong)
+
+
+def test_on_kafka_the_record_sent_with_the_header_comes_back_with_its_trace(
+    cli: Any, topics: Any, kafka: Any, tmp_path: Path
+) -> None:
+    source, sink = topics(), topics()
+    for name, header in (("a", ()), ("b", ("-H", "streamer-debug=1"))):
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"name": "{name}"}}\n')
+        sent = cli("send", source, tmp_path / f"{name}.jsonl", "-b", kafka.bootstrap, *header)
+        assert sent.code == 0, sent.err
+    settings: dict[str, Any] = {
+        "source": {"type": "kafka", "bootstrap": kafka.bootstrap, "topics": [source], "group": source},
+        "sink": {"type": "kafka", "bootstrap": kafka.bootstrap, "topic": sink},
+        "debug": "records",
+    }
+    with Service(name="test", pipeline=pipelines.Sequence([lambda data: data]), **settings):
+        ended = cli("tap", sink, "--from", "earliest", "--count", "2", "--json", "--full", "-b", kafka.bootstrap)
+    first, second = (json.loads(line) for line in ended.out.splitlines())
+    assert first["value"] == {"name": "a"}
+    assert second["headers"] == [["streamer-debug", "1"]]
+    assert second["value"]["@Metadata"]["trace"]["steps"][0]["in"] == "name STRING of 1 characters"
