@@ -86,6 +86,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A server, and a cache of the test's own."""
     monkeypatch.setenv("STREAMER_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("STREAMER_MODEL_LIMIT", raising=False)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     started = Server()
     yield started
     started.close()
