@@ -15,6 +15,7 @@ from pipelines.columns import MISSING, Column, DenseColumn, Mask, ObjectColumn
 from pipelines.data import Data
 from pipelines.errors import DataError, DefinitionError, RowsFailed
 from pipelines.functions import resolve, well_formed
+from pipelines.spanscolumn import SpansColumn
 from pipelines.values import ValueType, type_of
 
 Failures = dict[int, Exception]
@@ -183,7 +184,7 @@ def _compared(test: _Test, numbers: npt.NDArray[Any]) -> Mask:
 
 def _row_by_row(test: _Test, column: Column, failures: Failures) -> Mask:
     chosen = np.zeros(len(column), np.bool_)
-    if test.name in ("eq", "ne", "in") and isinstance(column, ObjectColumn) and _all_text(column):
+    if test.name in ("eq", "ne", "in") and isinstance(column, (ObjectColumn, SpansColumn)) and _all_text(column):
         return _compared_texts(test, column)
     for position in range(len(column)):
         if position in failures:
@@ -195,11 +196,11 @@ def _row_by_row(test: _Test, column: Column, failures: Failures) -> Mask:
     return chosen
 
 
-def _all_text(column: ObjectColumn) -> bool:
+def _all_text(column: ObjectColumn | SpansColumn) -> bool:
     return {value.__class__ for value in column.objects} == {str}
 
 
-def _compared_texts(test: _Test, column: ObjectColumn) -> Mask:
+def _compared_texts(test: _Test, column: ObjectColumn | SpansColumn) -> Mask:
     wanted = {one for one in (test.wanted if test.name == "in" else (test.wanted,)) if isinstance(one, str)}
     found = np.fromiter((value in wanted for value in column.objects), np.bool_, len(column))
     return ~found if test.name == "ne" else found

@@ -12,6 +12,7 @@ from pipelines.columns import Column, DenseColumn, Mask, ObjectColumn, RaggedCol
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
 from pipelines.runners.casting import cast, castable
 from pipelines.runners.model import Port
+from pipelines.spanscolumn import SpansColumn
 from pipelines.tensors import StringView, from_value
 from pipelines.tensors.carry import KIND, is_tensor
 from pipelines.values import ValueType, list_to_array, type_of
@@ -65,11 +66,16 @@ class ModelInput:
             return self._of_dense(column.array)
         if isinstance(column, RaggedColumn):
             return self._of_ragged(column)
-        if isinstance(column, ObjectColumn) and column.type is ValueType.STRING and self.port.dtype == object:
-            strings = np.empty(len(column), object)
-            strings[:] = column.objects
-            return self._of_dense(strings)
+        if isinstance(column, (ObjectColumn, SpansColumn)):
+            return self._of_texts(column)
         return None
+
+    def _of_texts(self, column: ObjectColumn | SpansColumn) -> Samples | None:
+        if column.type is not ValueType.STRING or self.port.dtype != object:
+            return None
+        strings = np.empty(len(column), object)
+        strings[:] = column.objects
+        return self._of_dense(strings)
 
     def of_value(self, value: Any) -> Samples:
         """One record's value. Raises `DataError` if the model does not take it."""

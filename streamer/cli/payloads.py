@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -36,7 +36,7 @@ ROOM: Final = 4 << 20
 class Part:
     """Some records, ready to be sent."""
 
-    values: list[bytes | None]
+    values: Sequence[bytes | None]
     keys: list[bytes | None] | None
     size: int
     """Bytes of the files that they were."""
