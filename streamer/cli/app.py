@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from streamer.cli.broker import broker
+from streamer.cli.build import build
 from streamer.cli.check import check
 from streamer.cli.demo import demo
 from streamer.cli.formats import formats
@@ -50,6 +51,7 @@ COMMANDS: Final[dict[Any, str]] = {
     steps: "streamer steps",
     formats: "streamer formats",
     plugins: "streamer plugins",
+    build: "streamer build digits.yaml",
     broker: "streamer broker --topic digits.images:4",
 }
 """Every command with its example."""

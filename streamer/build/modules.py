@@ -1,0 +1,82 @@
+"""What modules that a definition names are made of: files beside it, and installed distributions that they import."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipelines.errors import DISTRIBUTION
+from streamer.build.closure import distributions_of
+
+OURS = frozenset({"protos", "pipelines", "connectors", "streamer", "native"})
+
+
+@dataclass(slots=True)
+class Modules:
+    """What was found."""
+
+    local: dict[str, Path] = field(default_factory=dict)
+    """Modules and packages that lie in the folders, by their names: a file, or a package's folder."""
+    distributions: dict[str, str] = field(default_factory=dict)
+    """Installed distributions that they import, and who does."""
+    unknown: dict[str, str] = field(default_factory=dict)
+    """Modules that are nowhere, and who imports them."""
+
+
+def followed(wanted: Iterable[tuple[str, str]], code: Iterable[tuple[str, str]], folders: Sequence[Path]) -> Modules:
+    """Modules with who names them, and code with where it stands: where they come from, with all that they import.
+
+    As when a service runs, what is installed comes before what lies in the folders. Imports are read from the source,
+    those inside functions too; nothing is imported.
+    """
+    found = Modules()
+    waiting = [*wanted, *((name, part) for part, text in code for name in _imported(text))]
+    seen: set[str] = set()
+    while waiting:
+        module, by = waiting.pop()
+        top = module.partition(".")[0]
+        if module in seen or top in OURS or top in sys.stdlib_module_names:
+            continue
+        seen.add(module)
+        if owners := distributions_of(module):
+            for owner in owners:
+                if owner != DISTRIBUTION:
+                    found.distributions.setdefault(owner, by)
+            continue
+        if top in found.local:
+            continue
+        place = _place(top, folders)
+        if place is None:
+            found.unknown.setdefault(top, by)
+            continue
+        found.local[top] = place
+        for file in [place] if place.is_file() else sorted(place.rglob("*.py")):
+            waiting += [(name, f"the module {top}") for name in _imported(file.read_bytes())]
+    return found
+
+
+def _place(top: str, folders: Sequence[Path]) -> Path | None:
+    for folder in folders:
+        if any((folder / top).rglob("*.py")):
+            return folder / top
+        if (folder / f"{top}.py").is_file():
+            return folder / f"{top}.py"
+    return None
+
+
+def _imported(source: str | bytes) -> Iterator[str]:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        # Told where it is run; here there is nothing to read in it.
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module
+            # `from google.cloud import storage`: what is imported may be a module too.
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if alias.name != "*")

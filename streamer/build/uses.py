@@ -1,0 +1,123 @@
+"""What a service uses: extras of ours, distributions of others, functions, files; read from its definition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from connectors.codecs.registry import CODECS, codec_config
+from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
+from connectors.registry import SINKS, SOURCES
+from pipelines.functions import well_formed
+from pipelines.plugins import OURS
+from pipelines.registry import Registry, default_registry, requirement_of
+from pipelines.requirements import Package, Requires, required
+from pipelines.steps import PipelineStep, Python, Step
+from pipelines.steps.function import HasFunction
+from pipelines.walk import Part, walk
+from streamer.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class FileUsed:
+    """A file or folder that a part names."""
+
+    part: str
+    name: str
+    """As the definition names it."""
+    base: Path
+    """Where relative names start."""
+
+
+@dataclass(slots=True)
+class Uses:
+    """What one or several services use."""
+
+    packages: dict[Package, str] = field(default_factory=dict)
+    """Packages, and a part that needs each."""
+    distributions: dict[str, str] = field(default_factory=dict)
+    """Distributions of plug-ins, and a part that is of each."""
+    modules: dict[str, str] = field(default_factory=dict)
+    """Modules that definitions name, and a part that does."""
+    code: list[tuple[str, str]] = field(default_factory=list)
+    """Python code that stands in definitions, with the part that it stands in."""
+    files: list[FileUsed] = field(default_factory=list)
+    """Files that parts read, definitions among them."""
+
+    def need(self, part: str, declared: Requires, extra: str | None = None) -> None:
+        """Add the packages that meet a requirement. Raises `MissingPackageError` if it is not met."""
+        requirement = required(declared, extra)
+        requirement.check(part)
+        for package in requirement.met_by():
+            self.packages.setdefault(package, part)
+
+    def come_from(self, part: str, distribution: str) -> None:
+        """Add the distribution that a part is of, unless that is ours."""
+        if distribution not in OURS_TOO:
+            self.distributions.setdefault(distribution, part)
+
+    def call(self, part: str, function: object) -> None:
+        """Add the module of a function that is named `module:name`; anything else is none."""
+        if isinstance(function, str) and well_formed(function):
+            self.modules.setdefault(function.partition(":")[0], part)
+
+
+OURS_TOO = frozenset({OURS, "streamer-inference"})
+"""What our own distribution is called by registries."""
+
+
+def used_by(service: Service) -> Uses:
+    """What the service uses.
+
+    Raises what finding the runners and codecs raises: `MissingPackageError`, `RegistryError`, `DefinitionError`.
+    """
+    uses = Uses()
+    for part, config in _connectors(service):
+        _add_connector(uses, part, config)
+    registry = default_registry()
+    for piece in walk(service.sequence()):
+        _add_part(uses, piece, service, registry)
+    return uses
+
+
+def _connectors(service: Service) -> Iterator[tuple[str, ConnectorConfig]]:
+    for source in service.sources:
+        yield f"source {source.label}", source
+    for sink in service.sinks:
+        yield f"sink {sink.label}", sink
+    if service.dead_letter is not None:
+        yield "dead_letter", service.dead_letter
+
+
+def _add_connector(uses: Uses, part: str, config: ConnectorConfig) -> None:
+    registry: Any = SOURCES if isinstance(config, SourceConfig) else SINKS
+    uses.need(part, config.requires)
+    if config.type in registry.known:
+        uses.come_from(part, registry.known[config.type].distribution)
+    codec = codec_config(config.codec)
+    uses.need(f"{part}, codec {codec.type}", codec.requires)
+    uses.come_from(part, CODECS.known[codec.type].distribution)
+    if isinstance(config, SinkConfig):
+        uses.call(part, config.when)
+    uses.call(part, getattr(config, "client", {}).get("oauth_cb"))
+
+
+def _add_part(uses: Uses, piece: Part, service: Service, registry: Registry) -> None:
+    part = f"step {piece.name}"
+    what = piece.what
+    if isinstance(what, Step):
+        factory = registry.runner_for(what, service.runners.get(what.type_name))
+        uses.need(part, requirement_of(factory))
+        uses.come_from(part, registry.origin(factory))
+    uses.come_from(part, registry.origin(type(what)))
+    if isinstance(what, HasFunction):
+        uses.call(part, what.reference)
+    if isinstance(what, Python) and what.python_config is not None:
+        written = (what.python_config.python_code, what.python_config.import_code)
+        uses.code += [(part, code) for code in written if code]
+    names = [*what.files]
+    if isinstance(what, PipelineStep) and isinstance(what.pipeline, str):
+        names.append(what.pipeline)
+    uses.files += [FileUsed(part, name, piece.base) for name in names]
