@@ -40,14 +40,15 @@ def dead_letters(records: Records, first: int, failed: Mapping[int, Exception], 
     rows = sorted(failed)
     headers = records.header_column()
     stamps = records.timestamp_column()
-    now = str(int(time.time() * 1000)).encode()
+    made: Header = ("streamer-time", str(int(time.time() * 1000)).encode())
+    sender: Header = ("streamer-service", service.encode())
     found: list[list[Header]] = []
     for number in rows:
         row = number - first
         span = records.span_of(row)
         step, error, text = described(failed[number])
         own: list[Header] = [
-            ("streamer-service", service.encode()),
+            sender,
             ("streamer-topic", records.topics[span].encode()),
             ("streamer-partition", str(records.partitions[span]).encode()),
             ("streamer-offset", str(int(records.positions[row])).encode()),
@@ -55,7 +56,7 @@ def dead_letters(records: Records, first: int, failed: Mapping[int, Exception], 
             ("streamer-step", step.encode()),
             ("streamer-error", error.encode()),
             ("streamer-text", text[:MAX_TEXT].encode("utf-8", "replace")),
-            ("streamer-time", now),
+            made,
         ]
         found.append(own + list((headers[row] or ()) if headers is not None else ()))
     return Messages(

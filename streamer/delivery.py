@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,12 @@ from connectors.sink import Lost
 from connectors.source import Replays
 from pipelines.errors import ConnectorError, StepError
 from pipelines.executors.settling import NOBODY, settled
+from pipelines.membership import among
 from pipelines.result import Result
 from streamer.deadletter import dead_letters
 from streamer.failures import FailureWatch, ServiceStopped
 from streamer.ledger import Confirmed, Ledger
+from streamer.letterlog import LetterLog
 from streamer.observe.metrics import RunMeters
 from streamer.outlet import Failed, Outlet, in_row_order, without
 from streamer.selection import select_all
@@ -68,6 +71,7 @@ class Delivery:
         self._meters = meters
         self._keep_going = keep_going
         self._log = log
+        self._letters = LetterLog(log)
         self._held_back: Failed = {}
         self._held_back_since = 0.0
         self._lost: list[tuple[Outlet, Lost]] = []
@@ -154,13 +158,14 @@ class Delivery:
             self._make_good(outlet, lost)
 
     def release(self, *, now: bool = False) -> None:
-        """Send dead letters that were held back, once it is clear that not everything fails."""
+        """Send dead letters that were held back, once it is clear that not everything fails. `now`: at the end."""
+        if self._letters.untold:
+            self._letters.tell(now=now)
         if not self._held_back:
             return
         if not now and self._watch.suspect is not None and time.monotonic() - self._held_back_since < HOLD:
             return
-        held_back, self._held_back = self._held_back, {}
-        self._send_letters(held_back)
+        self._send_held_back()
 
     def _sort_out_tombstones(self, work: Work, failed: Failed) -> list[int]:
         policy = self._tombstones[work.source]
@@ -265,8 +270,13 @@ class Delivery:
                 self._held_back_since = time.monotonic()
             self._held_back.update(failed)
             return
-        self.release(now=True)
+        self._send_held_back()
         self._send_letters(failed)
+
+    def _send_held_back(self) -> None:
+        if self._held_back:
+            held_back, self._held_back = self._held_back, {}
+            self._send_letters(held_back)
 
     def _send_letters(self, failed: Failed) -> None:
         if self._dead is None:
@@ -279,7 +289,7 @@ class Delivery:
                 by_batch.setdefault(work.first, (work, {}))[1][row] = failed[row]
         for work, own in by_batch.values():
             for row, error in own.items():
-                self._log.warning("dead letter", at=self._place(row), error=str(error)[:300])
+                self._letters.add(partial(self._place, row), error)
             letters = dead_letters(work.records, work.first, own, self._service)
             for at, refusal in self._send(self._dead, letters).items():
                 place = self._place(int(letters.rows[at]))
@@ -338,12 +348,17 @@ class Delivery:
         gone = np.array(dropped, np.int64)
         self._tally("dropped" if self._drop_failed else "dead", lost)
         self._tally("dropped", gone)
-        done = decided[~np.isin(decided, np.concatenate([lost, gone]))]
-        self._tally("ok", done)
+        self._tally("ok", decided[~among(decided, np.concatenate([lost, gone]))])
 
     def _tally(self, outcome: str, rows: Ints) -> None:
-        sources, counts = np.unique(rows >> SOURCE_BITS, return_counts=True)
-        for source, count in zip(sources.tolist(), counts.tolist(), strict=True):
+        if not len(rows):
+            return
+        sources = rows >> SOURCE_BITS
+        if (sources == sources[0]).all():
+            self._meters.outcomes[self._sources[int(sources[0])], outcome] += len(rows)
+            return
+        numbers, counts = np.unique(sources, return_counts=True)
+        for source, count in zip(numbers.tolist(), counts.tolist(), strict=True):
             self._meters.outcomes[self._sources[source], outcome] += count
 
     def _work_of(self, row: int) -> Work | None:
@@ -372,7 +387,7 @@ def _decided(result: Result, failed: Failed, work: Work | None) -> Ints:
         earlier = named[(named < work.first) | (named >= work.first + len(work.records))]
         if len(earlier):
             decided = np.concatenate([np.unique(earlier), decided])
-    return decided[~np.isin(decided, result.held)] if len(result.held) else decided
+    return decided[~among(decided, result.held)] if len(result.held) else decided
 
 
 def _numbers(rows: Iterable[int]) -> Ints:

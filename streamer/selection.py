@@ -10,6 +10,7 @@ import numpy as np
 from connectors.config import SinkConfig
 from pipelines.batch import Batch
 from pipelines.errors import DefinitionError, StepError
+from pipelines.membership import among
 from streamer.template import Allowed, Template, allowed, keys_of, template
 from streamer.when import Condition, Failures, condition
 
@@ -157,7 +158,7 @@ def select_all(selections: Sequence[Selection], batch: Batch) -> tuple[list[Sele
 
 
 def _without(batch: Batch, bad: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
-    hit = np.isin(batch.rows, bad)
+    hit = among(batch.rows, bad)
     if batch.splits is None:
         return np.flatnonzero(~hit).tolist()
     edges = batch.splits.tolist()

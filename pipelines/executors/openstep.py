@@ -103,7 +103,9 @@ class OpenStep:
         failed = {
             int(parent): error for position, error in failures.items() for parent in batch.parents(position).tolist()
         }
-        rest = np.setdiff1d(np.arange(batch.size), np.fromiter(failures, np.int64, len(failures)))
+        going = np.ones(batch.size, np.bool_)
+        going[list(failures)] = False
+        rest = np.flatnonzero(going)
         if not len(rest):
             return Result(NOBODY, failed)
         return joined([Result(NOBODY, failed), self._run(batch.take(rest))])

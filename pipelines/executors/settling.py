@@ -9,6 +9,7 @@ import numpy as np
 from pipelines.batch import Batch
 from pipelines.columns import Mask, Rows
 from pipelines.errors import StepError
+from pipelines.membership import among
 from pipelines.result import NONE_HELD, Result
 from pipelines.runner import ContractError
 
@@ -132,7 +133,7 @@ def _without_failed(batch: Batch, failed: Mapping[int, Exception]) -> tuple[Batc
 
 
 def _free_of(batch: Batch, failed: Rows) -> Mask:
-    hit = np.isin(batch.rows, failed)
+    hit = among(batch.rows, failed)
     if batch.splits is None:
         return ~hit
     hits = np.concatenate([np.zeros(1, np.int64), np.cumsum(hit)])

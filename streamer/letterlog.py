@@ -1,0 +1,52 @@
+"""`LetterLog`: tells of dead letters in the log, but not of thousands of them one by one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+BURST: Final = 10
+"""Dead letters of one second that are told one by one; of the others their number."""
+_SPAN = 1.0
+_LONGEST = 300
+
+
+class LetterLog:
+    """A line for each of the first dead letters of a second, and one for all that came after them.
+
+    An event costs more than everything else that is done for a dead letter.
+    """
+
+    def __init__(self, log: Any) -> None:
+        self.untold = 0
+        """How many have not been told yet."""
+        self._log = log
+        self._left = 0
+        self._until = 0.0
+
+    def add(self, place: Callable[[], str], error: Exception) -> None:
+        """One more, of the record at `place`."""
+        self._begin()
+        if not self._left:
+            self.untold += 1
+            return
+        self._left -= 1
+        self._log.warning("dead letter", at=place(), error=str(error)[:_LONGEST])
+
+    def tell(self, *, now: bool = False) -> None:
+        """Tell how many were not told one by one, if their second is over, or `now`."""
+        if now:
+            self._tell()
+        self._begin()
+
+    def _begin(self) -> None:
+        clock = time.monotonic()
+        if clock >= self._until:
+            self._tell()
+            self._until, self._left = clock + _SPAN, BURST
+
+    def _tell(self) -> None:
+        if self.untold:
+            self._log.warning("more dead letters", records=self.untold)
+            self.untold = 0
