@@ -252,6 +252,6 @@ def _finished(
         rows = rows[index]
         taken = {key: column.take(index) for key, column in columns.items()}
         # A key that only failed messages had is gone with them.
-        columns = {key: column for key, column in taken.items() if column.present is None or column.present.any()}
+        columns = {key: column for key, column in taken.items() if not column.empty}
     listed = [metadata.get(row) for row in rows.tolist()] if metadata else None
     return ReadColumns(columns, rows, listed, failed)
