@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ from pipelines.steps.tensorflow import Keras
 
 DEFAULT_KEY = "default"
 """Key of a model's only output, if the step names none; Konduit's."""
+
+_HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
 class KerasRunner(ModelRunner):
@@ -40,10 +44,11 @@ class KerasRunner(ModelRunner):
 
 
 class KerasModel:
-    """A loaded model: `.keras`, or HDF5 as Keras 2 wrote it too.
+    """A loaded model: `.keras`, or HDF5 as Keras 2 wrote it.
 
-    Python code inside a model (a Lambda layer) is not run: such a model is refused. Raises `MissingPackageError`
-    without Keras or its backend, and `StreamerError` naming file and reason if the model cannot be loaded.
+    Keras loads it, or, an HDF5 file that Keras 3 cannot read any more, tf-keras (Keras 2) if it is installed. Python
+    code inside a model (a Lambda layer) is not run: such a model is refused. Raises `MissingPackageError` without Keras
+    or its backend, and `StreamerError` naming file and reason if the model cannot be loaded.
     """
 
     def __init__(self, step: Keras, context: OpenContext) -> None:
@@ -53,9 +58,8 @@ class KerasModel:
             context.progress(f"loading {self.path.name}")
         try:
             self._model: Any = keras.saving.load_model(self.path, compile=False, safe_mode=True)
-        except Exception as error:
-            raise StreamerError(f"the model {self.path} cannot be loaded: {_text(error)}") from error
-        self._flat = keras.tree.flatten
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is raised unless Keras 2 reads the file
+            self._model = _of_keras_2(self.path, error)
         if not getattr(self._model, "inputs", None):
             raise StreamerError(
                 f"the model {self.path} does not say what it takes; save one that was built, as keras.Sequential with "
@@ -68,16 +72,54 @@ class KerasModel:
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs for these inputs, both in the order of `inputs` and `outputs`. Raises what Keras raises."""
         outputs = self._model.predict_on_batch(arrays[0] if len(arrays) == 1 else list(arrays))
-        return [np.asarray(output) for output in self._flat(outputs)]
+        if isinstance(outputs, Mapping):
+            outputs = [outputs[name] for name in sorted(outputs)]
+        return [np.asarray(output) for output in (outputs if isinstance(outputs, (list, tuple)) else [outputs])]
 
     def close(self) -> None:
         """Free the model."""
         self._model = None
 
     def _port(self, tensor: Any, name: str) -> Port:
+        element = getattr(tensor.dtype, "name", tensor.dtype)
         # Keras casts what it is given; numpy has no bfloat16 of its own.
-        element = {"string": "object", "bfloat16": "float32"}.get(tensor.dtype, tensor.dtype)
-        return Port(name, np.dtype(element), tuple(tensor.shape) or None)
+        dtype = np.dtype({"string": "object", "bfloat16": "float32"}.get(element, element))
+        return Port(name, dtype, tuple(tensor.shape) or None)
+
+
+def _of_keras_2(path: Path, error: Exception) -> Any:
+    refusal = f"the model {path} cannot be loaded: {_text(error)}"
+    with path.open("rb") as file:
+        is_hdf5 = file.read(len(_HDF5)) == _HDF5
+    if not is_hdf5:
+        raise StreamerError(refusal) from error
+    if _has_code(path):
+        raise StreamerError(f"{refusal}; a Lambda layer is its author's Python code, which is not run") from error
+    try:
+        import tf_keras
+    except ImportError:
+        raise StreamerError(f"{refusal}; tf-keras may read what Keras 2 wrote: pip install tf-keras") from error
+    try:
+        return tf_keras.models.load_model(path, compile=False)
+    except Exception as older:
+        raise StreamerError(f"{refusal}; with tf-keras: {_text(older)}") from older
+
+
+def _has_code(path: Path) -> bool:
+    # tf-keras would run it.
+    import h5py
+
+    with h5py.File(path) as file:
+        return _names_lambda(json.loads(file.attrs.get("model_config", "null")))
+
+
+def _names_lambda(config: Any) -> bool:
+    if isinstance(config, list):
+        return any(_names_lambda(one) for one in config)
+    if not isinstance(config, dict):
+        return False
+    own = str(config.get("class_name", "")).rpartition(">")[2] == "Lambda"
+    return own or any(_names_lambda(one) for one in config.values())
 
 
 def _keras() -> Any:

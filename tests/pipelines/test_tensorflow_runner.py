@@ -18,6 +18,10 @@ needs_tensorflow = pytest.mark.skipif(
     importlib.util.find_spec("tensorflow") is None,
     reason="tensorflow is not installed: pip install 'streamer-inference[tensorflow]'",
 )
+needs_keras_2 = pytest.mark.skipif(
+    importlib.util.find_spec("tf_keras") is None,
+    reason="tf-keras is not installed: pip install 'streamer-inference[tensorflow]'",
+)
 
 Run = Callable[..., Any]
 
@@ -223,6 +227,35 @@ def test_a_keras_model_with_python_code_inside_is_refused(tmp_path: Path, ending
     net.save(tmp_path / f"m.{ending}")
     with pytest.raises(StreamerError, match=r"cannot be loaded: .*[Ll]ambda"):
         Sequence([Keras(f"m.{ending}")], base=tmp_path).open()
+
+
+@needs_keras_2
+def test_a_file_of_keras_2_that_keras_3_cannot_read_runs(run: Run, tmp_path: Path) -> None:
+    import tf_keras
+    from tf_keras import layers
+
+    ids, more = layers.Input((5,), name="ids", dtype="int32"), layers.Input((2,), name="more")
+    # Keras 3 does not know all arguments of this layer.
+    last = layers.LSTM(3)(layers.Embedding(7, 4)(ids))
+    net = tf_keras.Model([ids, more], layers.Dense(1)(layers.concatenate([last, more])))
+    net.save(tmp_path / "m.h5")
+    given = [np.array([[1, 2, 3, 4, 5], [0, 0, 0, 0, 6]], "i4"), f4([0.5, 1], [2, 3])]
+    wanted = net.predict_on_batch(given)
+
+    step = Keras("m.h5", input_names=["words", "numbers"], output_names=["y"])
+    found = run(step, *(Data({"words": words, "numbers": numbers}) for words, numbers in zip(*given, strict=True)))
+
+    np.testing.assert_allclose([data["y"] for data in found], wanted, rtol=1e-5)
+
+
+@needs_keras_2
+def test_python_code_in_a_file_of_keras_2_is_not_run_either(tmp_path: Path) -> None:
+    import tf_keras
+
+    net = tf_keras.Sequential([tf_keras.Input((2, 1)), tf_keras.layers.LSTM(2), tf_keras.layers.Lambda(lambda x: x)])
+    net.save(tmp_path / "m.h5")
+    with pytest.raises(StreamerError, match="a Lambda layer is its author's Python code, which is not run"):
+        Sequence([Keras("m.h5")], base=tmp_path).open()
 
 
 @needs_tensorflow
