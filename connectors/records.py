@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from connectors.blockcolumns import joined, taken
 from pipelines.data import RecordContext
 
 Ints = npt.NDArray[np.int64]
@@ -108,6 +109,33 @@ class Records:
             timestamp=None if stamp < 0 else stamp,
         )
 
+    def of_spans(self, kept: Sequence[int]) -> Records:
+        """The rows of these spans, by their places in `spans`, which rise."""
+        rows = np.concatenate([np.zeros(0, np.int64), *(np.arange(*self.spans[number][1:]) for number in kept)])
+        spans: list[Span] = []
+        for number in kept:
+            lane, start, stop = self.spans[number]
+            base = spans[-1].stop if spans else 0
+            spans.append(Span(lane, base, base + stop - start))
+
+        def headers() -> Sequence[Sequence[Header] | None] | None:
+            column = self.header_column()
+            return None if column is None else taken(column, rows)
+
+        return Records(
+            self.source,
+            taken(self.values, rows),
+            None if self.keys is None else taken(self.keys, rows),
+            self.positions[rows],
+            spans,
+            [self.topics[number] for number in kept],
+            [self.partitions[number] for number in kept],
+            # Connectors count sizes in ways of their own: in proportion is near enough for a bound.
+            self.byte_count * len(rows) // max(len(self), 1),
+            headers=headers,
+            timestamps=lambda: self.timestamp_column()[rows],
+        )
+
     @staticmethod
     def concat(blocks: Sequence[Records]) -> Records:
         """The rows of all blocks of one source, one after the other."""
@@ -159,8 +187,8 @@ def _concat(blocks: Sequence[Records]) -> Records:
     keyed = any(block.keys is not None for block in blocks)
     return Records(
         blocks[0].source,
-        [value for block in blocks for value in block.values],
-        [key for block in blocks for key in (block.keys or [None] * len(block))] if keyed else None,
+        joined([block.values for block in blocks]),
+        joined([_nothing(block) if block.keys is None else block.keys for block in blocks]) if keyed else None,
         np.concatenate([block.positions for block in blocks]),
         spans,
         [topic for block in blocks for topic in block.topics],
@@ -175,8 +203,10 @@ def _joined_headers(blocks: Sequence[Records]) -> Sequence[Sequence[Header] | No
     columns = [block.header_column() for block in blocks]
     if all(column is None for column in columns):
         return None
-    return [
-        headers
-        for block, column in zip(blocks, columns, strict=True)
-        for headers in (column if column is not None else [None] * len(block))
-    ]
+    return joined(
+        [column if column is not None else _nothing(block) for block, column in zip(blocks, columns, strict=True)]
+    )
+
+
+def _nothing(block: Records) -> Sequence[Any]:
+    return [None] * len(block)

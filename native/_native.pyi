@@ -1,4 +1,165 @@
 """The compiled extension: see `src/lib.rs`."""
 
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
 VERSION: str
 """Version of the extension; the one that belongs to this source tree is `pipelines.hotpath.EXPECTED`."""
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
+Part = tuple[str, int, int, int, int, int, tuple[int, ...], int, int, int]
+Found = tuple[Block, int, int, list[int] | None, list[tuple[int, int, int]] | None, list[Part]]
+
+class Block:
+    """Bytes, read-only, through the buffer protocol. Let go of, they are used again for another block."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class Reader:
+    """Takes ProtoData messages apart, and reads the values of the keys `wanted`."""
+
+    def __new__(cls, wanted: list[str], longest: int) -> Reader:
+        """Messages of more than `longest` bytes are left to protobuf."""
+
+    def read(self, buffer: Bytes, starts: Ints, lengths: Ints, room: int) -> Found | None:
+        """Messages `buffer[starts[i]:starts[i] + lengths[i]]`: none where the length is -1, something else where -2.
+
+        Gives (block, rows, lines, odd, metadata, parts): a block that begins with `int64 (lines, rows)`, line 0 being
+        the positions of the messages that could be read; the positions of those that are to be left to protobuf, rising
+        (`None`: none); entries of metadata as (row, start, length); and a `Part` for each key: (key, form, line, mask,
+        first, element, shape, total, offset, splits). `native/src/protodata/core/columns.rs` says what each form is,
+        in its order. `None` if there are more keys than there is `room` for. Raises `ValueError` for a message that
+        does not lie in the buffer.
+        """
+
+def join(values: list[Any]) -> Block:
+    """`bytes` put one after the other, behind `int64 (2, N)`: their starts and lengths (-1: `None`, -2: no `bytes`)."""
+
+def gathered(buffer: Bytes, starts: Ints, lengths: Ints) -> Block:
+    """The same spans one after the other, as from `join`."""
+
+def texts(buffer: Bytes, starts: Ints, lengths: Ints, missing: object) -> list[Any]:
+    """The spans as `str`, `missing` where the length is negative."""
+
+def encoded(rows: int, columns: list[tuple[Any, ...]], failed: list[int]) -> Block:
+    """Messages of these columns, as from `join`; none (-1) for the positions `failed`.
+
+    A column is one of (`FIXED`, head, tail, size, values, present), (`INTEGERS`, key, values, present), (`SPANS`, key,
+    bytes, buffer, starts, lengths), (`LOOSE`, key, bytes, values), (`WIRE`, buffer, starts, lengths) and (`ENTRIES`,
+    values), with the numbers that `pipelines.wire.compiled_write` gives these names. Raises `OverflowError` for a
+    message that is too long, `UnicodeEncodeError` for a string that cannot be written, `BufferError` for memory that
+    is not contiguous, `TypeError` and `ValueError` for a column that is none.
+    """
+
+def kafka_load(path: str) -> tuple[int, bool]:
+    """Find librdkafka's functions behind the loaded library at `path`: its version, whether it can load plug-ins.
+
+    The version is `0xMMmmrrpp`. Raises `OSError` that names what is missing.
+    """
+
+def kafka_expect() -> None:
+    """The next client that this thread makes with this plug-in is the one that is taken next."""
+
+class KafkaSpans(Protocol):
+    """What is used of `pipelines.spans.Spans`."""
+
+    buffer: Bytes
+    starts: Ints
+    lengths: Ints
+
+class KafkaHeaders(Protocol):
+    """What is used of `connectors.headers.Headers`."""
+
+    @property
+    def names(self) -> KafkaSpans: ...
+    @property
+    def values(self) -> KafkaSpans: ...
+    @property
+    def starts(self) -> Ints: ...
+    @property
+    def counts(self) -> Ints: ...
+
+class KafkaMemory:
+    """A block's memory, read-only, through the buffer protocol. Let go of, it is used again for another block."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class KafkaReader:
+    """Takes the records of one consumer of confluent-kafka's. After `close` there is nothing: `receive` and `take` raise `RuntimeError`."""
+
+    def __new__(cls) -> KafkaReader:
+        """Of the consumer that this thread made since `kafka_expect`. Raises `RuntimeError` if there is none."""
+
+    def begin(self, topic: str, partition: int) -> None:
+        """From now on this partition's records come here. To be called before it is assigned."""
+
+    def end(self, topic: str, partition: int) -> None:
+        """They do not any more; those that were not taken are dropped."""
+
+    def forget(self, topic: str, partition: int) -> None:
+        """Records of this partition that came and were not taken are dropped."""
+
+    def receive(self, count: int, milliseconds: int) -> list[tuple[int, str, int, str]]:
+        """Wait until `count` more records are here, or so long; errors as (code, topic, partition, text)."""
+
+    @property
+    def held(self) -> int:
+        """How many records came and were not taken."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Payload and key bytes of these."""
+
+    def take(
+        self, max_records: int, max_bytes: int
+    ) -> tuple[KafkaMemory, int, int, int, int, int, int, list[tuple[str, int, int, int]]]:
+        """A block of N records, at most so many and about so many bytes, grouped by partition.
+
+        Gives (memory, N, bytes of values, of keys, of names and of values of headers, number H of headers, groups): the
+        memory holds `int64 (6, N)`: positions, timestamps, starts and lengths (-1: null) of values and of keys; then,
+        where H is not 0, `int64 (2, N)`: first header and number of headers, and `int64 (4, H)`: starts and lengths of
+        names and of values; then the bytes, in this order. A group is (topic, partition, first row, row after the last).
+        """
+
+    def close(self) -> None:
+        """Give everything back, so that the consumer can be closed."""
+
+class KafkaWriter:
+    """Puts messages into one producer of confluent-kafka's."""
+
+    def __new__(cls) -> KafkaWriter:
+        """Of the producer that this thread made since `kafka_expect`. Raises `RuntimeError` if there is none."""
+
+    def write(
+        self,
+        topics: list[str],
+        values: KafkaSpans,
+        keys: KafkaSpans | None = None,
+        headers: KafkaHeaders | None = None,
+        timestamps: Ints | None = None,
+        codes: Ints | None = None,
+        partitions: Ints | None = None,
+        first: int = 0,
+    ) -> tuple[int, list[tuple[int, int]]]:
+        """Hand over the messages from `first` on: where it stopped as the queue is full (else their number), and the
+        indices and error codes of those before that were refused.
+
+        Message i goes to `topics[codes[i]]` (else to the first topic), at `timestamps[i]` milliseconds (0 or less: now)
+        and to `partitions[i]` (-1: any), which is refused if it does not exist. Raises `ValueError` for columns that do
+        not fit together or reach beyond their buffers, `RuntimeError` once the producer is closed.
+        """
+
+    @property
+    def outstanding(self) -> int:
+        """How many messages were handed over and are neither acknowledged nor lost."""
+
+    def failures(
+        self,
+    ) -> list[tuple[int, str, bytes | None, bytes | None, list[tuple[str, bytes | None]], int]]:
+        """Take the messages that were lost: (code, topic, value, key, headers, timestamp)."""

@@ -7,9 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from typing import Literal, NamedTuple
 
-import numpy as np
-
-from connectors.records import Lane, Records, Span
+from connectors.records import Lane, Records
 from connectors.source import Source
 
 Reason = Literal["records", "bytes", "wait", "drain", "target"]
@@ -125,31 +123,4 @@ class HardBatcher(Batcher):
 
 def _without(records: Records, lanes: Collection[Lane]) -> Records:
     """The records of other lanes."""
-    kept = [number for number, span in enumerate(records.spans) if span.lane not in lanes]
-    rows = np.concatenate([np.zeros(0, np.int64), *(np.arange(*records.spans[number][1:]) for number in kept)])
-    places = rows.tolist()
-    spans: list[Span] = []
-    for number in kept:
-        lane, start, stop = records.spans[number]
-        base = spans[-1].stop if spans else 0
-        spans.append(Span(lane, base, base + stop - start))
-
-    def headers() -> list[object] | None:
-        column = records.header_column()
-        return None if column is None else [column[place] for place in places]
-
-    values = [records.values[place] for place in places]
-    keys = None if records.keys is None else [records.keys[place] for place in places]
-    return Records(
-        records.source,
-        values,
-        keys,
-        records.positions[rows],
-        spans,
-        [records.topics[number] for number in kept],
-        [records.partitions[number] for number in kept],
-        # Connectors count sizes in ways of their own: in proportion is near enough for a bound.
-        records.byte_count * len(places) // max(len(records), 1),
-        headers=headers,  # type: ignore[arg-type]
-        timestamps=lambda: records.timestamp_column()[rows],
-    )
+    return records.of_spans([number for number, span in enumerate(records.spans) if span.lane not in lanes])

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from connectors.blockcolumns import where_null
 from connectors.codec import Codec
 from connectors.records import Ints, Lane, Records
 from connectors.source import LaneBegan, LaneEnded, Source, SourceDown, SourceEnded
@@ -272,7 +273,7 @@ class Intake:
         failed = {row: StepError.of("decode", error) for row, error in decoded.failed.items()} if decoded.failed else {}
         tombstones: list[int] = []
         if batch.size + len(failed) < count:
-            tombstones = [first + row for row, value in enumerate(records.values) if value is None]
+            tombstones = [first + row for row in where_null(records.values)]
         self.meters.stage("poll", began - closed.seconds, closed.seconds, count)
         self.meters.stage("decode", began, time.perf_counter() - began, count)
         self.meters.batch_records.add_one(count)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from connectors.blockcolumns import joined, taken
 from connectors.codec import Codec, RecordsOrigin
 from connectors.config import SinkConfig
 from connectors.records import Ints, Messages
@@ -68,8 +69,8 @@ class Outlet:
     def _block(
         self,
         batch: Batch,
-        values: list[bytes | None],
-        keys: list[bytes | None] | None,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
         topics: list[str] | None,
     ) -> Messages:
         return Messages(
@@ -85,16 +86,15 @@ class Outlet:
 
 def chosen(messages: Messages, index: Ints) -> Messages:
     """The messages at these positions, in this order."""
-    at = index.tolist()
     if messages.splits is None:
         rows, splits = messages.rows[index], None
     else:
-        parts = [messages.parents(position) for position in at]
+        parts = [messages.parents(position) for position in index.tolist()]
         rows = np.concatenate(parts) if parts else np.zeros(0, np.int64)
         splits = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
 
     def pick(column: Any) -> Any:
-        return None if column is None else [column[position] for position in at]
+        return None if column is None else taken(column, index)
 
     return Messages(
         rows=rows,
@@ -139,7 +139,7 @@ def _joined(first: Messages, second: Messages) -> Messages:
     def join(a: Any, b: Any) -> Any:
         if a is None and b is None:
             return None
-        return [*(a if a is not None else [None] * len(first)), *(b if b is not None else [None] * len(second))]
+        return joined([[None] * len(first) if a is None else a, [None] * len(second) if b is None else b])
 
     stamps = splits = None
     if first.timestamps is not None and second.timestamps is not None:

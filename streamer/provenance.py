@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from connectors.blockcolumns import taken
 from connectors.codec import RecordsOrigin
 from connectors.records import Header, Ints, Records
 from pipelines.batch import Batch
@@ -138,12 +139,12 @@ def _text(value: bytes) -> str | bytes:
 
 
 def _integers(values: npt.NDArray[np.int64], index: Ints | None) -> DenseColumn:
-    taken = values if index is None else values[index]
-    return DenseColumn(taken.astype(SCALARS[ValueType.INT64], copy=False), ValueType.INT64)
+    chosen = values if index is None else values[index]
+    return DenseColumn(chosen.astype(SCALARS[ValueType.INT64], copy=False), ValueType.INT64)
 
 
 def _picked(column: Sequence[Any], index: Ints | None) -> Sequence[Any]:
-    return column if index is None else [column[row] for row in index.tolist()]
+    return column if index is None else taken(column, index)
 
 
 def _none_if_empty(column: list[Any]) -> list[Any] | None:

@@ -8,8 +8,8 @@ from itertools import accumulate, pairwise
 import numpy as np
 from confluent_kafka import Message
 
-from connectors.kafka.lanes import Place, Progress
-from connectors.records import Header, Ints, Records, Span
+from connectors.kafka.lanes import Place
+from connectors.records import Header, Ints, Lane, Records, Span
 
 # Unbound, to be mapped: a method call in a comprehension costs three times as much.
 _value: Callable[[Message], bytes | None] = Message.value
@@ -46,12 +46,12 @@ def rising(group: Sequence[Message]) -> int:
     return next((at for at in range(1, len(offsets)) if offsets[at] <= offsets[at - 1]), len(offsets))
 
 
-def block(source: str, groups: Mapping[Place, Sequence[Message]], lanes: Mapping[Place, Progress]) -> Records:
+def block(source: str, groups: Mapping[Place, Sequence[Message]], lanes: Mapping[Place, Lane]) -> Records:
     """Columns of these messages, one span for each partition. All places have a lane."""
     spans: list[Span] = []
     messages: Sequence[Message] = []
     for place, group in groups.items():
-        spans.append(Span(lanes[place].lane, len(messages), len(messages) + len(group)))
+        spans.append(Span(lanes[place], len(messages), len(messages) + len(group)))
         messages = group if not messages else [*messages, *group]
     values = list(map(_value, messages))
     keys: Sequence[bytes | None] | None = list(map(_key, messages))

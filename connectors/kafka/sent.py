@@ -14,7 +14,9 @@ from connectors.records import Header, Ints, Messages
 _Content = tuple[str | None, bytes | None, bytes | None, tuple[Header, ...]]
 
 
-class _Failure(NamedTuple):
+class Failure(NamedTuple):
+    """A message that failed: why, its topic, value, key and headers, and its time in milliseconds."""
+
     error: KafkaError
     content: _Content
     timestamp: int
@@ -23,9 +25,9 @@ class _Failure(NamedTuple):
 class Sent:
     """The messages of one `send`, and those of them that failed.
 
-    The client calls back for messages that fail, and only for those; all messages share one callback, as one each would
-    cost more than sending them. So a failed message is found by its contents. Two with equal contents are each
-    other's equals, and either's place will do.
+    The client tells of messages that fail, and only of those; no message carries a mark of its own, as that would cost
+    more than sending it. So a failed message is found by its contents. Two with equal contents are each other's equals,
+    and either's place will do.
     """
 
     def __init__(self, messages: Messages, topic: str) -> None:
@@ -33,7 +35,9 @@ class Sent:
         self._topic = topic
         self._refused: set[int] = set()
         # Written by the client's callbacks, in whichever thread polls.
-        self._failures: list[_Failure] = []
+        self._failures: list[Failure] = []
+        self._lost: dict[int, KafkaError] = {}
+        self._places: dict[_Content, list[int]] | None = None
 
     def refuse(self, index: int) -> None:
         """This message was not taken."""
@@ -44,21 +48,29 @@ class Sent:
         if error is not None:
             headers = cast(list[Header] | None, message.headers())
             content = (message.topic(), message.value(), message.key(), tuple(headers or ()))
-            self._failures.append(_Failure(error, content, message.timestamp()[1]))
+            self._failures.append(Failure(error, content, message.timestamp()[1]))
+
+    def claim(self, failure: Failure) -> bool:
+        """Whether a message with these contents is here; then it is lost, and not there for the next failure."""
+        if self._places is None:
+            self._places = self._by_content()
+        equals = self._places.get(failure.content)
+        if not equals:
+            return False
+        self._lost[self._pick(equals, failure.timestamp)] = failure.error
+        return True
+
+    def lose_all(self, error: KafkaError) -> None:
+        """All that were taken are lost: not to be told from the others. Better all of them again than one never."""
+        self._lost |= dict.fromkeys(self._taken(), error)
 
     def losses(self) -> dict[int, KafkaError]:
         """The messages that failed, by index. To be asked when no callback is outstanding."""
-        if not self._failures:
-            return {}
-        places = self._places()
-        found: dict[int, KafkaError] = {}
-        for failure in self._failures:
-            equals = places.get(failure.content)
-            if not equals:
-                # Not to be told from the others: better all of them again than one never.
-                return dict.fromkeys(self._taken(), failure.error)
-            found[self._pick(equals, failure.timestamp)] = failure.error
-        return found
+        failures, self._failures = self._failures, []
+        for failure in failures:
+            if not self.claim(failure):
+                self.lose_all(failure.error)
+        return self._lost
 
     def topic(self, index: int) -> str:
         """The topic of the message at this index."""
@@ -93,14 +105,14 @@ class Sent:
     def _taken(self) -> Iterable[int]:
         return (index for index in range(len(self._messages)) if index not in self._refused)
 
-    def _places(self) -> dict[_Content, list[int]]:
+    def _by_content(self) -> dict[_Content, list[int]]:
         block = self._messages
         places: dict[_Content, list[int]] = defaultdict(list)
         for index in self._taken():
             key = None if block.keys is None else block.keys[index]
             headers = None if block.headers is None else block.headers[index]
             places[self.topic(index), block.values[index], key, tuple(headers or ())].append(index)
-        return places
+        return dict(places)
 
     def _pick(self, equals: list[int], timestamp: int) -> int:
         stamps = self._messages.timestamps

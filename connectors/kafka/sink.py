@@ -6,20 +6,21 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from connectors.kafka.bridge import join, report
 from connectors.kafka.errors import FORBIDDEN, REFUSED_LOGIN, error_of, explained
 from connectors.kafka.properties import scrubber, sink_properties
 from connectors.kafka.reachability import Reachability
 from connectors.kafka.sent import Sent
 from connectors.kafka.topics import check_topic
+from connectors.kafka.writing import CompiledWriting, PlainWriting, Writing
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError
+from pipelines.hotpath import HotPathReport
 
 if TYPE_CHECKING:
     from connectors.kafka.config import KafkaSinkConfig
@@ -44,8 +45,7 @@ _OF_THE_BATCH = frozenset(
 class KafkaSink(Sink):
     """Messages to Kafka topics, by an idempotent producer with `acks: all`.
 
-    Messages with only key and payload are handed over in bulk; those with headers, timestamps or different topics one
-    by one, at about twice the cost. The client reports the messages that fail, and a thread of this sink watches for
+    The client reports the messages that fail, and a thread of this sink watches for
     the moments when nothing is outstanding: then all that was sent is confirmed but for those. While messages are sent
     without pause there may be no such moment, and it is the barrier that makes one.
 
@@ -61,7 +61,9 @@ class KafkaSink(Sink):
         self._config = config
         self._topic = config.topic
         self._scrub = scrubber(config)
+        self._hot_path: HotPathReport | None = None
         self._producer: Producer
+        self._writing: Writing
         self._reach: Reachability
         self._watcher: threading.Thread
         self._open = False
@@ -78,16 +80,29 @@ class KafkaSink(Sink):
         self._lost: dict[int, ConnectorError] = {}
         self._to_send_alone: list[Messages] = []
 
+    @property
+    def hot_path(self) -> HotPathReport:
+        """See `Sink.hot_path`. Raises `HotPathError` where `native` is insisted on and cannot be."""
+        return self._hot_path or report(self._config.hot_path)
+
     def open(self) -> None:
         """Connect. Waits up to 5 s for the brokers to tell a wrong topic and credentials; absent ones are no error.
 
         Raises `ConnectorError` for a property or topic that is not known, and a login that is refused.
         """
         try:
-            self._producer = Producer(sink_properties(self._config, {"error_cb": self._on_error}))
+            self._producer, writer, self._hot_path = join(
+                Producer,
+                lambda extension: extension.KafkaWriter(),
+                sink_properties(self._config, {"error_cb": self._on_error}),
+                self._config.hot_path,
+                f"sink {self.name}",
+                self._scrub,
+            )
         except (KafkaException, ValueError, TypeError) as error:
             text = self._scrub(str(error_of(error).str() if isinstance(error, KafkaException) else error))
             raise ConnectorError(f"sink {self.name}: client: {text}; see librdkafka's CONFIGURATION.md") from None
+        self._writing = PlainWriting(self._producer) if writer is None else CompiledWriting(self._producer, writer)
         self._reach = Reachability(lambda seconds: self._producer.list_topics(self._plain_topic, timeout=seconds))
         self._open = True
         self._watcher = threading.Thread(target=self._watch, name=f"kafka sink {self.name}", daemon=True)
@@ -110,16 +125,12 @@ class KafkaSink(Sink):
         if not len(messages):
             return {}
         sent = Sent(messages, self._topic)
-        topic = self._common_topic(messages)
-        if topic is not None and messages.headers is None and messages.timestamps is None:
-            refused = self._send_in_bulk(sent, messages, topic, deadline)
-        else:
-            refused = self._send_one_by_one(sent, messages, deadline)
-        for index in refused:
+        refusals = self._writing.send(sent, messages, self._topic, lambda: self._wait_for_room(deadline))
+        for index in refusals:
             sent.refuse(index)
         self._outstanding.append(sent)
         self._handed_over += 1
-        return refused
+        return {index: self._refused(error, sent.topic(index)) for index, error in refusals.items()}
 
     def barrier(self, deadline: float) -> Lost:
         """See `Sink.barrier`. Raises `ConnectorError` also once the client has failed for good or may not write."""
@@ -159,68 +170,6 @@ class KafkaSink(Sink):
         """See `Sink.down`."""
         return self._reach.reason if self._open else None
 
-    def _send_in_bulk(self, sent: Sent, messages: Messages, topic: str, deadline: float) -> dict[int, ConnectorError]:
-        if messages.keys is None:
-            waiting: list[dict[str, Any]] = [{"value": value} for value in messages.values]
-        else:
-            waiting = [{"value": value, "key": key} for value, key in zip(messages.values, messages.keys, strict=True)]
-        taken = self._producer.produce_batch(topic, waiting, on_delivery=sent.failed)
-        if taken == len(waiting):
-            return {}
-        refused: dict[int, ConnectorError] = {}
-        places = list(range(len(waiting)))
-        while True:
-            errors = [one.pop("_error", None) for one in waiting]
-            full = []
-            for at, error in enumerate(errors):
-                if error is None:
-                    continue
-                if error.code() == KafkaError._QUEUE_FULL:
-                    full.append(at)
-                else:
-                    refused[places[at]] = self._refusal(error, topic)
-            if not full:
-                return refused
-            if not self._wait_for_room(deadline):
-                return refused | dict.fromkeys((places[at] for at in full), self._full())
-            # A full queue takes the first and refuses all the rest, so the order stays.
-            waiting, places = [waiting[at] for at in full], [places[at] for at in full]
-            self._producer.produce_batch(topic, waiting, on_delivery=sent.failed)
-
-    def _send_one_by_one(self, sent: Sent, messages: Messages, deadline: float) -> dict[int, ConnectorError]:
-        refused: dict[int, ConnectorError] = {}
-        count = len(messages)
-        nothing: Sequence[None] = [None] * count
-        stamps = [0] * count if messages.timestamps is None else np.maximum(messages.timestamps, 0).tolist()
-        rows = zip(
-            messages.values,
-            messages.keys or nothing,
-            messages.headers or nothing,
-            stamps,
-            messages.topics or nothing,
-            strict=True,
-        )
-        produce, failed, ours = self._producer.produce, sent.failed, self._topic
-        for index, (value, key, headers, stamp, topic) in enumerate(rows):
-            while True:
-                try:
-                    produce(
-                        topic or ours,
-                        value,
-                        key,
-                        on_delivery=failed,
-                        timestamp=stamp,
-                        headers=headers or None,  # type: ignore[arg-type]
-                    )
-                except BufferError:
-                    if self._wait_for_room(deadline):
-                        continue
-                    return refused | dict.fromkeys(range(index, count), self._full())
-                except KafkaException as exception:
-                    refused[index] = self._refusal(error_of(exception), topic or ours)
-                break
-        return refused
-
     def _send_alone(self, block: Messages, deadline: float) -> None:
         for index, error in self.send(block, deadline).items():
             self._lost |= dict.fromkeys(block.parents(index).tolist(), error)
@@ -231,6 +180,8 @@ class KafkaSink(Sink):
         """Take from what is outstanding what has been settled."""
         # Read before the failures: those of what was settled by then are all there.
         settled = self._handed_over if self._is_idle() else self._settled
+        if self._collected < settled:
+            self._writing.tell(self._outstanding)
         while self._collected < settled:
             self._collected += 1
             sent = self._outstanding.popleft()
@@ -275,8 +226,7 @@ class KafkaSink(Sink):
             )
 
     def _is_idle(self) -> bool:
-        # Counts messages until their callbacks have returned (seen in librdkafka 2.16, and tested).
-        return len(self._producer) == 0
+        return self._writing.is_idle()
 
     def _wait_for_room(self, deadline: float) -> bool:
         if not self._open or time.monotonic() >= deadline:
@@ -291,6 +241,9 @@ class KafkaSink(Sink):
             retriable=True,
         )
 
+    def _refused(self, error: KafkaError, topic: str) -> ConnectorError:
+        return self._full() if error.code() == KafkaError._QUEUE_FULL else self._refusal(error, topic)
+
     def _refusal(self, error: KafkaError, topic: str) -> ConnectorError:
         refusal = explained(error, f'sink {self.name}, topic "{topic}"', self._scrub)
         if error.fatal() or error.code() in FORBIDDEN:
@@ -304,13 +257,6 @@ class KafkaSink(Sink):
     @property
     def _plain_topic(self) -> str | None:
         return None if "{" in self._topic else self._topic
-
-    def _common_topic(self, messages: Messages) -> str | None:
-        if messages.topics is None:
-            return self._topic
-        first = messages.topics[0]
-        same = all(topic == first for topic in messages.topics)
-        return (first or self._topic) if same else None
 
     def _check_topic(self) -> None:
         if self._plain_topic is None:

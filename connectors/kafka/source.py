@@ -9,20 +9,22 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import stamina
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from connectors.kafka.aside import Aside
-from connectors.kafka.block import block, by_place, fitting, offset_of, rising
+from connectors.kafka.bridge import join, report
 from connectors.kafka.commits import Commits
 from connectors.kafka.errors import NO_SUCH_TOPIC, REFUSED_LOGIN, error_of, explained, is_passing
 from connectors.kafka.lanes import Lanes, Place, Progress
 from connectors.kafka.properties import scrubber, source_properties
 from connectors.kafka.reachability import Reachability
+from connectors.kafka.reading import CompiledReading, PlainReading, Reading, Trouble
 from connectors.kafka.start import begins, put_back
 from connectors.kafka.topics import check_topic
 from connectors.records import Lane, Records
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown
 from pipelines.errors import ConnectorError
+from pipelines.hotpath import HotPathReport
 
 if TYPE_CHECKING:
     from connectors.kafka.config import KafkaSourceConfig
@@ -62,7 +64,6 @@ class KafkaSource(Source):
         self._incremental = config.assignor in ("consumer", "cooperative-sticky")
         self._lanes = Lanes(self.name)
         self._events: list[Event] = []
-        self._kept: list[Message] = []
         self._mean_size = _FIRST_GUESS
         self._aside = Aside()
         self._settle: Settle | None = None
@@ -70,10 +71,17 @@ class KafkaSource(Source):
         self._lag: dict[Place, int] = {}
         self._look_at = 0.0
         self._woken = self._still = self._leaving = self._met = False
+        self._hot_path: HotPathReport | None = None
         self._consumer: Consumer
+        self._reading: Reading
         self._commits: Commits
         self._reach: Reachability
         self._open = False
+
+    @property
+    def hot_path(self) -> HotPathReport:
+        """See `Source.hot_path`. Raises `HotPathError` where `native` is insisted on and cannot be."""
+        return self._hot_path or report(self._config.hot_path)
 
     def open(self, settle: Settle | None = None) -> None:
         """Join the group. Waits up to 5 s for the brokers to tell wrong topics and logins; absent ones are an event.
@@ -83,11 +91,23 @@ class KafkaSource(Source):
         self._settle = settle
         callbacks: dict[str, Callable[..., None]] = {"error_cb": self._on_error, "on_commit": self._on_commit}
         try:
-            self._consumer = Consumer(source_properties(self._config, callbacks))
+            self._consumer, reader, self._hot_path = join(
+                Consumer,
+                lambda extension: extension.KafkaReader(),
+                source_properties(self._config, callbacks),
+                self._config.hot_path,
+                f"source {self.name}",
+                self._scrub,
+            )
         except (KafkaException, ValueError, TypeError) as error:
             text = self._scrub(str(error.args[0].str() if isinstance(error, KafkaException) else error))
             raise ConnectorError(f"source {self.name}: client: {text}; see librdkafka's CONFIGURATION.md") from None
         self._open = True
+        self._reading = (
+            PlainReading(self._consumer, self._only_topic)
+            if reader is None
+            else CompiledReading(self._consumer, reader)
+        )
         self._commits = Commits(self._consumer, self._lanes, str(self._config.group), self._scrub)
         self._reach = Reachability(lambda seconds: self._consumer.list_topics(self._only_topic, timeout=seconds))
         try:
@@ -115,7 +135,7 @@ class KafkaSource(Source):
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        if not self._kept:
+        if not self._reading.held:
             return Records.empty(self.name)
         return self._take(max_records, max_bytes)
 
@@ -144,7 +164,7 @@ class KafkaSource(Source):
             return
         self._lanes.next_epoch()
         for progress in found:
-            self._forget([progress.place])
+            self._reading.forget([progress.place])
             self._seek(progress)
             self._begin(progress.place, progress.acknowledged, progress.committed)
 
@@ -186,16 +206,18 @@ class KafkaSource(Source):
             return
         self._open = False
         self._leaving = True
+        # First: the client would wait for what was received and not taken.
+        self._reading.close()
         with suppress(TimeoutError):
             self._aside.run(self._consumer.close, _CLOSE_WAIT)
         self._end(list(self._lanes.places))
-        self._kept = []
 
     def _fill(self, max_records: int, max_bytes: int, deadline: float) -> None:
         """Receive until there is enough, or it is late."""
         while True:
-            lacking = max_records - len(self._kept)
-            room = max_bytes - len(self._kept) * self._mean_size
+            held = self._reading.held
+            lacking = max_records - held
+            room = max_bytes - held * self._mean_size
             if lacking <= 0 or room <= 0 or self._failure is not None:
                 return
             rest = deadline - time.monotonic()
@@ -207,52 +229,40 @@ class KafkaSource(Source):
                 return
 
     def _receive(self, count: int, timeout: float) -> None:
+        before = self._reading.held
         try:
-            messages = self._consumer.consume(count, timeout)
+            troubles = self._reading.receive(count, timeout)
         except KafkaException as exception:
             self._fail(self._explained(exception, f"source {self.name}"))
             return
-        if not messages:
+        except ConnectorError as error:
+            self._fail(error)
             return
-        if any(map(Message.error, messages)):
-            messages = [message for message in messages if self._is_record(message)]
-        # Most polls find nothing kept: no copy.
-        self._kept = messages if not self._kept else self._kept + messages
+        for trouble in troubles:
+            self._note(trouble)
+        if not troubles and self._reading.held == before:
+            return
         self._met = True
         if self._reach.reason is not None and self._reach.answered():
             self._tell_reachability()
 
     def _take(self, max_records: int, max_bytes: int) -> Records:
-        count = min(max_records, len(self._kept))
-        taken, self._kept = self._kept[:count], self._kept[count:]
-        records, rest = self._block(taken)
-        if records.byte_count > max_bytes and (fits := fitting(taken, max_bytes)) < count:
-            records, rest = self._block(taken[:fits])
-            rest += taken[fits:]
-        self._kept = rest + self._kept if rest else self._kept
+        records = self._reading.take(self.name, max_records, max_bytes, self._lane_of)
         if len(records):
             self._mean_size = max(1.0, records.byte_count / len(records))
         for topic, partition, span in zip(records.topics, records.partitions, records.spans, strict=True):
             self._lanes.places[topic, partition].delivered = int(records.positions[span.stop - 1]) + 1
         return records
 
-    def _block(self, messages: list[Message]) -> tuple[Records, list[Message]]:
-        """Columns of the messages whose lane has not ended, and those messages that have to wait for a new lane."""
-        groups = by_place(messages, self._only_topic)
-        rest: list[Message] = []
-        for place, group in list(groups.items()):
-            progress = self._lanes.places.get(place)
-            if progress is None:
-                del groups[place]
-                continue
-            if offset_of(group[0]) < progress.delivered:
-                # The topic was made anew or cut short, and `out_of_range` says to go on: another life of the lane.
-                self._lanes.next_epoch()
-                self._begin(place, offset_of(group[0]), -1)
-            if (count := rising(group)) < len(group):
-                groups[place] = group[:count]
-                rest += group[count:]
-        return (block(self.name, groups, self._lanes.places) if groups else Records.empty(self.name)), rest
+    def _lane_of(self, place: Place, first: int) -> Lane | None:
+        progress = self._lanes.places.get(place)
+        if progress is None:
+            return None
+        if first < progress.delivered:
+            # The topic was made anew or cut short, and `out_of_range` says to go on: another life of the lane.
+            self._lanes.next_epoch()
+            progress = self._begin(place, first, -1)
+        return progress.lane
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         places = [(one.topic, one.partition) for one in partitions]
@@ -264,6 +274,7 @@ class KafkaSource(Source):
             self._fail(self._explained(exception, f"source {self.name}: where to begin cannot be found out"))
             return
         self._met = True
+        self._reading.begin(places)
         assign([TopicPartition(*place, offset) for place, offset in found.items()])
         if self._still:
             consumer.pause(_partitions(places))
@@ -322,13 +333,8 @@ class KafkaSource(Source):
     def _end(self, places: Iterable[Place]) -> None:
         gone = list(places)
         self._events += [LaneEnded(lane) for place in gone if (lane := self._lanes.end(place)) is not None]
-        self._forget(gone)
+        self._reading.end(gone)
         self._lag = {place: behind for place, behind in self._lag.items() if place in self._lanes.places}
-
-    def _forget(self, places: Iterable[Place]) -> None:
-        gone = set(places)
-        if gone and self._kept:
-            self._kept = [one for one in self._kept if (one.topic(), one.partition()) not in gone]
 
     def _seek(self, progress: Progress) -> None:
         # A partition that was only just assigned cannot be moved for some milliseconds.
@@ -373,15 +379,13 @@ class KafkaSource(Source):
         self._receive(1, 0.0)
         return self._failure is not None or self._reach.suspected
 
-    def _is_record(self, message: Message) -> bool:
-        error = message.error()
-        if error is None:
-            return True
-        where = f"source {self.name}: {message.topic() or ', '.join(self._config.topics)}"
+    def _note(self, trouble: Trouble) -> None:
+        error, topic, partition = trouble
+        where = f"source {self.name}: {topic or ', '.join(self._config.topics)}"
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             self._fail(
                 ConnectorError(
-                    f"{where}, partition {message.partition()}: {self._scrub(error.str())}; the records from the "
+                    f"{where}, partition {partition}: {self._scrub(error.str())}; the records from the "
                     f"group's position on are gone or never were: set out_of_range to earliest or latest to go on, or "
                     f"start with --from"
                 )
@@ -394,7 +398,6 @@ class KafkaSource(Source):
             _log.info("%s: %s", where, self._scrub(error.str()))
         elif error.code() != KafkaError._PARTITION_EOF:
             self._fail(explained(error, where, self._scrub))
-        return False
 
     def _on_error(self, error: KafkaError) -> None:
         text = self._scrub(error.str())

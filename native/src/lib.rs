@@ -1,9 +1,14 @@
 //! The compiled hot path: what `docs/native.md` says, behind the same seam as the plain Python one.
 
+mod kafka;
+mod protodata;
+
 use pyo3::prelude::*;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    kafka::register(module)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    protodata::register(module)?;
     Ok(())
 }

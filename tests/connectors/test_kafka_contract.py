@@ -213,8 +213,8 @@ class WatchedBus(KafkaSourceBus):
     def held_bytes(self, source: Source) -> int:
         assert isinstance(source, KafkaSource)
         # Statistics are served by the client's poll: paused, it would throw away what is to be measured.
-        source._kept += source._consumer.consume(1, 0)
-        return self._held + sum(len(one) for one in source._kept)
+        source._reading.receive(1, 0)
+        return self._held + source._reading.held_bytes
 
     def _count(self, statistics: str) -> None:
         topics = json.loads(statistics)["topics"].values()

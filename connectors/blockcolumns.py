@@ -1,0 +1,44 @@
+"""Columns of blocks: plain sequences, or `Spans` and `Headers`, which are taken and joined with no object a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.headers import Headers
+from pipelines.spans import Spans
+
+Rows = npt.NDArray[Any]
+"""Numbers of rows, or a mask of all of them."""
+
+
+def taken(column: Sequence[Any], rows: Rows) -> Sequence[Any]:
+    """The entries of these rows: of the kind of the column, else a list."""
+    if isinstance(column, (Spans, Headers)):
+        return column.take(rows)
+    places = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+    return [column[place] for place in places.tolist()]
+
+
+def joined(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    """The entries of all parts, one after the other. Where a part is `Spans` or `Headers`, the result is too.
+
+    Plain parts next to those hold `bytes | None`, or lists of headers.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    if any(isinstance(part, Spans) for part in parts):
+        return Spans.concat([Spans.of(part) for part in parts])
+    if any(isinstance(part, Headers) for part in parts):
+        return Headers.concat([Headers.of(part) for part in parts])
+    return [entry for part in parts for entry in part]
+
+
+def where_null(column: Sequence[Any]) -> list[int]:
+    """The rows whose entry is `None`."""
+    if isinstance(column, Spans):
+        return np.flatnonzero(column.null).tolist()
+    return [row for row, entry in enumerate(column) if entry is None]
