@@ -1,0 +1,162 @@
+//! What must hold of any bytes whatever, of any spans of them, and of what is read from them and written again.
+
+#[path = "../../src/protodata/arena.rs"]
+pub mod arena;
+#[path = "../../src/protodata/core/mod.rs"]
+pub mod wire;
+
+use arena::Arena;
+use wire::columns::{self, Form};
+use wire::encode::{self, Source, Spans};
+use wire::table::{Messages, NULL, Options, STRANGER, Table};
+
+/// Reads these bytes as messages, whole and in parts, with all keys wanted and with none.
+pub fn messages(bytes: &[u8]) {
+    let size = bytes.len() as i64;
+    let half = size / 2;
+    let starts = [0, 0, half, 0, 0, size, 0];
+    let lengths = [size, half, size - half, NULL, STRANGER, 0, size];
+    for everything in [false, true] {
+        read(bytes, &starts, &lengths, &|_| everything);
+    }
+    read(bytes, &starts, &lengths, &|key| key.len() % 2 == 1);
+}
+
+/// Reads bytes with spans that may lie anywhere: the bytes begin with them.
+pub fn spans(bytes: &[u8]) {
+    let Some((count, rest)) = bytes.split_first() else { return };
+    let count = usize::from(count % 8).min(rest.len() / 16);
+    let (raw, rest) = rest.split_at(count * 16);
+    let numbers: Vec<i64> = raw.chunks_exact(8).map(|raw| i64::from_le_bytes(raw.try_into().unwrap())).collect();
+    let (starts, lengths) = numbers.split_at(count);
+    read(rest, starts, lengths, &|_| true);
+    if let Ok(spans) = Spans::checked(rest, starts, lengths) {
+        let written = written(count, &[Source::Wire { spans }, strings(b"k", true, spans)], &[0]);
+        assert_eq!(written.lengths.len(), count);
+    }
+}
+
+struct Written {
+    bytes: Vec<u8>,
+    starts: Vec<i64>,
+    lengths: Vec<i64>,
+}
+
+fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) -> bool) {
+    let options = Options { wanted, longest: 1 << 20, room: 16 };
+    let Ok(table) = Table::read(Messages { bytes, starts, lengths }, &options) else { return };
+    let rows = table.rows.len();
+    let layout = columns::layout(&table);
+    let mut arena = Arena::take(layout.size);
+    columns::fill(arena.bytes_mut(), &layout, &table, bytes);
+    let block = arena.bytes();
+    let line = |number: usize| numbers(&block[number * rows * 8..(number + 1) * rows * 8]);
+    assert_eq!(line(0), table.rows);
+
+    // All entries together are the messages, and written again they are these bytes in another order at most.
+    let mut sizes = vec![0i64; rows];
+    let mut kept = Vec::new();
+    let mut made = Vec::new();
+    let (entry_starts, entry_lengths): (Vec<_>, Vec<_>) =
+        table.columns.iter().map(|column| (column.starts.clone(), column.lengths.clone())).unzip();
+    for part in &layout.parts {
+        let column = &table.columns[part.column];
+        for (size, length) in sizes.iter_mut().zip(&column.lengths) {
+            *size += (*length).max(0);
+        }
+        let entries = Spans::checked(bytes, &entry_starts[part.column], &entry_lengths[part.column]);
+        kept.push(Source::Wire { spans: entries.expect("entries lie in the buffer") });
+    }
+    for (row, _, size) in &table.metadata {
+        sizes[*row as usize] += size;
+    }
+    for (row, size) in sizes.iter().enumerate() {
+        assert_eq!(*size, lengths[table.rows[row] as usize], "bytes of a plain message that are in no column");
+    }
+    let again = written(rows, &kept, &[]);
+    let options = Options { wanted, longest: usize::MAX, room: 16 };
+    let messages = Messages { bytes: &again.bytes, starts: &again.starts, lengths: &again.lengths };
+    let reread = Table::read(messages, &options).expect("the same keys");
+    assert_eq!(reread.rows.len(), rows, "a plain message is plain when it is written again");
+
+    // What was decoded, encoded again, decodes to the same.
+    let texts: Vec<_> = layout
+        .parts
+        .iter()
+        .map(|part| match part.form {
+            Form::Text | Form::Bytes => (line(part.line), line(part.line + 1)),
+            _ => (Vec::new(), Vec::new()),
+        })
+        .collect();
+    for (part, (starts, lengths)) in layout.parts.iter().zip(&texts) {
+        let column = &table.columns[part.column];
+        let key = encode::key_field(&column.key);
+        let present = part.mask.map(|mask| &block[mask..mask + rows]);
+        match part.form {
+            Form::Text | Form::Bytes => {
+                let spans = Spans::checked(bytes, starts, lengths).expect("strings lie in the buffer");
+                if part.form == Form::Text {
+                    for row in 0..rows {
+                        assert!(spans.get(row).is_none_or(|text| std::str::from_utf8(text).is_ok()));
+                    }
+                }
+                made.push(Source::Strings { key, bytes: part.form == Form::Bytes, spans });
+            }
+            Form::Integer => {
+                let values = &block[part.line * rows * 8..(part.line + 1) * rows * 8];
+                made.push(Source::Integers { key, values, present });
+            }
+            _ => {}
+        }
+    }
+    let again = written(rows, &made, &[]);
+    let messages = Messages { bytes: &again.bytes, starts: &again.starts, lengths: &again.lengths };
+    let options = Options { wanted: &|_| true, longest: usize::MAX, room: 16 };
+    let reread = Table::read(messages, &options).expect("fewer keys");
+    assert_eq!(reread.rows.len(), rows);
+    for column in &reread.columns {
+        let old = table.columns.iter().find(|old| old.key == column.key).expect("the same keys");
+        for row in 0..rows {
+            assert_eq!(column.lengths[row] == NULL, old.lengths[row] == NULL);
+            if column.lengths[row] != NULL {
+                assert_eq!(column.cells[row].kind, old.cells[row].kind);
+                assert_eq!(column.cells[row].size, old.cells[row].size);
+            }
+        }
+    }
+}
+
+fn written(rows: usize, sources: &[Source<'_>], failed: &[usize]) -> Written {
+    assert!(sources.iter().all(|source| source.rows() == Some(rows)));
+    let lengths = encode::lengths(rows, sources, failed).expect("short messages");
+    let mut arena = Arena::take(encode::block_size(&lengths));
+    encode::fill(arena.bytes_mut(), sources, &lengths);
+    let block = arena.bytes();
+    let (starts, rest) = block.split_at(rows * 8);
+    let (counts, bytes) = rest.split_at(rows * 8);
+    assert_eq!(numbers(counts), lengths);
+    assert_eq!(lengths.iter().map(|length| (*length).max(0)).sum::<i64>(), bytes.len() as i64);
+    Written { bytes: bytes.to_vec(), starts: numbers(starts), lengths }
+}
+
+fn strings<'a>(key: &[u8], bytes: bool, spans: Spans<'a>) -> Source<'a> {
+    Source::Strings { key: encode::key_field(key), bytes, spans }
+}
+
+fn numbers(raw: &[u8]) -> Vec<i64> {
+    raw.chunks_exact(8).map(|raw| i64::from_ne_bytes(raw.try_into().unwrap())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_corpus_passes() {
+        for folder in ["corpus/messages", "corpus/spans"] {
+            for file in std::fs::read_dir(folder).expect("in native/fuzz") {
+                let bytes = std::fs::read(file.unwrap().path()).unwrap();
+                super::messages(&bytes);
+                super::spans(&bytes);
+            }
+        }
+    }
+}
