@@ -53,6 +53,10 @@ class Profiler:
         self._pid = os.getpid()
         try:
             self._file: TextIO | None = self._opened()
+        except BlockingIOError as error:
+            raise StreamerError(
+                f"the profile {self._first} is being written by another service or process; give each its own file"
+            ) from error
         except OSError as error:
             raise StreamerError(
                 f"the profile {self._first} cannot be written: {error.strerror or error}; choose another place"
@@ -150,7 +154,15 @@ class Profiler:
         self._file = self._opened()
 
     def _opened(self) -> TextIO:
-        file = self._path(self._number).open("w", encoding="utf-8")
+        # Not emptied before it is clear that nobody else writes it.
+        file = self._path(self._number).open("a", encoding="utf-8")
+        try:
+            _lock(file)
+            if os.fstat(file.fileno()).st_size:
+                file.truncate(0)
+        except BaseException:
+            file.close()
+            raise
         self._named = set()
         head = "[\n" + _metadata("process_name", self._pid, 0, self._process)
         file.write(head)
@@ -177,6 +189,16 @@ class Profiler:
         if not number:
             return self._first
         return self._first.with_name(f"{self._first.stem}_{number}{self._first.suffix or '.json'}")
+
+
+def _lock(file: TextIO) -> None:
+    """Raises `BlockingIOError` if another profiler writes this file, in this process or another."""
+    try:
+        import fcntl
+    except ImportError:
+        # Windows, where nothing like it is at hand.
+        return
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _metadata(kind: str, process: int, thread: int, name: str) -> str:

@@ -134,6 +134,18 @@ def test_a_profile_that_cannot_be_written_says_so_before_anything_is_opened(tmp_
         Sequence([same]).open(profile=tmp_path / "no_folder" / "run.json")
 
 
+def test_a_file_has_one_writer_and_what_was_there_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_text("something older, and longer than what comes now" * 100)
+    with Profiler(path) as profiler:
+        profiler.event("mine", "test", 1.0, 1.0)
+        with pytest.raises(StreamerError, match=r"is being written by another service or process"):
+            Profiler(path)
+    assert [one["name"] for one in steps(path)] == ["mine"]
+    Profiler(path).close()
+    assert steps(path) == []
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, the disk that is full")
 def test_a_disk_that_is_full_ends_the_profile_and_not_the_work(caplog: pytest.LogCaptureFixture) -> None:
     profiler = Profiler("/dev/full", split=0)
