@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
@@ -42,16 +42,23 @@ class StepRun:
         """How many rows went in."""
         return max((batch.size for batch in self.given), default=0)
 
-    def records(self, batch: Batch) -> list[list[int]]:
-        """The numbers of the records that each row of `batch`, one of this run, came from.
+    def records(self, batch: Batch, wanted: Collection[int] | None = None) -> Iterator[tuple[int, list[int]]]:
+        """The positions of the rows of `batch`, one of this run, that came from one of the `wanted` records, each with
+        the numbers of those; `None`: all.
 
-        Not always its own row numbers: inside a graph rows are counted in another way.
+        These are not always the row numbers of the batch: inside a graph rows are counted in another way.
         """
-        parents = [batch.parents(position).tolist() for position in range(batch.size)]
         numbers = self._numbers
-        if numbers is None:
-            return parents
-        return [[record for row in rows for record in numbers(row).tolist()] for rows in parents]
+        positions: Sequence[int] = range(batch.size)
+        if numbers is None and wanted is not None and batch.splits is None:
+            # Few of many rows, usually.
+            positions = [position for position, row in enumerate(batch.rows.tolist()) if row in wanted]
+        for position in positions:
+            rows = batch.parents(position).tolist()
+            found = rows if numbers is None else [record for row in rows for record in numbers(row).tolist()]
+            chosen = [one for one in dict.fromkeys(found) if wanted is None or one in wanted]
+            if chosen:
+                yield position, chosen
 
     def inside(self, numbers: Callable[[int], Rows]) -> None:
         """It was run inside a graph, whose row `row` came from the records `numbers(row)`."""

@@ -149,12 +149,9 @@ class Tracer:
         return [one for steps in self._told.values() for one in steps]
 
     def _describe(self, run: StepRun, batch: Batch, found: dict[int, list[str]]) -> None:
-        for position, records in enumerate(run.records(batch)):
-            wanted = [one for one in dict.fromkeys(records) if self.numbers is None or one in self.numbers]
-            if not wanted:
-                continue
+        for position, records in run.records(batch, self.numbers):
             text = described_row(batch, position)
-            for number in wanted:
+            for number in records:
                 texts = found.setdefault(number, [])
                 if len(texts) < MOST_ROWS:
                     texts.append(text)
