@@ -311,7 +311,7 @@ class WireColumn(Column):
                 parts.append([None] * len(column))
             else:
                 return None
-        if isinstance(self.entries, Spans):
+        if any(isinstance(part, Spans) for part in parts):
             return WireColumn(Spans.concat([Spans.of(part) for part in parts]), self._decode, joined_masks(columns))
         return WireColumn(list(itertools.chain.from_iterable(parts)), self._decode)
 

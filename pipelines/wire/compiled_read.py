@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 WIRE, MIXED, TEXT, BYTES, INTEGER, DOUBLE, BOOLEAN, DENSE, RAGGED = range(9)
 """Forms of columns: those of native/src/protodata/core/columns.rs, in its order."""
-
-MAX_CELLS: Final = 4_000_000
-"""Keys times messages that the extension makes a table of."""
 
 
 class CompiledReader:
@@ -69,7 +66,7 @@ class CompiledReader:
         if reader is None:
             reader = self._reader(wanted)
         starts, lengths = spans.starts, spans.lengths
-        room = min(room_for(len(starts)), max(_FEW_KEYS, MAX_CELLS // max(len(starts), 1)))
+        room = room_for(len(starts))
         try:
             raw = reader.read(spans.buffer, starts, lengths, room)
         except BufferError:
@@ -231,6 +228,5 @@ def _in_order(found: _Found, others: ReadColumns, odd: Rows) -> list[str]:
 
 _ARRAY = ValueType.NDARRAY
 _DTYPES = {int(element): dtype for element in NDArrayType if (dtype := dtype_of(element)) is not None}
-_FEW_KEYS = 64
 _SETS = 64
 _KEYS = 4096

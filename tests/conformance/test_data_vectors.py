@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipelines.batch import Batch
 from pipelines.data import Data
 from pipelines.errors import WireError
+from pipelines.hotpath import HotPath
 from pipelines.values import BoundingBox, Image, NDArrayType, Point, ValueType, type_of
 from pipelines.values.ndarray import array_type
+from pipelines.wire.columns_read import decode_columns
+from pipelines.wire.columns_write import encode_columns
 from pipelines.wire.protobuf import decode
 from protos import data_pb2 as pb
 
@@ -148,6 +152,22 @@ def test_konduits_protobuf_message_is_read(row: dict[str, Any]) -> None:
     check_data(Data.from_bytes(payload), meaning_in_protobuf(row))
 
 
+@pytest.mark.parametrize("wanted", [True, False], ids=["wanted", "unread"])
+@pytest.mark.parametrize("row", [row for row in named("data-wire.jsonl") if "protobuf_base64" in row.values[0]])
+def test_konduits_protobuf_message_is_read_in_columns(hot_path: HotPath, row: dict[str, Any], wanted: bool) -> None:
+    payload = base64.b64decode(row["protobuf_base64"])
+    keys = frozenset(pb.DataMap.FromString(payload).mapItems) if wanted else None
+    doubles = row["name"] == "list_ndarray_double"
+    found = decode_columns([payload] * 3, keys, float_lists="double" if doubles else "exact", hot_path=hot_path)
+    assert not found.failed
+    batch = Batch(found.columns, 3, metadata=found.metadata)
+    for data in batch.to_list():
+        check_data(data, meaning_in_protobuf(row))
+    if not doubles:
+        again = decode_columns(encode_columns(batch, hot_path=hot_path).messages, keys, hot_path=hot_path)
+        check_data(Batch(again.columns, 3, metadata=again.metadata).row(2), meaning_in_protobuf(row))
+
+
 def meaning_in_protobuf(row: dict[str, Any]) -> dict[str, Any]:
     """What is left of the meaning once Konduit has written it in protobuf (data.md, section 7.6)."""
     meaning: dict[str, Any] = row["meaning"]
@@ -155,7 +175,7 @@ def meaning_in_protobuf(row: dict[str, Any]) -> dict[str, Any]:
         value = {"double_nan": "nan", "double_inf": "inf", "double_neginf": "-inf"}[row["name"]]
         return {"keys": {"k": {"type": "DOUBLE", "value": _Float(value)}}}
     if row["name"] == "nested_with_metadata":
-        del meaning["keys"]["outer"]["metadata"]
+        meaning["keys"]["outer"].pop("metadata", None)
     for value in meaning["keys"].values():
         if value["type"] == "BOUNDING_BOX" and value["label"] == "":
             value["label"] = None

@@ -1,4 +1,5 @@
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from pipelines.columns import (
     WireColumn,
 )
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
+from pipelines.spans import Spans
+from pipelines.spanscolumn import SpansColumn
 from pipelines.values import ValueType
 
 
@@ -28,7 +31,7 @@ def same_values(a: list[Any], b: list[Any]) -> bool:
     return len(a) == len(b) and all(map(same, a, b))
 
 
-def unpickled(entries: list[bytes | None]) -> Column:
+def unpickled(entries: Sequence[bytes | None]) -> Column:
     values: list[Any] = []
     failures: dict[int, Exception] = {}
     for row, entry in enumerate(entries):
@@ -46,6 +49,27 @@ def wire(values: list[Any]) -> WireColumn:
     return WireColumn([None if value is MISSING else pickle.dumps(value) for value in values], unpickled)
 
 
+def wire_spans(values: list[Any]) -> WireColumn:
+    """The same, out of one buffer."""
+    entries = Spans.of([None if value is MISSING else pickle.dumps(value) for value in values])
+    return WireColumn(entries, unpickled, gaps(values))
+
+
+def spans(values: list[Any]) -> Column:
+    """Strings or bytes out of one buffer, the last first; other values as usual."""
+    kinds = {type(value) for value in values} - {type(MISSING)}
+    if kinds not in ({str}, {bytes}):
+        return Column.of(values)
+    raw = [None if value is MISSING else value.encode() if kinds == {str} else value for value in values]
+    turned = Spans.of(raw[::-1])[::-1]
+    return SpansColumn(turned, ValueType.STRING if kinds == {str} else ValueType.BYTES, gaps(values))
+
+
+def gaps(values: list[Any]) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+    there = np.array([value is not MISSING for value in values], np.bool_)
+    return None if there.all() else there
+
+
 numbers = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.booleans())
 arrays = st.one_of(
     st.integers(0, 3).map(lambda rows: np.arange(rows * 2, dtype=np.float32).reshape(rows, 2)),
@@ -57,12 +81,19 @@ gap = st.just(MISSING)
 value_lists = st.one_of(
     *(
         st.lists(one, max_size=6)
-        for base in (st.integers(0, 9), st.floats(allow_nan=False), st.booleans(), st.text(max_size=2), arrays)
+        for base in (
+            st.integers(0, 9),
+            st.floats(allow_nan=False),
+            st.booleans(),
+            st.text(max_size=2),
+            st.binary(max_size=2),
+            arrays,
+        )
         for one in (base, st.one_of(base, gap))
     ),
     st.lists(st.one_of(numbers, st.text(max_size=2), arrays, st.lists(st.integers(0, 3)), gap), max_size=6),
 )
-forms = st.sampled_from([Column.of, ObjectColumn, wire])
+forms = st.sampled_from([Column.of, ObjectColumn, wire, wire_spans, spans])
 
 
 @st.composite
@@ -210,3 +241,23 @@ def test_missing_is_one_false_value() -> None:
     assert not MISSING
     assert repr(MISSING) == "MISSING"
     assert pickle.loads(pickle.dumps(MISSING)) is MISSING
+
+
+def test_strings_of_one_buffer_stay_there_when_they_are_taken_and_joined() -> None:
+    column = spans(["a", "bc", MISSING, "é"])
+    assert isinstance(column, SpansColumn)
+    taken = column.take(np.array([3, 1]))
+    joined = Column.concat([taken, Column.absent(1), column])
+    assert isinstance(joined, SpansColumn)
+    assert joined.values() == ["é", "bc", MISSING, "a", "bc", MISSING, "é"]
+    assert joined.inner(0) == (ValueType.STRING,)
+    assert joined.inner(2) is None
+    assert isinstance(Column.concat([column, Column.of(["x"])]), ObjectColumn)
+
+
+def test_entries_of_one_buffer_stay_there_when_they_are_taken_and_joined() -> None:
+    column = wire_spans([1, MISSING, 3])
+    joined = Column.concat([column.take(np.array([2, 1])), Column.absent(1), wire([4])])
+    assert isinstance(joined, WireColumn)
+    assert isinstance(joined.entries, Spans)
+    assert joined.values() == [3, MISSING, MISSING, 4]

@@ -11,9 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from pipelines.batch import Batch
 from pipelines.data import Data
 from pipelines.errors import WireError
+from pipelines.hotpath import HotPath
 from pipelines.values import BoundingBox, ByteBuffer, Image, Point, ValueType
+from pipelines.wire.columns_read import decode_columns
+from pipelines.wire.columns_write import encode_columns
 from pipelines.wire.json import loads
 from pipelines.wire.protobuf import decode
 from protos import data_pb2 as pb
@@ -76,6 +80,19 @@ def test_any_data_survives_protobuf(data: Data) -> None:
     assert again == data
     assert again.metadata == data.metadata
     assert again.to_bytes() == data.to_bytes()
+
+
+@given(datas, st.booleans())
+@settings(deadline=None, max_examples=100)
+def test_any_data_survives_columns_decoded_or_not(hot_path: HotPath, data: Data, wanted: bool) -> None:
+    messages = [data.to_bytes()] * 2
+    found = decode_columns(messages, frozenset(data) if wanted else None, hot_path=hot_path)
+    batch = Batch(found.columns, 2, rows=found.rows, metadata=found.metadata)
+    for message in encode_columns(batch, hot_path=hot_path).messages:
+        again = decode(message or b"")
+        assert again == data
+        assert again.metadata == data.metadata
+    assert batch.to_list() == [data, data]
 
 
 @given(datas, st.sampled_from(["big", "little"]), st.booleans())

@@ -9,6 +9,9 @@ use super::wire::{FIRST, SECOND, delimited};
 
 /// Columns up to which looking at each is quicker than asking a map.
 const FEW: usize = 12;
+/// Keys times messages of a table, beyond `FEW_KEYS` keys: there is a place for each, used or not.
+const MOST_CELLS: usize = 4_000_000;
+const FEW_KEYS: usize = 64;
 /// A string that is none: what the sequence of strings has at this place.
 pub const NULL: i64 = -1;
 /// Something at this place that is no string at all.
@@ -100,6 +103,8 @@ impl Table {
     /// Takes all messages apart. Nulls are passed over.
     pub fn read(messages: Messages<'_>, options: &Options<'_>) -> Result<Table, Refusal> {
         let count = messages.starts.len().min(messages.lengths.len());
+        let room = options.room.min(FEW_KEYS.max(MOST_CELLS / count.max(1)));
+        let options = &Options { room, ..*options };
         let mut table = Table {
             rows: Vec::with_capacity(count),
             ..Table::default()
