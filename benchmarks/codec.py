@@ -2,7 +2,8 @@
 
 CPU microseconds a message on one core (`time.process_time`, the best of many runs, all forms in turn), for messages
 of the keys `x` (float32 array), `device_id` (string) and `ts` (int64). A step reads `x`, and its result goes out with
-`device_id` and `ts`. Ours is compared with what one would write by hand with protobuf and numpy.
+`device_id` and `ts`. Ours, in plain Python and compiled, is compared with what one would write by hand with protobuf
+and numpy. The compiled form is measured with messages in a list and, as its Kafka source delivers them, in one buffer.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
+from pipelines import hotpath
 from pipelines.batch import Batch
 from pipelines.columns import DenseColumn
 from pipelines.errors import WireError
-from pipelines.wire.columns_read import decode_columns
-from pipelines.wire.columns_write import encode_columns
+from pipelines.spans import Spans
+from pipelines.wire.columns_read import columns_reader, decode_columns
+from pipelines.wire.columns_write import ColumnsWriter, columns_writer
 from pipelines.wire.protobuf import decode, encode_entry
 from protos import data_pb2 as pb
 
@@ -62,6 +65,8 @@ def main() -> None:
     _print("decode", {case.name: measured(_decoding(case), case.rows, seconds) for case in CASES})
     plain = [case for case in CASES if not case.poison and case.orders == 1]
     _print("encode", {case.name: measured(_encoding(case), case.rows, seconds) for case in plain})
+    if (reason := hotpath.why_not()) is not None:
+        print(f"The compiled hot path was not measured: {reason}")
 
 
 def measured(forms: Mapping[str, Form], rows: int, seconds: float) -> dict[str, float]:
@@ -88,27 +93,42 @@ def _repeats(form: Form) -> int:
 
 def _decoding(case: Case) -> dict[str, Form]:
     messages = _messages(case)
+    spans = Spans.of(messages)
     x, every = frozenset({"x"}), frozenset({"x", "device_id", "ts"})
     assert np.array_equal(_array(decode_columns(messages, x)), _by_hand(messages, case.floats)[0])
-    return {
+    read = columns_reader(hot_path="python")
+    forms: dict[str, Form] = {
         "FromString alone": lambda: [_parsed(message) for message in messages],
         "by hand, np.stack": lambda: _by_hand(messages, case.floats),
         "to Data, one by one": lambda: [_data(message) for message in messages],
-        "columns, x wanted": lambda: decode_columns(messages, x),
-        "columns, all wanted": lambda: decode_columns(messages, every),
+        "columns, x wanted": lambda: read(messages, x),
+        "columns, all wanted": lambda: read(messages, every),
     }
+    if hotpath.why_not() is None:
+        compiled = columns_reader(hot_path="native")
+        forms |= {
+            "compiled, x, list": lambda: compiled(messages, x),
+            "compiled, x": lambda: compiled(spans, x),
+            "compiled, all": lambda: compiled(spans, every),
+        }
+    return forms
 
 
 def _encoding(case: Case) -> dict[str, Form]:
-    found = decode_columns(_messages(case), frozenset({"x"}))
-    batch = Batch({**found.columns, "y": DenseColumn(_array(found))}, case.rows).without(["x"])
-    decoded = Batch({key: column.decoded() for key, column in batch.columns.items()}, case.rows)
-    ids, stamps, y = (decoded[key].values() for key in ("device_id", "ts", "y"))
-    return {
-        "by hand": lambda: [_message(y[row], ids[row], stamps[row]) for row in range(case.rows)],
-        "columns, two kept": lambda: encode_columns(batch),
-        "columns, all made": lambda: encode_columns(decoded),
-    }
+    forms: dict[str, Form] = {}
+    for path in ("native", "python") if hotpath.why_not() is None else ("python",):
+        # Each writes what it has read: strings, for one, are spans or a list.
+        found = columns_reader(hot_path=path)(Spans.of(_messages(case)), frozenset({"x"}))
+        batch = Batch({**found.columns, "y": DenseColumn(_array(found))}, case.rows).without(["x"])
+        decoded = Batch({key: column.decoded() for key, column in batch.columns.items()}, case.rows)
+        ids, stamps, y = (decoded[key].values() for key in ("device_id", "ts", "y"))
+        forms |= _writing("columns" if path == "python" else "compiled", columns_writer(path), batch, decoded)
+    by_hand: Form = lambda: [_message(y[row], ids[row], stamps[row]) for row in range(case.rows)]  # noqa: E731
+    return {"by hand": by_hand, **dict(reversed(forms.items()))}
+
+
+def _writing(name: str, write: ColumnsWriter, batch: Batch, decoded: Batch) -> dict[str, Form]:
+    return {f"{name}, all made": lambda: write(decoded), f"{name}, two kept": lambda: write(batch)}
 
 
 def _messages(case: Case) -> list[bytes]:
