@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel
 
 from connectors.config import SinkConfig, SourceConfig
-from pipelines.errors import DISTRIBUTION, DefinitionError, MissingPackageError, StreamerError, nearest
+from pipelines.errors import DISTRIBUTION, DefinitionError, MissingPackageError, nearest
 from pipelines.plugins import origin_of, plugin_points
 
 Config = TypeVar("Config", bound=BaseModel)
@@ -24,7 +24,7 @@ Config = TypeVar("Config", bound=BaseModel)
 _log = logging.getLogger(__name__)
 
 
-class ConnectorClash(StreamerError):
+class ConnectorClash(DefinitionError):
     """Two distributions give different connectors the same name."""
 
 
@@ -78,7 +78,7 @@ class Registry(Generic[Config]):
         for name in sorted(self._found):
             try:
                 loaded[name] = self.get(name)
-            except (DefinitionError, MissingPackageError, ConnectorClash) as error:
+            except (DefinitionError, MissingPackageError) as error:
                 _log.warning("left out: %s", error)
         return loaded
 

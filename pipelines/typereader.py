@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipelines.documents import Document
 from pipelines.errors import nearest
+from pipelines.plugins import RegistryError
 from pipelines.registry import TYPE_GROUPS, Registry
 from pipelines.steps import GraphStep, Step, Typed
 from pipelines.steps.base import TYPE_KEY
@@ -53,7 +54,10 @@ def read_typed_of(document: Document, bases: Sequence[type[Typed]], reading: Rea
         raise document.error((), f'"{TYPE_KEY}" is missing; known types are {_listed(bases, reading.registry)}')
     name = data[TYPE_KEY]
     for base in bases:
-        model = reading.registry.type_class(base, name) if isinstance(name, str) else None
+        try:
+            model = reading.registry.type_class(base, name) if isinstance(name, str) else None
+        except RegistryError as error:
+            raise document.error((TYPE_KEY,), str(error)) from error
         if model is not None:
             return validated(model, _with_parts(document, model, reading), unknown=reading.unknown)
     raise document.error((TYPE_KEY,), _unknown_type(name, bases, reading.registry))

@@ -160,7 +160,7 @@ def test_two_plug_ins_with_one_name_make_an_error_that_names_both() -> None:
     registry.add_type(IntSwitch, "other")
 
     with pytest.raises(
-        RegistryError, match=r"the switch function type INT_SWITCH exists twice: .*streamer.* and .*other"
+        pipelines.DefinitionError, match=r"the switch function type INT_SWITCH exists twice: .*streamer.* and .*other"
     ):
         pipelines.loads(GRAPH.replace("ODD", "INT_SWITCH"), registry=registry)
 

@@ -137,9 +137,61 @@ def test_steps_tells_what_runs_each_step(cli: Any) -> None:
 
 
 def test_steps_imports_no_heavy_library() -> None:
-    code = "import sys; from streamer.cli.app import invoke; invoke(['steps']); print('onnxruntime' in sys.modules)"
+    """K-35: the pairs of steps and runners are listed without what runs them."""
+    heavy = ["onnxruntime", "cv2", "av", "confluent_kafka", "torch", "tensorflow", "PIL", "pyarrow"]
+    code = (
+        "import sys; from streamer.cli.app import invoke; invoke(['steps', '--json']); "
+        f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "False"
+    assert done.stderr == "[]\n"
+    pairs = {(line["step_type"], line["runner"]) for line in json.loads(done.stdout)["steps"]}
+    assert {("ONNX", "onnxruntime"), ("IMAGE_RESIZE", "opencv"), ("FRAME_CAPTURE", "opencv")} <= pairs
+
+
+INSIDE = """
+'@AsyncTrigger': {'@type': CACHING_TRIGGER, frequencyMs: 0}
+steps:
+  sw: {'@type': SWITCH, '@input': input, switchFn: {'@type': FUNCTION_SWITCH, numOutputs: 2, function: 'gone_a:f'}}
+  a: {'@type': SWITCH_OUTPUT, '@input': sw, outputNum: 0}
+  b: {'@type': SWITCH_OUTPUT, '@input': sw, outputNum: 1}
+  inner: {'@type': PIPELINE, '@input': a, pipeline: {steps: [{'@type': FUNCTION, function: 'gone_b:f'}]}}
+  any: {'@type': ANY, '@input': [inner, b]}
+  end: {'@type': COMBINE, '@input': [any, input], combineFn: {'@type': FUNCTION, function: 'gone_c:f'}}
+"""
+
+
+def test_everything_inside_a_pipeline_is_looked_at(cli: Any, digits: Path) -> None:
+    """K-34: in pipelines in pipelines, under triggers, in switches and combines; each is a finding of its own."""
+    (digits.parent / "graph.yaml").write_text(INSIDE)
+    change(digits, "digits.pipeline.yaml", "[{'@type': PIPELINE, pipeline: graph.yaml}]")
+    ended = cli("check", digits, "--json")
+    assert ended.code == 2
+    found = findings(ended)
+    for part, text in {
+        "step 0:PIPELINE/sw": "there is no module gone_a",
+        "step 0:PIPELINE/inner/0:FUNCTION": "there is no module gone_b",
+        "step 0:PIPELINE/end": "there is no module gone_c",
+    }.items():
+        assert not found[part]["ok"]
+        assert text in found[part]["text"]
+    assert all(
+        found[part]["ok"] for part in ("step 0:PIPELINE", "step 0:PIPELINE/any", "step 0:PIPELINE/@AsyncTrigger")
+    )
+
+
+def test_a_runner_is_chosen_by_file_and_by_option(cli: Any, digits: Path) -> None:
+    """K-21."""
+    assert cli("check", digits, "--runner", "ONNX=onnxruntime").code == 0
+    ended = cli("check", digits, "--runner", "ONNX=onnxrt")
+    assert ended.code == 2
+    assert 'ONNX has no runner "onnxrt"; did you mean "onnxruntime"?' in ended.err
+    assert "TYPE=NAME" in cli("run", digits, "--runner", "ONNX").err
+    change(digits, "name: digits", "name: digits\nrunners: {ONX: onnxruntime}")
+    ended = cli("check", digits)
+    assert ended.code == 2
+    assert 'runners: there is no step ONX; did you mean "ONNX"?' in ended.err
+    assert "digits.yaml:" in ended.err
 
 
 def test_schema_goes_to_stdout_or_to_a_file(cli: Any, tmp_path: Path) -> None:
