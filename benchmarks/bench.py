@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from benchmarks.contestants import Contestant, python_program
 from benchmarks.drain import Drained, drain, drain_together
 from benchmarks.environments import PEERS
 from benchmarks.measurements import Measurements
@@ -22,8 +22,6 @@ from benchmarks.programs.job import Job
 from benchmarks.rows import LINGER, MAX_WAIT, Row
 from benchmarks.topics import Topics
 
-SHARES = {"bytewax": 0.5, "quix": 0.2, "faststream": 0.2, "faust": 0.1}
-"""How much of a row's messages the slower programs get."""
 RATE = 20_000.0
 """Messages a second of the paced rows: less than half of what the baseline manages on the machine of the README."""
 
@@ -48,44 +46,55 @@ class _Filled:
 
 
 class Bench:
-    """All runs on one broker. `share` of each row's messages is used, `pythons` are the interpreters of peers."""
+    """All runs on one broker. `share` of each row's messages is used."""
 
     def __init__(
-        self, topics: Topics, folder: Path, say: Say, *, share: float = 1.0, pythons: Mapping[str, Path] | None = None
+        self, topics: Topics, folder: Path, say: Say, programs: Sequence[Contestant], *, share: float = 1.0
     ) -> None:
         self.found = Measurements()
         self._topics = topics
         self._folder = folder
         self._say = say
+        self._programs = programs
         self._share = share
-        self._pythons = pythons or {}
+
+    def runs(self, row: Row, rounds: int) -> int:
+        """How many runs `drain_row` makes."""
+        return len(self._of(row)) * rounds
 
     def warm_up(self, row: Row) -> None:
         """Have the broker do the work once, so that the first program is not the one for which it is compiled."""
         with self._filled(row, row.counted(self._share / 4)) as filled:
-            self._drain(filled, "relay", filled.count)
+            self._say.note("warming up")
+            self._drain(filled, python_program("relay"), filled.count, check=False)
 
     def drain_row(self, row: Row, rounds: int) -> None:
-        """Every program drains the same full topic, in turn, so often."""
+        """Every program drains the same full topic, in turn, so often. What it wrote is read back the first time."""
         with self._filled(row, row.counted(self._share)) as filled:
-            programs = programs_of(row, list(self._pythons))
+            programs = self._of(row)
             for turn in range(rounds):
                 # To and fro, so that none always comes after the same other.
                 for program in programs if turn % 2 == 0 else programs[::-1]:
-                    part = row.counted(self._share * SHARES.get(program, 1.0))
-                    self._run(f"{row.name}, {program}", partial(self._drained, filled, program, part))
+                    run = partial(self._drained, filled, program, check=turn == 0)
+                    self._run(f"{row.name}, {program.name}, round {turn + 1} of {rounds}", run)
 
     def pace_row(self, row: Row, rounds: int, seconds: float) -> None:
         """The programs of a row at half load."""
+        floor = python_program("relay")
         for _ in range(rounds):
-            for program in ("relay", "handwritten", "ours"):
-                self._run(f"{row.name} paced, {program}", partial(self._paced, row, program, seconds))
+            for program in [floor, *(one for one in self._programs if one.ours or one.name == "handwritten")]:
+                self._run(f"{row.name} paced, {program.name}", partial(self._paced, row, program, seconds))
 
     def together(self, row: Row, rounds: int) -> None:
         """One process, and two in one consumer group."""
+        # The faster of its hot paths, which comes first.
+        program = next(one for one in self._programs if one.ours)
         for _ in range(rounds):
             for processes in (1, 2):
-                self._run(f"{processes} processes", partial(self._together, row, processes))
+                self._run(f"{processes} processes", partial(self._together, row, program, processes))
+
+    def _of(self, row: Row) -> list[Contestant]:
+        return [one for one in self._programs if row.peers or one.name not in PEERS]
 
     @contextmanager
     def _filled(self, row: Row, count: int) -> Iterator[_Filled]:
@@ -106,43 +115,42 @@ class Bench:
             self.found.failed.append(f"{what}: {error}")
             self._say.step(f"{what}: failed")
 
-    def _drained(self, filled: _Filled, program: str, count: int) -> str:
-        run = self._drain(filled, program, count)
-        self.found.add_drained(filled.row.name, program, run)
-        return f"{run.microseconds:.1f} us, {run.rate:,.0f} msg/s"
+    def _drained(self, filled: _Filled, program: Contestant, *, check: bool) -> str:
+        run = self._drain(filled, program, filled.row.counted(self._share * program.share), check=check)
+        self.found.add_drained(filled.row.name, program.name, run)
+        return f"{run.microseconds:.2f} us, {run.rate:,.0f} msg/s"
 
-    def _drain(self, filled: _Filled, program: str, count: int) -> Drained:
+    def _drain(self, filled: _Filled, program: Contestant, count: int, *, check: bool) -> Drained:
         return drain(
-            PEERS.get(program, program),
-            self._pythons.get(program, Path(sys.executable)),
+            program,
             self._job(filled.row, filled.topic),
             self._topics,
             filled.messages,
-            filled.checker,
+            filled.checker if check else None,
             count,
             whole=count == filled.count,
         )
 
-    def _paced(self, row: Row, program: str, seconds: float) -> str:
+    def _paced(self, row: Row, program: Contestant, seconds: float) -> str:
         write_model(self._folder, row.content.floats)
         job = self._job(row, None)
-        if program == "relay":
+        if program.relays:
             # The floor of latency: each record goes on as soon as it is there.
             job = replace(job, batch=1, max_wait=0.0, linger=0.001)
-        run = pace(program, Path(sys.executable), job, self._topics, row.content, RATE, seconds)
-        self.found.add_paced(row.name, program, run)
+        run = pace(program, job, self._topics, row.content, RATE, seconds)
+        self.found.add_paced(row.name, program.name, run)
         return f"{run.microseconds:.1f} us, {run.added[0] * 1000:.1f} ms added, p99 {run.added[1] * 1000:.1f} ms"
 
-    def _together(self, row: Row, processes: int) -> str:
+    def _together(self, row: Row, program: Contestant, processes: int) -> str:
         count = row.counted(self._share)
         messages = Messages(row.content)
         write_model(self._folder, row.content.floats)
         job = self._job(row, None)
         jobs = [replace(job, folder=self._own_folder(f"{job.group}-{index}")) for index in range(processes)]
         rate, cost = drain_together(
-            Path(sys.executable), jobs, self._topics, lambda: self._topics.fill(job.source, messages, count), count
+            program, jobs, self._topics, lambda: self._topics.fill(job.source, messages, count), count
         )
-        self.found.together.setdefault(processes, []).append((rate, cost))
+        self.found.add_together(program.name, processes, rate, cost)
         return f"{rate:,.0f} msg/s, {cost:.1f} us"
 
     def _job(self, row: Row, topic: str | None) -> Job:
@@ -167,8 +175,3 @@ class Bench:
         folder = self._folder / name
         folder.mkdir()
         return str(folder)
-
-
-def programs_of(row: Row, peers: list[str]) -> list[str]:
-    """The programs that run a row, in order; with peers the floor is left out."""
-    return [*(["relay"] if row.relay and not peers else []), "handwritten", "ours", *peers]

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
+from benchmarks.contestants import Contestant
 from benchmarks.messages import Checker, Messages
 from benchmarks.process import Program, ProgramFailed
 from benchmarks.programs.job import Job
@@ -30,32 +30,40 @@ class Drained:
 
 
 def drain(
-    name: str, python: Path, job: Job, topics: Topics, messages: Messages, checker: Checker, count: int, *, whole: bool
+    contestant: Contestant,
+    job: Job,
+    topics: Topics,
+    messages: Messages,
+    checker: Checker | None,
+    count: int,
+    *,
+    whole: bool,
 ) -> Drained:
     """Run a program on a topic until it has dealt with `count` messages.
 
     The clock runs from the first record to the moment when the last result is on the broker. `whole`: the topic holds
-    no more than that, so each message must have exactly one result. Raises `ProgramFailed`.
+    no more than that, so each message must have exactly one result, all of which are counted, and read back if there is
+    a `checker`. Raises `ProgramFailed`.
     """
-    poisonous = messages.poisonous(count)
+    name, poisonous = contestant.name, messages.poisonous(count)
     with topics.created([job.sink, job.dead]):
-        with Program(name, job, python) as program:
+        with Program(contestant, job) as program:
             first = program.wait_for_first(_START)
             seen = _wait(topics, [job.sink, job.dead], count, [program])
             ended, cpu, rss = time.time(), program.cpu(), program.rss()
-        if name == "ours" and program.code:
+        if contestant.ours and program.code:
             raise ProgramFailed(f"{name} ended with code {program.code}\n{program.log()}")
-        if name == "relay":
+        if contestant.relays:
             return Drained((cpu - first.cpu) / seen * 1e6, seen / (ended - first.time), rss)
         if whole:
             _check(name, topics, job, checker, count - poisonous, poisonous)
-        else:
+        elif checker is not None:
             topics.check(job.sink, checker, topics.ends([job.sink])[job.sink])
     return Drained((cpu - first.cpu) / seen * 1e6, seen / (ended - first.time), rss)
 
 
 def drain_together(
-    python: Path, jobs: Sequence[Job], topics: Topics, fill: Callable[[], None], count: int
+    contestant: Contestant, jobs: Sequence[Job], topics: Topics, fill: Callable[[], None], count: int
 ) -> tuple[float, float]:
     """Messages a second, and CPU microseconds for one, of several processes in one group.
 
@@ -64,7 +72,7 @@ def drain_together(
     """
     job = jobs[0]
     with topics.created([job.source, job.sink, job.dead]), ExitStack() as stack:
-        programs = [stack.enter_context(Program("ours", one, python)) for one in jobs]
+        programs = [stack.enter_context(Program(contestant, one)) for one in jobs]
         topics.wait_for_group(job.group, len(programs), _START)
         for program in programs:
             program.freeze()
@@ -93,10 +101,12 @@ def _wait(topics: Topics, names: Sequence[str], count: int, programs: Sequence[P
         time.sleep(_LOOK)
 
 
-def _check(name: str, topics: Topics, job: Job, checker: Checker, results: int, dead: int) -> None:
+def _check(name: str, topics: Topics, job: Job, checker: Checker | None, results: int, dead: int) -> None:
     found = topics.ends([job.sink, job.dead])
     if found != {job.sink: results, job.dead: dead}:
         raise ProgramFailed(f"{name} made {found} instead of {results} results and {dead} dead letters")
+    if checker is None:
+        return
     seen = topics.check(job.sink, checker, results)
     if len(seen) != results:
         raise ProgramFailed(f"{name} made results of {len(seen)} messages instead of {results}")

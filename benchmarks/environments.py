@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.process import ROOT
-
+ROOT = Path(__file__).parents[1]
+"""The root of the repository."""
 PEERS = {"bytewax": "bytewax", "quix": "quix", "faststream": "faststream", "faust": "faust_app"}
 """Framework to the program that does the work with it."""
 TITLES = {

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.table import machine, put
+from benchmarks.pages import machine, put
 from pipelines import Data
 
 SECONDS = 3.0

@@ -1,12 +1,16 @@
-"""What was measured, kept until the table is made."""
+"""What was measured, kept until the tables are made; as JSON in `results.json`."""
 
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
 
 from benchmarks.drain import Drained
+from benchmarks.environments import PEERS, TITLES, version_of
 from benchmarks.paced import Paced
+from benchmarks.pages import machine
+from streamer.broker import KAFKA_VERSION
 
 
 @dataclass(slots=True)
@@ -47,10 +51,14 @@ class Measurements:
 
     drained: dict[str, dict[str, Cell]] = field(default_factory=dict)
     paced: dict[str, dict[str, list[Paced]]] = field(default_factory=dict)
-    together: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
-    """Number of processes to messages a second and CPU microseconds for one, a pair for each round."""
+    together: dict[str, dict[int, list[tuple[float, float]]]] = field(default_factory=dict)
+    """Program and number of processes to messages a second and CPU microseconds for one, a pair for each round."""
     failed: list[str] = field(default_factory=list)
     """Runs that came to nothing, and why."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Programs that could not run here, and why."""
+    caption: str = ""
+    """When and where it was measured, with which versions."""
 
     def add_drained(self, row: str, program: str, run: Drained) -> None:
         """One run of a saturated row."""
@@ -59,3 +67,41 @@ class Measurements:
     def add_paced(self, row: str, program: str, run: Paced) -> None:
         """One run at half load."""
         self.paced.setdefault(row, {}).setdefault(program, []).append(run)
+
+    def add_together(self, program: str, processes: int, rate: float, cost: float) -> None:
+        """One run of several processes."""
+        self.together.setdefault(program, {}).setdefault(processes, []).append((rate, cost))
+
+    def close(self, minutes: float) -> None:
+        """That was all: note when and where it was."""
+        self.caption = _caption(minutes, peers=any(peer in cells for cells in self.drained.values() for peer in PEERS))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """From what `to_dict` gave, also by way of JSON."""
+        return cls(
+            {
+                row: {name: Cell([Drained(**run) for run in cell["runs"]]) for name, cell in cells.items()}
+                for row, cells in data["drained"].items()
+            },
+            {
+                row: {name: [Paced(**run) for run in runs] for name, runs in programs.items()}
+                for row, programs in data["paced"].items()
+            },
+            {
+                name: {int(processes): [(run[0], run[1]) for run in runs] for processes, runs in found.items()}
+                for name, found in data["together"].items()
+            },
+            data["failed"],
+            data["left_out"],
+            data["caption"],
+        )
+
+
+def _caption(minutes: float, *, peers: bool) -> str:
+    others = "; " + ", ".join(f"{TITLES[peer]} {version_of(peer)}" for peer in PEERS) if peers else ""
+    return machine(minutes, f", Apache Kafka {KAFKA_VERSION} on the same machine{others}")

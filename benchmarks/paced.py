@@ -8,12 +8,13 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
-from benchmarks.process import ROOT, Program, ProgramFailed
+from benchmarks.contestants import Contestant
+from benchmarks.environments import ROOT
+from benchmarks.process import Program, ProgramFailed
 from benchmarks.programs.job import Job
 from benchmarks.rows import Content
 from benchmarks.topics import PARTITIONS, Topics
@@ -38,9 +39,9 @@ class Paced:
     count: int
 
 
-def pace(name: str, python: Path, job: Job, topics: Topics, content: Content, rate: float, seconds: float) -> Paced:
+def pace(contestant: Contestant, job: Job, topics: Topics, content: Content, rate: float, seconds: float) -> Paced:
     """Send `rate` messages a second for `seconds` after the warm-up, through a program. Raises `ProgramFailed`."""
-    with topics.created([job.source, job.sink, job.dead]), Program(name, job, python) as program:
+    with topics.created([job.source, job.sink, job.dead]), Program(contestant, job) as program:
         observer = _Observer(job)
         order = {
             "bootstrap": job.bootstrap,
@@ -70,7 +71,7 @@ def pace(name: str, python: Path, job: Job, topics: Topics, content: Content, ra
     inside = (came > start) & (came < stop)
     if not inside.any() or np.isnan(back[inside]).any():
         missing = int(np.isnan(back[inside]).sum())
-        raise ProgramFailed(f"{name}: {missing} of {int(inside.sum())} results are missing\n{program.log()}")
+        raise ProgramFailed(f"{contestant.name}: {missing} of {int(inside.sum())} results are missing\n{program.log()}")
     done = int(((back > start) & (back < stop)).sum())
     return Paced(
         used / done * 1e6,

@@ -14,9 +14,10 @@ from types import TracebackType
 
 import psutil
 
+from benchmarks.contestants import Contestant
+from benchmarks.environments import ROOT
 from benchmarks.programs.job import Job
 
-ROOT = Path(__file__).parents[1]
 _GRACE = 15.0
 
 
@@ -33,21 +34,21 @@ class ProgramFailed(Exception):
 
 
 class Program:
-    """Runs `benchmarks.programs.NAME`; ends with the `with` block, by SIGTERM and if need be by SIGKILL."""
+    """Runs a program; ends with the `with` block, by SIGTERM and if need be by SIGKILL."""
 
-    def __init__(self, name: str, job: Job, python: Path) -> None:
-        self.name = name
+    def __init__(self, contestant: Contestant, job: Job) -> None:
+        self.name = contestant.name
         self.first: First | None = None
         self.code: int | None = None
         self._log = Path(job.folder) / f"{job.group}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [str(python), "-m", f"benchmarks.programs.{name}", job.to_json()],
+                contestant.command(job),
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **contestant.environment},
             )
         self._watched = psutil.Process(self._process.pid)
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import tempfile
 import time
 import uuid
@@ -17,6 +16,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from benchmarks.contestants import ours
 from benchmarks.messages import Messages
 from benchmarks.models import write_model
 from benchmarks.process import Program, ProgramFailed
@@ -80,7 +80,7 @@ def measure(bootstrap: str, folder: Path, count: int, step: int, progress: Calla
         folder=str(folder),
     )
     topics, messages, found = Topics(bootstrap), Messages(row.content), Memory([], [])
-    with topics.created([job.source, job.sink, job.dead]), Program("ours", job, Path(sys.executable)) as program:
+    with topics.created([job.source, job.sink, job.dead]), Program(ours(), job) as program:
         for sent in range(step, count + 1, step):
             topics.fill(job.source, messages, step, already=sent - step)
             _wait(topics, job.sink, sent, program)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.run`: measure on one broker, print the tables, and with `--write` put them into the README."""
+"""`python -m benchmarks.run`: measure on one broker, print the tables, and with `--write` put them into the pages."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks import table
 from benchmarks.bench import Bench
-from benchmarks.environments import PEERS, python_of
-from benchmarks.rows import PACED, PEER_ROWS, ROWS
+from benchmarks.contestants import contestants
+from benchmarks.publish import notes, publish, save
+from benchmarks.rows import PACED, QUICK, ROWS, Row
 from benchmarks.topics import Topics
 from streamer.broker import open_broker
 
-QUICK = 0.1
+QUICK_SHARE = 0.1
 """How much of a row's messages `--quick` takes."""
 PACED_SECONDS = 8.0
 
@@ -28,11 +29,12 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def main(
-    peers: Annotated[bool, typer.Option("--peers", help="Compare with the other frameworks.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Two rows, a tenth of the messages, one round.")] = False,
+    peers: Annotated[bool, typer.Option("--peers", help="With the other frameworks, in the same run.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Two rows, a tenth of the messages: does it run?")] = False,
+    short: Annotated[bool, typer.Option("--short", help="All rows, two rounds, without latency and groups.")] = False,
     rows: Annotated[list[str] | None, typer.Option("--row", help="Only this row; may be repeated.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of each row.")] = None,
-    write: Annotated[bool, typer.Option("--write", help="Put the tables into benchmarks/README.md.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Keep the results, refresh the pages and the plot.")] = False,
 ) -> None:
     """Have several programs do the same work in turn on one broker, and print what a message costs each of them.
 
@@ -40,30 +42,51 @@ def main(
     """
     console = Console(width=None if sys.stdout.isatty() else 150)
     began = time.monotonic()
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True)
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        console=console, transient=True,
+    )  # fmt: skip
     with bar, tempfile.TemporaryDirectory(prefix="streamer-bench-") as folder:
         say = _Say(console, bar)
-        pythons = {peer: python_of(peer, say.note) for peer in PEERS} if peers else {}
+        programs, left_out = contestants(Path(folder), say.note, peers=peers)
+        for name, why in left_out.items():
+            console.print(f"left out: {name}: {why}", highlight=False, markup=False)
         with open_broker("the benchmark", progress=say.note) as broker:
             console.print(broker.describe(), highlight=False)
-            bench = Bench(Topics(broker.bootstrap), Path(folder), say, share=QUICK if quick else 1.0, pythons=pythons)
+            bench = Bench(Topics(broker.bootstrap), Path(folder), say, programs, share=QUICK_SHARE if quick else 1.0)
+            bench.found.left_out = left_out
+            drained = {row: rounds or (1 if quick else 2 if short else row.rounds) for row in _rows(rows, quick=quick)}
+            paced = {} if rows or short else dict.fromkeys(PACED, 1 if quick else rounds or 1)
+            groups = 0 if rows or short else 1 if quick else rounds or 2
+            ours = sum(one.ours for one in programs)
+            say.expect(
+                sum(bench.runs(row, times) for row, times in drained.items())
+                + sum(times * (ours + 2) for times in paced.values())
+                + groups * 2
+            )
             bench.warm_up(ROWS[0])
-            for row in PEER_ROWS if peers or quick else ROWS:
-                if rows is None or row.name in rows:
-                    bench.drain_row(row, rounds or (1 if quick else row.rounds))
-            if not peers and rows is None:
-                for row in PACED[: 1 if quick else None]:
-                    bench.pace_row(row, 1 if quick else rounds or 1, 3.0 if quick else PACED_SECONDS)
-                bench.together(ROWS[0], 1 if quick else rounds or 2)
-    minutes = (time.monotonic() - began) / 60
+            for row, times in drained.items():
+                bench.drain_row(row, times)
+            for row, times in paced.items():
+                bench.pace_row(row, times, 3.0 if quick else PACED_SECONDS)
+            bench.together(ROWS[0], groups)
+    bench.found.close((time.monotonic() - began) / 60)
     for grid in table.grids(bench.found):
         console.print(table.as_rich(grid))
-    console.print(f"{minutes:.1f} minutes. Ratios are medians over rounds that ran in turn; less is better.")
+    console.print("\n".join(notes(bench.found)), highlight=False, markup=False)
+    console.print("Ratios are medians over rounds that ran in turn; less is better.")
     for failure in bench.found.failed:
         console.print(f"failed: {failure}", highlight=False, markup=False)
     if write:
-        table.write(bench.found, "peers" if peers else "bench", minutes)
+        save(bench.found)
+        publish(bench.found)
     raise typer.Exit(1 if bench.found.failed else 0)
+
+
+def _rows(names: list[str] | None, *, quick: bool) -> list[Row]:
+    if names is not None:
+        return [row for row in ROWS if row.name in names]
+    return [row for row in (QUICK if quick else ROWS) if not row.extra]
 
 
 class _Say:
@@ -73,11 +96,17 @@ class _Say:
         self._console, self._bar = console, bar
         self._task = bar.add_task("starting", total=None)
 
+    def expect(self, runs: int) -> None:
+        """So many runs are to come."""
+        self._bar.update(self._task, total=runs)
+
     def note(self, text: str) -> None:
         self._bar.update(self._task, description=text)
 
     def step(self, text: str) -> None:
-        self._console.print(text, highlight=False)
+        self._bar.advance(self._task)
+        seconds = int(self._bar.tasks[0].elapsed or 0)
+        self._console.print(f"{seconds // 60}:{seconds % 60:02d}  {text}", highlight=False)
 
 
 if __name__ == "__main__":

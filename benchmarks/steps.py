@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pipelines
+from benchmarks.pages import machine, put
 from benchmarks.stepcases import CASES, Case
-from benchmarks.table import machine, put
 from pipelines import Batch, Data, Graph, Image
 
 ROWS = 32

@@ -1,35 +1,28 @@
-"""The tables: on the terminal, and as Markdown in `benchmarks/README.md`."""
+"""The tables of what was measured: for the terminal and, as Markdown, for pages."""
 
 from __future__ import annotations
 
-import datetime
-import os
-import platform
-import re
 import statistics
 from collections.abc import Sequence
-from importlib.metadata import version
-from pathlib import Path
 from typing import NamedTuple
 
 from rich.table import Table
 
-from benchmarks.environments import PEERS, TITLES, version_of
-from benchmarks.measurements import Measurements
+from benchmarks.contestants import TITLES
+from benchmarks.environments import PEERS
+from benchmarks.measurements import Cell, Measurements
 from benchmarks.rows import MAX_WAIT, ROWS
-from streamer.broker import KAFKA_VERSION
 
-README = Path(__file__).parent / "README.md"
-PACKAGES = ("confluent-kafka", "numpy", "onnxruntime", "protobuf")
-_NAMES = {"relay": "relay (the floor)", "handwritten": "hand-written (the baseline)", "ours": "streamer", **TITLES}
+_FLOOR, _BASELINE = "relay-c", "handwritten"
 
 
 class Grid(NamedTuple):
-    """A table of texts."""
+    """A table of texts; the first `left` columns are words, the others numbers."""
 
     title: str
     heads: Sequence[str]
     lines: Sequence[Sequence[str]]
+    left: int = 2
 
 
 def grids(found: Measurements) -> list[Grid]:
@@ -44,11 +37,28 @@ def grids(found: Measurements) -> list[Grid]:
     return made
 
 
+def overview(found: Measurements) -> Grid:
+    """A line for each row of messages, a column for each program: CPU by that of the loop written by hand."""
+    cells = [cell for cell in found.drained.values() if _BASELINE in cell]
+    programs = [
+        name for name in TITLES if name not in PEERS and name != _BASELINE and any(name in one for one in cells)
+    ]
+    titles = _titles()
+    lines = []
+    for row, programs_of_row in found.drained.items():
+        hand = programs_of_row.get(_BASELINE)
+        if hand is not None:
+            ratios = [_ratio(programs_of_row.get(name), hand) for name in programs]
+            lines.append([titles[row], f"{hand.median:.1f} us", *ratios])
+    heads = ["messages", "hand-written loop", *(TITLES[name].partition(" (")[0] for name in programs)]
+    return Grid("", heads, lines, left=1)
+
+
 def as_rich(grid: Grid) -> Table:
     """A table for the terminal."""
     table = Table(title=grid.title, title_justify="left")
     for place, head in enumerate(grid.heads):
-        table.add_column(head, justify="left" if place < 2 else "right")
+        table.add_column(head, justify="left" if place < grid.left else "right")
     last = None
     for line in grid.lines:
         if last is not None and line[0] != last:
@@ -60,70 +70,44 @@ def as_rich(grid: Grid) -> Table:
 
 def as_markdown(grid: Grid) -> str:
     """A table for a page."""
-    rule = ["---", "---", *["---:"] * (len(grid.heads) - 2)]
-    lines = [grid.heads, rule, *grid.lines]
-    return f"### {grid.title}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def write(found: Measurements, section: str, minutes: float) -> None:
-    """Put the tables into the README, between the marks of this section."""
-    peers = "; ".join(f"{TITLES[peer]} {version_of(peer)}" for peer in PEERS)
-    broker = f", Apache Kafka {KAFKA_VERSION} on the same machine" + (f"; {peers}" if section == "peers" else "")
-    put(section, "\n\n".join([machine(minutes, broker), *(as_markdown(grid) for grid in grids(found))]))
-
-
-def put(section: str, body: str) -> None:
-    """Put a text into the README, between the marks of this section."""
-    text = README.read_text(encoding="utf-8")
-    start, end = f"<!-- {section} -->", f"<!-- end of {section} -->"
-    pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
-    if not pattern.search(text):
-        raise ValueError(f"{README} has no section {section}")
-    README.write_text(pattern.sub(lambda _: f"{start}\n{body}\n{end}", text), encoding="utf-8")
-
-
-def machine(minutes: float, more: str = "", packages: Sequence[str] = PACKAGES) -> str:
-    """When, on what and with which versions something was measured, and for how long."""
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    versions = ", ".join(f"{name} {version(name)}" for name in packages)
-    return (
-        f"{today}, {os.cpu_count()} cores ({_processor()}), {platform.system()}, Python {platform.python_version()}, "
-        f"{versions}{more}. {minutes:.1f} minutes."
-    )
+    rule = [*["---"] * grid.left, *["---:"] * (len(grid.heads) - grid.left)]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in [grid.heads, rule, *grid.lines])
+    return f"### {grid.title}\n\n{table}" if grid.title else table
 
 
 def _drained(found: Measurements) -> Grid:
-    titles = {row.name: row.title for row in ROWS}
+    titles = _titles()
     lines = []
-    for name, cells in found.drained.items():
-        hand, ours = cells.get("handwritten"), cells.get("ours")
-        for program, cell in cells.items():
+    for row, cells in found.drained.items():
+        hand, floor = cells.get(_BASELINE), cells.get(_FLOOR)
+        for program in sorted(cells, key=list(TITLES).index):
+            cell = cells[program]
             lines.append(
                 [
-                    titles[name],
-                    _NAMES[program],
-                    f"{cell.least:.1f}",
-                    f"{cell.median:.1f}",
-                    "-" if hand is None else f"{cell.ratio(hand):.2f}",
-                    "-" if ours is None or program == "ours" else f"{ours.ratio(cell):.2f}",
+                    titles[row],
+                    TITLES[program],
+                    f"{cell.least:.2f}",
+                    f"{cell.median:.2f}",
+                    _ratio(cell, hand),
+                    _ratio(cell, floor),
                     f"{cell.rate:,.0f}",
                     f"{cell.rss >> 20}",
                 ]
             )
-    heads = ["messages", "program", "us, least", "us, median", "/ hand-written", "streamer / it", "msg/s", "RSS, MiB"]
+    heads = ["messages", "program", "us, least", "us, median", "/ hand-written", "/ relay in C", "msg/s", "RSS, MiB"]
     return Grid("Saturated: CPU microseconds for one message", heads, lines)
 
 
 def _paced(found: Measurements) -> Grid:
-    titles = {row.name: row.title for row in ROWS}
+    titles = _titles()
     lines = []
-    for name, programs in found.paced.items():
+    for row, programs in found.paced.items():
         for program, runs in programs.items():
             best = min(runs, key=lambda run: run.added[1])
             lines.append(
                 [
-                    titles[name],
-                    _NAMES[program],
+                    titles[row],
+                    TITLES[program],
                     f"{statistics.median(run.microseconds for run in runs):.1f}",
                     *(f"{value * 1000:.1f}" for value in (*best.added, *best.whole)),
                 ]
@@ -134,18 +118,18 @@ def _paced(found: Measurements) -> Grid:
 
 def _together(found: Measurements) -> Grid:
     lines = []
-    one = statistics.median(rate for rate, _ in found.together.get(1, [(float("nan"), 0.0)]))
-    for processes, runs in found.together.items():
-        rate = statistics.median(rate for rate, _ in runs)
-        cost = statistics.median(cost for _, cost in runs)
-        lines.append([str(processes), "streamer", f"{rate:,.0f}", f"{rate / one:.2f}", f"{cost:.1f}"])
+    for program, by_count in found.together.items():
+        one = statistics.median(rate for rate, _ in by_count.get(1, [(float("nan"), 0.0)]))
+        for processes, runs in by_count.items():
+            rate = statistics.median(rate for rate, _ in runs)
+            cost = statistics.median(cost for _, cost in runs)
+            lines.append([str(processes), TITLES[program], f"{rate:,.0f}", f"{rate / one:.2f}", f"{cost:.1f}"])
     return Grid("More processes in one consumer group", ["processes", "program", "msg/s", "/ one process", "us"], lines)
 
 
-def _processor() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return platform.processor() or platform.machine()
-    found = re.search(r"model name\s*:\s*(.+)", text)
-    return found.group(1) if found else platform.machine()
+def _ratio(cell: Cell | None, other: Cell | None) -> str:
+    return "-" if cell is None or other is None else f"{cell.ratio(other):.2f}"
+
+
+def _titles() -> dict[str, str]:
+    return {row.name: row.title for row in ROWS}

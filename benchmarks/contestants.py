@@ -1,0 +1,136 @@
+"""The programs that are compared: what they are called, and how each of them is started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+
+from benchmarks.environments import PEERS, python_of
+from benchmarks.environments import TITLES as PEER_TITLES
+from benchmarks.programs.job import Job
+from pipelines.hotpath import VARIABLE, why_not
+
+TITLES = {
+    "relay-c": "relay in C (the floor)",
+    "relay": "relay in Python",
+    "ours": "streamer",
+    "ours-native": "streamer, native",
+    "ours-python": "streamer, python",
+    "handwritten": "hand-written (the baseline)",
+    **PEER_TITLES,
+}
+"""How the tables call them."""
+
+SHARES = {"bytewax": 0.5, "quix": 0.2, "faststream": 0.2, "faust": 0.1}
+"""How much of a row's messages the slower programs get."""
+
+_SOURCE = Path(__file__).parent / "programs" / "relay.c"
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A program under measurement."""
+
+    name: str
+    """A key of `TITLES`."""
+    command: Callable[[Job], list[str]]
+    """What is run for a job."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What is added to the environment."""
+    relays: bool = False
+    """Whether its results are the records as they came."""
+    ours: bool = False
+
+    @property
+    def share(self) -> float:
+        """How much of a row's messages it gets."""
+        return SHARES.get(self.name, 1.0)
+
+
+class CannotRun(Exception):
+    """Why a program cannot be measured here."""
+
+
+def python_program(
+    name: str, module: str | None = None, python: Path | None = None, environment: Mapping[str, str] | None = None
+) -> Contestant:
+    """One of `benchmarks.programs`."""
+    interpreter, target = str(python or sys.executable), f"benchmarks.programs.{module or name}"
+    return Contestant(
+        name,
+        lambda job: [interpreter, "-m", target, job.to_json()],
+        environment or {},
+        relays=name == "relay",
+        ours=target.endswith(".ours"),
+    )
+
+
+def ours(hot_path: str = "auto") -> Contestant:
+    """The service itself on one of its hot paths. Raises `CannotRun` if `native` was not built."""
+    reason = why_not()
+    if hot_path == "native" and reason is not None:
+        raise CannotRun(reason)
+    name = "ours" if hot_path == "auto" else f"ours-{hot_path}"
+    return python_program(name, "ours", environment={VARIABLE: hot_path})
+
+
+def compiled_relay(folder: Path) -> Contestant:
+    """The relay in C, compiled into `folder`. Raises `CannotRun` without a compiler, or a librdkafka to load."""
+    library, binary = _librdkafka(), folder / "relay"
+    compiler = which("cc")
+    if compiler is None:
+        raise CannotRun("there is no C compiler (cc) on the PATH")
+    made = subprocess.run(
+        [compiler, "-O2", "-o", str(binary), str(_SOURCE), "-ldl"], capture_output=True, text=True, check=False
+    )
+    if made.returncode:
+        raise CannotRun(f"{_SOURCE.name} could not be compiled: {made.stderr.strip()[:500]}")
+
+    def command(job: Job) -> list[str]:
+        waits = [f"{seconds * 1000:.0f}" for seconds in (job.max_wait, job.linger)]
+        ends = [job.bootstrap, job.source, job.sink, job.group]
+        return [str(binary), str(library), *ends, str(job.batch), *waits, str(int(job.headers))]
+
+    return Contestant("relay-c", command, relays=True)
+
+
+def contestants(
+    folder: Path, progress: Callable[[str], None], *, peers: bool
+) -> tuple[list[Contestant], dict[str, str]]:
+    """All that can run here, in the order of the table, and why others cannot, by name.
+
+    Environments of other frameworks are installed first, half a minute each, where that has not been done.
+    """
+    found: list[Contestant] = []
+    left_out: dict[str, str] = {}
+    makers: dict[str, Callable[[], Contestant]] = {
+        "relay-c": lambda: compiled_relay(folder),
+        "ours-native": lambda: ours("native"),
+        "ours-python": lambda: ours("python"),
+        "handwritten": lambda: python_program("handwritten"),
+    }
+    for name, make in makers.items():
+        try:
+            found.append(make())
+        except CannotRun as error:
+            left_out[name] = str(error)
+    for peer in PEERS if peers else ():
+        found.append(python_program(peer, PEERS[peer], python_of(peer, progress)))
+    return found, left_out
+
+
+def _librdkafka() -> Path:
+    spec = find_spec("confluent_kafka")
+    if spec is None or spec.origin is None:
+        raise CannotRun("confluent-kafka is not installed")
+    package = Path(spec.origin).parent
+    folders = [package.with_name("confluent_kafka.libs"), package / ".dylibs"]
+    found = [path for folder in folders for path in folder.glob("librdkafka*")]
+    if not found:
+        raise CannotRun(f"confluent-kafka brings no librdkafka of its own beside {package}")
+    return found[0]

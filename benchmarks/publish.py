@@ -1,0 +1,45 @@
+"""`python -m benchmarks.publish`: put the last measurements into the pages and draw the plot; nothing is measured."""
+
+from __future__ import annotations
+
+import json
+
+from benchmarks.contestants import TITLES
+from benchmarks.environments import ROOT
+from benchmarks.measurements import Measurements
+from benchmarks.pages import put
+from benchmarks.plot import svg
+from benchmarks.rows import ROWS
+from benchmarks.table import as_markdown, grids, overview
+
+RESULTS = ROOT / "benchmarks" / "results.json"
+"""The measurements that the pages show."""
+PLOT = ROOT / "docs" / "performance.svg"
+
+
+def main() -> None:
+    """Refresh the pages."""
+    publish(Measurements.from_dict(json.loads(RESULTS.read_text(encoding="utf-8"))))
+
+
+def save(found: Measurements) -> None:
+    """Keep these measurements as the ones that the pages show."""
+    RESULTS.write_text(json.dumps(found.to_dict(), indent=1) + "\n", encoding="utf-8")
+
+
+def publish(found: Measurements) -> None:
+    """Write the tables between their marks in `benchmarks/README.md` and `README.md`, and the plot."""
+    row = ROWS[0]
+    tables = "\n\n".join([*notes(found), *map(as_markdown, grids(found))])
+    put("bench", tables)
+    put("performance", as_markdown(overview(found)), ROOT / "README.md")
+    PLOT.write_text(svg(found.drained[row.name], row.title, found.caption), encoding="utf-8")
+
+
+def notes(found: Measurements) -> list[str]:
+    """When and where it was measured, and what could not be."""
+    return [found.caption, *(f"Not measured: {TITLES[name]}, as {why}." for name, why in found.left_out.items())]
+
+
+if __name__ == "__main__":
+    main()
