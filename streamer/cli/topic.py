@@ -107,7 +107,8 @@ class TopicReader:
         messages = [message for message in found if self._is_record(message)]
         if not messages:
             return Records.empty("kafka")
-        return block("kafka", by_place(messages, self.topic), self._lanes.places)
+        lanes = {place: progress.lane for place, progress in self._lanes.places.items()}
+        return block("kafka", by_place(messages, self.topic), lanes)
 
     def _is_record(self, message: Message) -> bool:
         error = message.error()

@@ -40,7 +40,7 @@ def none(data: Data) -> None:
 
 def refusing(data: Data) -> Data:
     if data["n"] > 1:
-        raise ValueError("the secret is 42")
+        raise ValueError("the secret is xyzzy")
     return data
 
 
@@ -105,7 +105,7 @@ def test_a_trace_of_a_record_that_fails_names_the_step_and_not_the_text_of_the_e
     assert trace.steps[-1].made == []
     assert isinstance(trace.error, StepError)
     assert str(trace).endswith("failed in 1:FUNCTION: ValueError")
-    assert "42" not in str(trace) + trace._repr_html_()
+    assert "xyzzy" not in str(trace) + trace._repr_html_()
 
 
 def test_a_trace_of_a_record_that_is_dropped_or_becomes_several_says_so() -> None:
