@@ -91,7 +91,7 @@ class KafkaMemory:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class KafkaReader:
-    """Takes the records of one consumer of confluent-kafka's. After `close` there is nothing: `receive` and `take` raise `RuntimeError`."""
+    """Takes the records of one consumer of confluent-kafka's. After `close` what reads raises `RuntimeError`."""
 
     def __new__(cls) -> KafkaReader:
         """Of the consumer that this thread made since `kafka_expect`. Raises `RuntimeError` if there is none."""
@@ -105,8 +105,11 @@ class KafkaReader:
     def forget(self, topic: str, partition: int) -> None:
         """Records of this partition that came and were not taken are dropped."""
 
-    def receive(self, count: int, milliseconds: int) -> list[tuple[int, str, int, str]]:
-        """Wait until `count` more records are here, or so long; errors as (code, topic, partition, text)."""
+    def receive(self, count: int, milliseconds: int) -> tuple[int, list[tuple[int, str, int, str]]]:
+        """Wait until `count` more records are here, or so long.
+
+        Gives how many are held then, and the errors that came with them as (code, topic, partition, text).
+        """
 
     @property
     def held(self) -> int:
@@ -118,13 +121,14 @@ class KafkaReader:
 
     def take(
         self, max_records: int, max_bytes: int
-    ) -> tuple[KafkaMemory, int, int, int, int, int, int, list[tuple[str, int, int, int]]]:
+    ) -> tuple[KafkaMemory, int, list[int], int, int, list[tuple[str, int, int, int, int, int]]]:
         """A block of N records, at most so many and about so many bytes, grouped by partition.
 
-        Gives (memory, N, bytes of values, of keys, of names and of values of headers, number H of headers, groups): the
-        memory holds `int64 (6, N)`: positions, timestamps, starts and lengths (-1: null) of values and of keys; then,
-        where H is not 0, `int64 (2, N)`: first header and number of headers, and `int64 (4, H)`: starts and lengths of
-        names and of values; then the bytes, in this order. A group is (topic, partition, first row, row after the last).
+        Gives (memory, N, sizes, number of records with a key, number H of headers, groups). The memory holds
+        `int64 (6, N)`: positions, timestamps, starts and lengths (-1: null) of values and of keys; then, where H is not
+        0, `int64 (2, N)`: first header and number of headers, and `int64 (4, H)`: starts and lengths of names and of
+        values; then the bytes of values, keys, names and values of headers, whose `sizes` these four are. A group is
+        (topic, partition, first row, row after the last, first position, last position).
         """
 
     def close(self) -> None:

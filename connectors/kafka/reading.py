@@ -19,7 +19,7 @@ from pipelines.errors import ConnectorError
 from pipelines.spans import Bytes, Spans
 
 if TYPE_CHECKING:
-    from native._native import KafkaMemory, KafkaReader
+    from native._native import KafkaReader
 
 LaneOf = Callable[[Place, int], Lane | None]
 """The lane of the records of this place whose first has this position; `None`: they are nobody's."""
@@ -27,6 +27,7 @@ LaneOf = Callable[[Place, int], Lane | None]
 _SERVE = 0.01
 _COLUMNS = 6
 _NOBODYS = Lane("", "", 0)
+_NOTHING = np.zeros(0, np.uint8)
 
 
 class Trouble(NamedTuple):
@@ -154,12 +155,13 @@ class CompiledReading(Reading):
     def __init__(self, consumer: Consumer, reader: KafkaReader) -> None:
         self._consumer = consumer
         self._reader = reader
+        self._held = 0
         self._serve_at = 0.0
 
     @property
     def held(self) -> int:
         """See `Reading`."""
-        return self._reader.held
+        return self._held
 
     @property
     def held_bytes(self) -> int:
@@ -169,33 +171,40 @@ class CompiledReading(Reading):
     def receive(self, count: int, timeout: float) -> list[Trouble]:
         """See `Reading`."""
         troubles = self._served()
-        for code, topic, partition, text in self._reader.receive(count, math.ceil(timeout * 1000)):
+        self._held, errors = self._reader.receive(count, math.ceil(timeout * 1000))
+        for code, topic, partition, text in errors:
             troubles.append(Trouble(KafkaError(code, text or None), topic or None, partition))
         return troubles
 
     def take(self, source: str, max_records: int, max_bytes: int, lane_of: LaneOf) -> Records:
         """See `Reading`."""
-        memory, count, values, keys, names, texts, headers, groups = self._reader.take(max_records, max_bytes)
+        whole, count, sizes, keyed, headers, groups = self._reader.take(max_records, max_bytes)
+        self._held -= count
         if not count:
             return Records.empty(source)
-        parts = _Parts(memory)
-        columns = parts.numbers(_COLUMNS * count).reshape(_COLUMNS, count)
-        told = parts.numbers(2 * count + 4 * headers) if headers else None
-        payloads = Spans(parts.bytes(values), columns[2], columns[3])
-        all_keys = Spans(parts.bytes(keys), columns[4], columns[5])
-        all_headers = None if told is None else _headers(told, count, headers, parts.bytes(names), parts.bytes(texts))
-        lanes = [lane_of((topic, partition), int(columns[0, start])) for topic, partition, start, _ in groups]
+        memory, words = memoryview(whole), _COLUMNS * count
+        positions, stamps, value_starts, value_lengths, key_starts, key_lengths = np.frombuffer(
+            memory, np.int64, words
+        ).reshape(_COLUMNS, count)
+        at = 8 * words
+        told = None
+        if headers:
+            told = np.frombuffer(memory, np.int64, 2 * count + 4 * headers, at)
+            at += told.nbytes
+        values, keys, names, texts = _cut(memory, at, sizes)
+        all_headers = None if told is None else _headers(told, count, headers, names, texts)
+        lanes = [lane_of((group[0], group[1]), group[4]) for group in groups]
         records = Records(
             source,
-            payloads,
-            None if (columns[5] < 0).all() else all_keys,
-            columns[0],
-            [Span(lane or _NOBODYS, start, stop) for lane, (_, _, start, stop) in zip(lanes, groups, strict=True)],
-            [topic for topic, _, _, _ in groups],
-            [partition for _, partition, _, _ in groups],
-            values + keys,
+            Spans(values, value_starts, value_lengths),
+            Spans(keys, key_starts, key_lengths) if keyed else None,
+            positions,
+            [Span(lane or _NOBODYS, group[2], group[3]) for lane, group in zip(lanes, groups, strict=True)],
+            [group[0] for group in groups],
+            [group[1] for group in groups],
+            sizes[0] + sizes[1],
             headers=lambda: all_headers,
-            timestamps=lambda: columns[1],
+            timestamps=lambda: stamps,
         )
         if None not in lanes:
             return records
@@ -205,6 +214,7 @@ class CompiledReading(Reading):
         """See `Reading`."""
         for place in places:
             self._reader.forget(*place)
+        self._held = self._reader.held
 
     def begin(self, places: Iterable[Place]) -> None:
         """See `Reading`."""
@@ -215,10 +225,12 @@ class CompiledReading(Reading):
         """See `Reading`."""
         for place in places:
             self._reader.end(*place)
+        self._held = self._reader.held
 
     def close(self) -> None:
         """See `Reading`."""
         self._reader.close()
+        self._held = 0
 
     def _served(self) -> list[Trouble]:
         now = time.monotonic()
@@ -237,25 +249,13 @@ class CompiledReading(Reading):
         return troubles
 
 
-class _Parts:
-    """A block's memory, cut into columns from its beginning."""
-
-    def __init__(self, memory: KafkaMemory) -> None:
-        self._memory = memoryview(memory)
-        self._at = 0
-
-    def numbers(self, count: int) -> Ints:
-        found: Ints = np.frombuffer(self._memory, np.int64, count, self._at)
-        self._at += 8 * count
-        return found
-
-    def bytes(self, count: int) -> Bytes:
+def _cut(memory: memoryview, at: int, sizes: Iterable[int]) -> list[Bytes]:
+    parts = []
+    for size in sizes:
         # numpy takes no view of nothing at the end of a buffer.
-        if not count:
-            return np.zeros(0, np.uint8)
-        found: Bytes = np.frombuffer(self._memory, np.uint8, count, self._at)
-        self._at += count
-        return found
+        parts.append(np.frombuffer(memory, np.uint8, size, at) if size else _NOTHING)
+        at += size
+    return parts
 
 
 def _headers(told: Ints, rows: int, count: int, names: Bytes, values: Bytes) -> Headers:

@@ -19,19 +19,10 @@ const WORD: usize = 8;
 
 /// Code, topic, partition and text of an error that came in a record's place.
 type Trouble = (Code, String, i32, String);
-/// A partition's rows in a block: topic, partition, first row, row after the last.
-type Group = (String, i32, usize, usize);
-/// Memory, rows, sizes of all values, keys, names and values of headers, number of headers, groups.
-type Block = (
-    KafkaMemory,
-    usize,
-    usize,
-    usize,
-    usize,
-    usize,
-    usize,
-    Vec<Group>,
-);
+/// A partition's rows in a block: topic, partition, first row, row after the last, first and last position.
+type Group = (String, i32, usize, usize, i64, i64);
+/// Memory, rows, sizes of all values, keys, names and values of headers, number of keys, of headers, groups.
+type Block = (KafkaMemory, usize, [usize; 4], usize, usize, Vec<Group>);
 
 /// Reads the records of one consumer of confluent-kafka's. One thread reads; `close` may come from any.
 #[pyclass(frozen, module = "native._native")]
@@ -74,8 +65,14 @@ impl KafkaReader {
         py.detach(|| self.with(|library, _, reading| reading.forget(library, topic, partition)));
     }
 
-    /// Waits until `count` more records are here, or so many milliseconds have passed; the errors that came with them.
-    fn receive(&self, py: Python<'_>, count: usize, milliseconds: i32) -> PyResult<Vec<Trouble>> {
+    /// Waits until `count` more records are here, or so many milliseconds have passed; how many are held then, and the
+    /// errors that came with them.
+    fn receive(
+        &self,
+        py: Python<'_>,
+        count: usize,
+        milliseconds: i32,
+    ) -> PyResult<(usize, Vec<Trouble>)> {
         py.detach(|| self.with(|library, _, reading| reading.receive(library, count, milliseconds)))
             .ok_or_else(closed)
     }
@@ -195,7 +192,12 @@ impl Reading {
         });
     }
 
-    fn receive(&mut self, library: &Library, count: usize, milliseconds: i32) -> Vec<Trouble> {
+    fn receive(
+        &mut self,
+        library: &Library,
+        count: usize,
+        milliseconds: i32,
+    ) -> (usize, Vec<Trouble>) {
         let before = self.held.len();
         self.held.reserve(count);
         // Safety: there is room for `count` pointers behind those that are there, and so many are written at most.
@@ -220,7 +222,7 @@ impl Reading {
                 false
             });
         }
-        troubles
+        (self.held.len(), troubles)
     }
 
     fn take(&mut self, library: &Library, max_records: usize, max_bytes: usize) -> Block {
@@ -298,11 +300,13 @@ struct Chosen {
     groups: Vec<Part>,
     value_bytes: usize,
     key_bytes: usize,
+    keys: usize,
 }
 
 struct Part {
     topic: Topic,
     partition: i32,
+    first: i64,
     last: i64,
     count: usize,
     stopped: bool,
@@ -316,6 +320,7 @@ impl Chosen {
             groups: Vec::new(),
             value_bytes: 0,
             key_bytes: 0,
+            keys: 0,
         };
         let mut at = 0;
         for &message in &held[..limit] {
@@ -331,16 +336,13 @@ impl Chosen {
             part.last = message.offset;
             part.count += 1;
             chosen.group_of.push(at as u32);
-            chosen.value_bytes += if message.payload.is_null() {
-                0
-            } else {
-                message.len
-            };
-            chosen.key_bytes += if message.key.is_null() {
-                0
-            } else {
-                message.key_len
-            };
+            if !message.payload.is_null() {
+                chosen.value_bytes += message.len;
+            }
+            if !message.key.is_null() {
+                chosen.keys += 1;
+                chosen.key_bytes += message.key_len;
+            }
             if chosen.value_bytes + chosen.key_bytes >= max_bytes {
                 break;
             }
@@ -358,7 +360,8 @@ impl Chosen {
             self.groups.push(Part {
                 topic: message.rkt,
                 partition: message.partition,
-                last: 0,
+                first: message.offset,
+                last: message.offset,
                 count: 0,
                 stopped: false,
             });
@@ -441,17 +444,15 @@ impl Chosen {
         for part in self.groups.iter().filter(|part| part.count > 0) {
             // Safety: a message of this topic is held.
             let topic = unsafe { text((library.topic_name)(part.topic)) };
-            groups.push((topic, part.partition, first, first + part.count));
-            first += part.count;
+            let stop = first + part.count;
+            groups.push((topic, part.partition, first, stop, part.first, part.last));
+            first = stop;
         }
-        let [values, keys, names, header_values] = sizes;
         (
             KafkaMemory::new(memory),
             count,
-            values,
-            keys,
-            names,
-            header_values,
+            sizes,
+            self.keys,
             headers.count,
             groups,
         )
