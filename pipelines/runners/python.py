@@ -10,6 +10,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Iterable
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any, ClassVar, Final
 
@@ -46,10 +47,15 @@ class PythonRunner(RowRunner):
     """Sets variables, runs the code, and takes the outputs from its variables.
 
     The code runs in one namespace, that of a script (`__name__` is `__main__`), which lasts while the step is open:
-    functions and state survive from record to record. A record's values do not: a variable that was set for one is for
-    the next what the import code made it, or gone. A value without an entry in `ioInputs` becomes a variable only if
-    the name is free, so that no record replaces what the code, or Python, calls by that name. Values are data; nothing
-    of a record is run. The result has the outputs, and the record's metadata.
+    what the code assigns survives from record to record. A record's values do not: a variable that was set for one is
+    for the next what the import code made it, or gone. An output has to be set for each record: one that is not is what
+    the import code made it, or an error, and not what an earlier record left, which the code itself may read. Two
+    kinds are taken for state and stay as they are: outputs that the import code makes and the code reads, and those
+    that it asks for by a text, `globals()["y"]`.
+
+    A value without an entry in `ioInputs` becomes a variable only if the name is free, so that no record replaces what
+    the code, or Python, calls by that name. Values are data; nothing of a record is run. The result has the outputs,
+    and the record's metadata.
 
     Raises when it opens: `StreamerError` where code is not allowed, `DefinitionError` if there is no code, its file is
     not there, it is no Python, its import code fails, or the types of an output do not go together. For a record:
@@ -74,25 +80,32 @@ class PythonRunner(RowRunner):
         code = self._compiled(config, "python_code", name, context)
         if code is None:
             raise DefinitionError('the step has no code: give "pythonConfig" a "pythonCode" or "pythonCodePath"')
-        self._code, bound = code
         outputs = config.io_outputs or {}
         self._outputs = {output: converter(output, io) for output, io in outputs.items()}
         self._declared = frozenset(config.io_inputs or ())
-        self._namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
+        # Python looks there for a name that the namespace lacks: for its own, and for outputs of the call before.
+        self._fallback: dict[str, Any] = dict(vars(builtins))
+        self._namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": self._fallback}
         importing = self._compiled(config, "import_code", name, context)
         if importing is not None:
-            self._import(importing[0])
-            bound |= importing[1]
+            self._import(importing.code)
+            self._fallback.update(vars(builtins))
+        self._code = code.code
         self._imported = dict(self._namespace)
-        self._taken = bound | self._imported.keys() | vars(builtins).keys()
+        both = [code] if importing is None else [code, importing]
+        self._taken = set().union(*(one.bound for one in both), self._imported, vars(builtins))
+        read, asked = (set().union(*names) for names in zip(*((one.read, one.asked) for one in both), strict=True))
+        self._renewed = [one for one in outputs if one not in asked and not (one in read and one in self._imported)]
         self._set: set[str] = set()
         _log_ignored(config, name)
 
     def run(self, data: Data) -> Data:
+        self._forget_inputs()
+        self._retire_outputs()
         self._set_inputs(data)
         try:
             exec(self._code, self._namespace)  # noqa: S102 - the step is there to run its author's code
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # what ends a script ends no service
             raise self._located(error) from error
         values = {name: convert(self._output(name)) for name, convert in self._outputs.items()}
         return Data(values, metadata=data.metadata)
@@ -101,13 +114,25 @@ class PythonRunner(RowRunner):
         for file in self._files:
             linecache.cache.pop(file, None)
         self._namespace.clear()
+        self._fallback.clear()
 
-    def _set_inputs(self, data: Data) -> None:
+    def _forget_inputs(self) -> None:
         for name in self._set:
             if name in self._imported:
                 self._namespace[name] = self._imported[name]
             else:
                 self._namespace.pop(name, None)
+
+    def _retire_outputs(self) -> None:
+        for name in self._renewed:
+            if name in self._imported:
+                self._namespace[name] = self._imported[name]
+            elif name in self._namespace:
+                value = self._namespace.pop(name)
+                if not hasattr(builtins, name):
+                    self._fallback[name] = value
+
+    def _set_inputs(self, data: Data) -> None:
         self._set = {name for name in data if name in self._declared or self._is_free(name)}
         for name in self._set:
             self._namespace[name] = variable(data[name])
@@ -125,12 +150,10 @@ class PythonRunner(RowRunner):
     def _output(self, name: str) -> Any:
         if name in self._namespace:
             return self._namespace[name]
-        raise ValueNotFoundError(f'the code has set no variable "{name}", which ioOutputs names')
+        raise ValueNotFoundError(f'the code has set no variable "{name}" for this record, but ioOutputs names it')
 
-    def _compiled(
-        self, config: PythonConfig, field: str, step: str, context: OpenContext
-    ) -> tuple[CodeType, set[str]] | None:
-        """The code of a field, or of the file that the field beside it names, and the names that it binds."""
+    def _compiled(self, config: PythonConfig, field: str, step: str, context: OpenContext) -> _Compiled | None:
+        """The code of a field, or of the file that the field beside it names."""
         text, file = getattr(config, field), f"<{step} {config.key(field)}>"
         path = getattr(config, f"{field}_path")
         if text is None and path is None:
@@ -147,22 +170,34 @@ class PythonRunner(RowRunner):
         self._files.append(file)
         try:
             tree = ast.parse(text, file)
-            return compile(tree, file, "exec", dont_inherit=True), set(_bound(tree))
+            code = compile(tree, file, "exec", dont_inherit=True)
         except (SyntaxError, ValueError) as error:
             line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
             message = error.msg if isinstance(error, SyntaxError) else error
             raise DefinitionError(f"{file}{line}: {type(error).__name__}: {message}") from None
+        return _Compiled(code, frozenset(_bound(tree)), frozenset(_read(tree)), frozenset(_asked(tree)))
 
     def _import(self, code: CodeType) -> None:
         try:
             exec(code, self._namespace)  # noqa: S102 - as in `run`
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise DefinitionError(str(self._located(error))) from error
 
-    def _located(self, error: Exception) -> PythonCodeError:
+    def _located(self, error: BaseException) -> PythonCodeError:
         frames = ((frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__))
         places = [f"{file}:{line}: " for file, line in frames if file in self._files]
         return PythonCodeError(f"{places[-1] if places else ''}{type(error).__name__}: {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    code: CodeType
+    bound: frozenset[str]
+    """Names that it gives a meaning to."""
+    read: frozenset[str]
+    """Names whose value it reads."""
+    asked: frozenset[str]
+    """What it may look for in `globals()`, and names that it deletes."""
 
 
 def _bound(tree: ast.AST) -> Iterable[str]:
@@ -178,6 +213,24 @@ def _bound(tree: ast.AST) -> Iterable[str]:
             yield from node.names
         elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name is not None:
             yield node.name
+
+
+def _read(tree: ast.AST) -> Iterable[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+def _asked(tree: ast.AST) -> Iterable[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.keyword) and node.arg is not None:
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del):
+            yield node.id
 
 
 def _log_ignored(config: PythonConfig, step: str) -> None:

@@ -253,6 +253,64 @@ def test_imports_run_once_and_state_survives_from_record_to_record() -> None:
         assert executor.run(Data()) == Data({"y": 1})  # a namespace for each step
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "try:\n    count += 1\nexcept NameError:\n    count = 1",
+        "if 'count' not in globals():\n    count = 0\ncount += 1",
+        "if 'seen' not in locals():\n    seen = []\nseen.append(1)\ncount = len(seen)",
+        "try:\n    seen\nexcept NameError:\n    seen = 0\nseen += 1\ncount = seen",
+        "def add():\n    global count\n    count = globals().get('count', 0) + 1\nadd()",
+    ],
+)
+def test_what_the_code_assigns_survives_without_import_code_too(code: str) -> None:
+    with Sequence([step(code, {"count": {"python_type": "int"}})]).open() as executor:
+        assert [executor.run(Data())["count"] for _ in range(3)] == [1, 2, 3]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if x > 0:\n    y = x",
+        "if x > 0:\n    y = x\n    print(end=str(y)[:0])",
+        "def f():\n    global y\n    y = x\nif x > 0:\n    f()",
+        "y = x\nif x < 0:\n    del y",
+    ],
+)
+def test_an_output_is_never_what_an_earlier_record_left(code: str) -> None:
+    with Sequence([step(code, {"y": {"python_type": "int"}})]).open() as executor:
+        first, failed, second = executor.run_many([Data({"x": x}) for x in (1, -1, 1)])
+    assert first == second == Data({"y": 1})
+    assert 'no variable "y" for this record' in str(failed)
+
+
+def test_an_output_that_is_not_set_is_what_the_import_code_made_it() -> None:
+    made = step("if x > 0:\n    y = 'pos'", {"y": {"python_type": "str"}}, import_code="y = 'none'")
+    with Sequence([made]).open() as executor:
+        found = executor.run_many([Data({"x": x}) for x in (-1, 1, -1)])
+    assert found == [Data({"y": "none"}), Data({"y": "pos"}), Data({"y": "none"})]
+
+
+def test_state_of_the_import_code_is_an_output_also_where_a_record_does_not_change_it() -> None:
+    made = step("if x > 0:\n    count += 1", {"count": {"python_type": "int"}}, import_code="count = 0")
+    with Sequence([made]).open() as executor:
+        found = executor.run_many([Data({"x": x}) for x in (1, -1, 1)])
+    assert found == [Data({"count": 1}), Data({"count": 1}), Data({"count": 2})]
+
+
+def test_an_output_may_have_the_name_of_a_function_of_python() -> None:
+    with Sequence([step("sum = sum([x, 1])", {"sum": {"python_type": "int"}})]).open() as executor:
+        assert executor.run_many([Data({"x": 1}), Data({"x": 2})]) == [Data({"sum": 2}), Data({"sum": 3})]
+
+
+def test_code_that_exits_ends_its_record_and_no_service() -> None:
+    with Sequence([step("import sys\nif x == 2:\n    sys.exit(3)")]).open() as executor:
+        first, second, third = executor.run_many([Data({"x": x}) for x in (1, 2, 3)])
+    assert (first, third) == (Data(), Data())
+    assert "<0:PYTHON pythonCode>:3: SystemExit: 3" in str(second)
+    assert "importCode>:1: SystemExit" in unopened(step("pass", import_code="exit(1)"))
+
+
 def test_functions_of_the_import_code_see_the_variables_of_the_record() -> None:
     found = run("y = f()", {"x": 2}, {"y": {"python_type": "int"}}, import_code="def f():\n    return x + 1")
     assert found["y"] == 3
