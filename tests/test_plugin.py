@@ -31,7 +31,7 @@ SECOND = {
 from typing import Literal
 from pipelines import Step, RunnerFactory
 from pipelines.values import Factory
-from streamer_example_plugin.config import SqliteSinkConfig
+from example_plugin.config import SqliteSinkConfig
 
 class Other(Step):
     type_name = "STANDARDIZE"
@@ -204,9 +204,9 @@ def test_two_plug_ins_with_one_name_are_an_error_that_names_both(scratch: Scratc
     scratch.pip("install", "--no-deps", "--no-index", str(wheel))
     scratch.add("second_plugin", SECOND, SECOND_POINTS)
     both = {
-        "step": "streamer_example_plugin.step.Standardize (streamer-example-plugin)",
+        "step": "example_plugin.step.Standardize (streamer-example-plugin)",
         "other": "second.Other (second_plugin)",
-        "sink": "streamer_example_plugin.config:SqliteSinkConfig of streamer-example-plugin",
+        "sink": "example_plugin.config:SqliteSinkConfig of streamer-example-plugin",
         "table": "second:Table of second_plugin",
     }
     problems = "\n".join(scratch.listed("plugins", code=1)["problems"])

@@ -9,9 +9,9 @@ import pytest
 from connectors.contract import SinkBus, SourceBus
 from connectors.message import Message
 
-from streamer_example_plugin.sink import SqliteSink
-from streamer_example_plugin.source import SqliteSource
-from streamer_example_plugin.table import opened
+from example_plugin.sink import SqliteSink
+from example_plugin.source import SqliteSource
+from example_plugin.table import opened
 
 
 class Database(SourceBus, SinkBus):

@@ -11,8 +11,8 @@ import streamer
 from pipelines import Data, NDArray
 from pipelines.errors import DataError
 
-from streamer_example_plugin.npy import Npy
-from streamer_example_plugin.table import opened
+from example_plugin.npy import Npy
+from example_plugin.table import opened
 
 
 @pytest.mark.parametrize("shapes", [[(3,), (3,)], [(3,), (2, 2)]], ids=["alike", "of two shapes"])

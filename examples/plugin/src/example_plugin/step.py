@@ -21,5 +21,5 @@ class Standardize(Step):
     """What to divide by."""
 
 
-RUNNER = RunnerFactory("STANDARDIZE", "numpy", "streamer_example_plugin.runner:StandardizeRunner", requires="numpy")
+RUNNER = RunnerFactory("STANDARDIZE", "numpy", "example_plugin.runner:StandardizeRunner", requires="numpy")
 """Which class runs it, imported when a pipeline opens. `requires` takes `all_of(...)` and `any_of(...)` too."""

@@ -9,8 +9,8 @@ from pipelines.requirements import Requires
 from pydantic import Field
 
 if TYPE_CHECKING:
-    from streamer_example_plugin.sink import SqliteSink
-    from streamer_example_plugin.source import SqliteSource
+    from example_plugin.sink import SqliteSink
+    from example_plugin.source import SqliteSource
 
 # A name that SQL takes without quotes.
 Table = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -33,7 +33,7 @@ class SqliteSourceConfig(SourceConfig):
 
     def build(self) -> SqliteSource:
         """The source, not yet open."""
-        from streamer_example_plugin.source import SqliteSource
+        from example_plugin.source import SqliteSource
 
         return SqliteSource(self.path, self.table, follow=self.follow, name=self.label)
 
@@ -52,6 +52,6 @@ class SqliteSinkConfig(SinkConfig):
 
     def build(self) -> SqliteSink:
         """The sink, not yet open."""
-        from streamer_example_plugin.sink import SqliteSink
+        from example_plugin.sink import SqliteSink
 
         return SqliteSink(self.path, self.table, name=self.label)

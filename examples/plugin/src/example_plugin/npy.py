@@ -57,7 +57,7 @@ def _write(serialized: SerializedNDArray, wanted: object) -> Npy:
     return Npy.of(serialized.numpy())
 
 
-FORM = Factory("array", "npy", classes=("streamer_example_plugin.npy.Npy",))
+FORM = Factory("array", "npy", classes=("example_plugin.npy.Npy",))
 """The form: its name, and how its objects are known."""
 CONVERTERS = (Converter("array", "npy", "serialized", _read), Converter("array", "serialized", "npy", _write))
 """To and from the form that all others convert through: with these two it becomes and is made of any of them."""

@@ -9,7 +9,7 @@ from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError
 
-from streamer_example_plugin.table import opened
+from example_plugin.table import opened
 
 
 class SqliteSink(Sink):

@@ -13,7 +13,7 @@ from connectors.records import Lane, Records, Span
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceEnded
 from pipelines.errors import ConnectorError
 
-from streamer_example_plugin.table import opened
+from example_plugin.table import opened
 
 LOOK = 0.02
 """Seconds between two looks for new rows."""

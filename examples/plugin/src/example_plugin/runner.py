@@ -8,7 +8,7 @@ import numpy as np
 from pipelines import Batch, Data, OpenContext, Result, RowRunner
 from pipelines.columns import DenseColumn
 
-from streamer_example_plugin.step import Standardize
+from example_plugin.step import Standardize
 
 
 class StandardizeRunner(RowRunner):

@@ -10,7 +10,7 @@ from connectors.codecs.rows import decode_rows, encode_values, payload_bytes
 from connectors.records import Records
 from pipelines import Batch, Data, NDArray
 
-from streamer_example_plugin.npy import Npy
+from example_plugin.npy import Npy
 
 
 class NpyConfig(CodecConfig):
