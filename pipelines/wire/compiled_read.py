@@ -21,7 +21,7 @@ from pipelines.spanscolumn import SpansColumn
 from pipelines.values.ndarray import NDArrayType, dtype_of
 from pipelines.values.valuetype import ValueType
 from pipelines.wire.columns_read import EntryDecoder, ReadColumns, decode_in_python
-from pipelines.wire.entries import ReadOptions, metadata_of, room_for
+from pipelines.wire.entries import ReadOptions, metadata_of, plain, room_for
 from pipelines.wire.values_read import read_values
 
 if TYPE_CHECKING:
@@ -48,9 +48,18 @@ class CompiledReader:
             return decode_in_python(list(values), wanted, self._options)
         if found.odd is None:
             return ReadColumns(found.columns, found.rows, found.metadata, found.failed)
-        odd = np.array(found.odd, np.int64)
-        others = decode_in_python([values[position] for position in found.odd], wanted, self._options)
-        return _together(found, others, odd)
+        left = [position for position in found.odd if not self._refused(values[position], position, found.failed)]
+        others = decode_in_python([values[position] for position in left], wanted, self._options)
+        return _together(found, others, np.array(left, np.int64))
+
+    def _refused(self, payload: Any, position: int, failed: dict[int, WireError]) -> bool:
+        # Most odd messages are broken, and protobuf says so without our help.
+        try:
+            plain(payload, self._options)
+        except WireError as error:
+            failed[position] = error
+            return True
+        return False
 
     def column(self, key: str, entries: Spans) -> Column | None:
         """The values of these entries of one key, which are messages each; `None` if they are left to protobuf."""
@@ -65,13 +74,14 @@ class CompiledReader:
         reader = self._readers.get(wanted)
         if reader is None:
             reader = self._reader(wanted)
-        starts, lengths = spans.starts, spans.lengths
-        room = room_for(len(starts))
+        room = room_for(len(spans))
         try:
-            raw = reader.read(spans.buffer, starts, lengths, room)
-        except BufferError:
-            contiguous = np.ascontiguousarray
-            raw = reader.read(contiguous(spans.buffer), contiguous(starts), contiguous(lengths), room)
+            raw = reader.read(spans.buffer, spans.starts, spans.lengths, room)
+        except (BufferError, ValueError):
+            contiguous = Spans(*map(np.ascontiguousarray, (spans.buffer, spans.starts, spans.lengths)))
+            if contiguous.starts is spans.starts and contiguous.lengths is spans.lengths:
+                raise
+            return self._read(contiguous, wanted)
         return None if raw is None else self._found(spans, *raw)
 
     def _reader(self, wanted: frozenset[str]) -> _native.Reader:
