@@ -7,12 +7,13 @@ The core fetches nothing itself. A fetcher is an object like `ModelFetcher`, nam
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 from pipelines.errors import StreamerError
-from pipelines.plugins import load_plugins
+from pipelines.plugins import RegistryError, load_plugins
 from pipelines.runner import OpenContext
 
 FETCHER_GROUP = "streamer.model_fetchers"
@@ -60,23 +61,42 @@ def is_here(uri: str) -> bool:
 
 def _fetcher(uri: str) -> ModelFetcher:
     scheme = uri.partition("://")[0].lower()
-    known = _fetchers()
-    if scheme not in known:
-        schemes = ", ".join(sorted({"file", *known}))
+    known = fetchers().known.get(scheme, [])
+    if len(known) > 1:
+        raise RegistryError(_clash(scheme, known))
+    if not known:
+        schemes = ", ".join(sorted({"file", *fetchers().known}))
         raise StreamerError(
             f'nothing can fetch the model "{uri}" (there are {schemes}); download it and set "modelUri" to its path, '
             f"or install a plug-in for {scheme} (group {FETCHER_GROUP})"
         )
-    return known[scheme]
+    return known[0][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetchers:
+    """The fetchers that are installed."""
+
+    known: dict[str, list[tuple[str, ModelFetcher]]]
+    """Those of each scheme, with the distributions that they are from; several are a `RegistryError` when used."""
+    problems: list[str]
+    """What could not be used, one line each."""
 
 
 @cache
-def _fetchers() -> dict[str, ModelFetcher]:
-    found: dict[str, ModelFetcher] = {}
+def fetchers() -> Fetchers:
+    """The fetchers that are installed; looked for once."""
+    found = Fetchers({}, [])
 
     def add(fetcher: Any, origin: str) -> None:
         for scheme in fetcher.schemes:
-            found.setdefault(scheme, fetcher)
+            found.known.setdefault(scheme, []).append((origin, fetcher))
 
-    load_plugins(FETCHER_GROUP, add, [])
+    load_plugins(FETCHER_GROUP, add, found.problems)
+    found.problems.extend(_clash(scheme, known) for scheme, known in found.known.items() if len(known) > 1)
     return found
+
+
+def _clash(scheme: str, known: list[tuple[str, ModelFetcher]]) -> str:
+    both = " and ".join(f"{type(one).__module__}.{type(one).__qualname__} ({origin})" for origin, one in known)
+    return f"two fetchers of {scheme} models are installed: {both}; uninstall one"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from pipelines.errors import StreamerError
+from pipelines.errors import DISTRIBUTION, StreamerError
 
 OURS = "streamer"
 """Where built-in things come from, in listings and messages."""
@@ -24,6 +24,7 @@ def load_plugins(group: str, add: Callable[[Any, str], None], problems: list[str
     """
     for point in plugin_points(group):
         origin = origin_of(point)
+        origin = OURS if origin == DISTRIBUTION else origin
         try:
             add(point.load(), origin)
         except Exception as error:  # noqa: BLE001 - a plug-in's own code may raise anything, and must not take the rest down

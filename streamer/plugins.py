@@ -10,6 +10,7 @@ from typing import Any, Final
 from connectors.codecs.registry import CODECS
 from connectors.registry import SINKS, SOURCES, Registry
 from pipelines.errors import DISTRIBUTION, StreamerError, nearest
+from pipelines.modelfiles import FETCHER_GROUP, fetchers
 from pipelines.plugins import origin_of, plugin_points
 from pipelines.registry import RUNNER_GROUP, TYPE_GROUPS, default_registry
 from pipelines.values import array_conversions, image_conversions
@@ -23,6 +24,7 @@ GROUPS: Final[tuple[str, ...]] = (
     RUNNER_GROUP,
     FORMAT_GROUP,
     CONVERTER_GROUP,
+    FETCHER_GROUP,
     *(registry.group for registry in CONNECTORS),
 )
 """Every group of entry points that plug-ins may use."""
@@ -69,6 +71,7 @@ def _problems() -> Iterator[str]:
     for conversions in (array_conversions(), image_conversions()):
         conversions.listing()
         yield from conversions.problems
+    yield from fetchers().problems
     for connectors in CONNECTORS:
         for name, registered in connectors.known.items():
             try:

@@ -12,7 +12,7 @@ from pipelines.errors import DefinitionError
 from pipelines.modelfiles import is_remote
 from streamer.build.uses import FileUsed
 
-_LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".git", ".*_cache")
+_LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from connectors.codecs.registry import CODECS, codec_config
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES
 from pipelines.functions import well_formed
+from pipelines.modelfiles import fetchers, is_remote
 from pipelines.plugins import OURS
 from pipelines.registry import Registry, default_registry, requirement_of
 from pipelines.requirements import Package, Requires, required
@@ -120,4 +121,7 @@ def _add_part(uses: Uses, piece: Part, service: Service, registry: Registry) -> 
     names = [*what.files]
     if isinstance(what, PipelineStep) and isinstance(what.pipeline, str):
         names.append(what.pipeline)
+    for name in filter(is_remote, names):
+        for origin, _ in fetchers().known.get(name.partition("://")[0].lower(), ()):
+            uses.come_from(part, origin)
     uses.files += [FileUsed(part, name, piece.base) for name in names]

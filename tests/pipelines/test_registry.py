@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pipelines
@@ -432,3 +433,60 @@ def test_a_named_runner_breaks_a_tie_in_silence(caplog: pytest.LogCaptureFixture
     """K-21."""
     assert _two_runners(0, 0).runner_for(Logging(), "b").name == "b"
     assert not [record for record in caplog.records if record.name == "pipelines.registry"]
+
+
+class ReferenceRunner(pipelines.RowRunner):
+    """Runs an ONNX model without onnxruntime, with the evaluator that comes with the package `onnx`."""
+
+    def __init__(self, step: Onnx, context: OpenContext) -> None:
+        from onnx.reference import ReferenceEvaluator
+
+        self._model = ReferenceEvaluator(str(context.path(step.model_uri or "")))
+
+    def run(self, data: pipelines.Data) -> pipelines.Data:
+        given = {name: data.get_ndarray(name)[None] for name in self._model.input_names}
+        return pipelines.Data(dict(zip(self._model.output_names, self._model.run(None, given), strict=True)))
+
+
+def test_one_definition_gives_the_same_with_either_of_two_runners() -> None:
+    """K-20: the same bytes, onnxruntime and another runner."""
+    sys.modules["marking_runners"] = sys.modules[__name__]
+    registry = Registry(plugins=False)
+    registry.add_runner(RunnerFactory("ONNX", "reference", "marking_runners:ReferenceRunner", ("onnx",), priority=-1))
+    folder = Path(__file__).parents[2] / "examples" / "digits"
+    pipeline = pipelines.loads('{"steps": [{"@type": "ONNX", "modelUri": "digits.onnx"}]}', folder, registry=registry)
+    images = np.load(folder / "digits.npz")["images"][:20]
+
+    found = []
+    for runner in ("onnxruntime", "reference"):
+        with pipeline.open(registry=registry, runners={"ONNX": runner}) as executor:
+            results = executor.run_many([pipelines.Data({"image": image}) for image in images])
+        found.append(np.array([result["probabilities"].reshape(10) for result in results]))  # type: ignore[index, union-attr]
+
+    assert found[0].shape == (20, 10)
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)
+
+
+FETCHER_CODE = """
+class Fetcher:
+    schemes = ("store",)
+    def cached(self, uri): return None
+    def fetch(self, uri, progress=None): raise NotImplementedError
+fetcher = Fetcher()
+"""
+
+
+def test_two_fetchers_of_one_scheme_are_an_error_that_names_both(install: Install) -> None:
+    """K-28, for what fetches models."""
+    from pipelines.modelfiles import fetchers, is_here
+
+    install("fetch_left", FETCHER_CODE, model_fetchers="fetch_left:fetcher")
+    install("fetch_right", FETCHER_CODE, model_fetchers="fetch_right:fetcher")
+    fetchers.cache_clear()
+    try:
+        (problem,) = fetchers().problems
+        assert "fetch_left.Fetcher (fetch_left) and fetch_right.Fetcher (fetch_right); uninstall one" in problem
+        with pytest.raises(RegistryError, match="two fetchers of store models are installed"):
+            is_here("store://model")
+    finally:
+        fetchers.cache_clear()

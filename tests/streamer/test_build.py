@@ -51,6 +51,12 @@ steps:
   any: {'@type': ANY, '@input': [inner, b]}
   end: {'@type': COMBINE, '@input': [any, input], combineFn: {'@type': FUNCTION, function: 'mine:join'}}
 """
+INNER = """
+steps:
+  - {'@type': ONNX, modelUri: models/m.onnx}
+  - {'@type': FUNCTION, function: 'mine:step'}
+  - {'@type': PYTHON, pythonConfig: {pythonCode: "import semver", importCodePath: setup.py}}
+"""
 SERVICE = """
 name: many
 source: {type: file, path: "${INPUT:-in.pb}"}
@@ -78,8 +84,8 @@ def many(tmp_path: Path) -> Path:
     (folder / "local_help" / "table.txt").write_text("1\n")
     (folder / "unused.py").write_text("import scipy\n")
     (folder / "pipelines" / "graph.yaml").write_text(GRAPH)
-    inner = "steps: [{'@type': ONNX, modelUri: models/m.onnx}, {'@type': FUNCTION, function: 'mine:step'}]"
-    (folder / "pipelines" / "deep" / "inner.yaml").write_text(inner)
+    (folder / "pipelines" / "deep" / "inner.yaml").write_text(INNER)
+    (folder / "pipelines" / "deep" / "setup.py").write_text("import wrapt\n")
     models = folder / "pipelines" / "deep" / "models"
     shutil.copy(DIGITS / "digits.onnx", models / "m.onnx")
     (models / "m.onnx.data").write_bytes(b"weights")
@@ -147,7 +153,14 @@ def test_what_functions_import_and_what_lies_beside_the_service_is_taken_along(
     built = json.loads(ended.out)
     assert built["extras"] == ["onnx"]
     core = names([str(pin) for pin in closure({"streamer-inference": ["onnx"]})])
-    assert names(built["requirements"]) - core == {"psutil", "attrs", "sortedcontainers", "iniconfig"}
+    assert names(built["requirements"]) - core == {
+        "psutil",
+        "attrs",
+        "sortedcontainers",
+        "iniconfig",
+        "wrapt",
+        "semver",
+    }
     assert {name.removeprefix("service/") for name in built["files"]} == {
         "many.yaml",
         "mine.py",
@@ -156,6 +169,7 @@ def test_what_functions_import_and_what_lies_beside_the_service_is_taken_along(
         "local_help/table.txt",
         "pipelines/graph.yaml",
         "pipelines/deep/inner.yaml",
+        "pipelines/deep/setup.py",
         "pipelines/deep/models/m.onnx",
         "pipelines/deep/models/m.onnx.data",
     }
