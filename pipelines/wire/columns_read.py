@@ -23,7 +23,7 @@ from pipelines.data import Data, check_key
 from pipelines.errors import ReservedKeyError, RowsFailed, WireError
 from pipelines.hotpath import HotPath, compiled
 from pipelines.spans import Spans
-from pipelines.wire.entries import Cells, Frames, ReadOptions, by_key, by_place, cut, key_of, metadata_of, plain
+from pipelines.wire.entries import Cells, Frames, ReadOptions, bare, by_key, by_place, cut, key_of, metadata_of, plain
 from pipelines.wire.layouts import PART_BYTES
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.protobuf import FloatLists
@@ -232,7 +232,7 @@ def _mended(
         try:
             mended[row] = plain(values[row], options)
         except WireError as error:
-            broken[row] = error
+            broken[row] = bare(error)
     return mended, broken
 
 
@@ -244,7 +244,7 @@ def _finished(
         try:
             metadata[row] = metadata_of(entries, options)
         except WireError as error:
-            failed.setdefault(row, error)
+            failed.setdefault(row, bare(error))
     rows = np.array(frames.rows, np.int64)
     kept = [index for index, row in enumerate(frames.rows) if row not in failed] if failed else frames.rows
     if len(kept) < len(frames.rows):

@@ -21,6 +21,7 @@ from pipelines.hotpath import HotPath, compiled
 from pipelines.values.ndarray import to_buffer
 from pipelines.values.valuetype import ValueType
 from pipelines.wire.columns_read import EntryDecoder
+from pipelines.wire.entries import bare
 from pipelines.wire.layouts import LONGEST_VARINT, PART_BYTES, Block, Layout, learn
 from pipelines.wire.protobuf import encode, encode_entry
 
@@ -202,7 +203,7 @@ def _caught(write: Callable[[], bytes], row: int, failed: dict[int, Exception]) 
     except MissingPackageError:
         raise
     except (WireError, DataError) as error:
-        failed.setdefault(row, error)
+        failed.setdefault(row, bare(error))
         return b""
 
 

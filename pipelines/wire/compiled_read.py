@@ -21,7 +21,7 @@ from pipelines.spanscolumn import SpansColumn
 from pipelines.values.ndarray import NDArrayType, dtype_of
 from pipelines.values.valuetype import ValueType
 from pipelines.wire.columns_read import EntryDecoder, ReadColumns, decode_in_python
-from pipelines.wire.entries import ReadOptions, metadata_of, plain, room_for
+from pipelines.wire.entries import ReadOptions, bare, metadata_of, plain, room_for
 from pipelines.wire.values_read import read_values
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class CompiledReader:
         try:
             plain(payload, self._options)
         except WireError as error:
-            failed[position] = error
+            failed[position] = bare(error)
             return True
         return False
 
@@ -151,7 +151,7 @@ class CompiledReader:
             try:
                 listed[row] = metadata_of(parts, self._options)
             except WireError as error:
-                failed.setdefault(int(rows[row]), error)
+                failed.setdefault(int(rows[row]), bare(error))
         return listed
 
     def _decoder(self, key: str) -> EntryDecoder:

@@ -198,6 +198,17 @@ def plain(payload: Any, options: ReadOptions) -> bytes:
     return message.SerializeToString()
 
 
+def bare(error: BaseException) -> Any:
+    """The error without the frames that it and its causes passed, to be kept.
+
+    They would keep the whole batch alive, and in a circle: until the garbage collector comes.
+    """
+    if error.__cause__ is not None:
+        bare(error.__cause__)
+    error.__context__ = None
+    return error.with_traceback(None)
+
+
 def metadata_of(entries: Sequence[bytes], options: ReadOptions) -> Data | None:
     """The metadata that entries of `DataMap.metaData` make. Raises `WireError`."""
     return decode(b"".join(entries), options.limits, float_lists=options.float_lists).metadata
