@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,13 +71,17 @@ def is_security(name: str) -> bool:
     return name.startswith(_SECURITY)
 
 
-CODE: Final = ("oauth_cb", "plugin.library.paths", "ssl.engine.location", "sasl.kerberos.kinit.cmd")
+CODE: Final = ("oauth_cb", "plugin.library.paths", "ssl.engine.location", "ssl.providers", "sasl.kerberos.kinit.cmd")
 """Properties that name a function, a library or a command to run."""
+_IN_COMMAND: Final = ("sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.keytab")
+"""Properties that librdkafka puts into that command, which a shell runs."""
+_HARMLESS: Final = re.compile(r"[\w@./:+-]*", re.ASCII)
 
 
 def code_in(client: Mapping[str, object]) -> tuple[str, ...]:
     """The keys of properties that run something, as a service file has them: `client.oauth_cb`."""
-    return tuple(f"client.{name}" for name in CODE if name in client)
+    more = (name for name in _IN_COMMAND if name in client and not _HARMLESS.fullmatch(str(client[name])))
+    return tuple(f"client.{name}" for name in (*(name for name in CODE if name in client), *more))
 
 
 def refuse(client: Mapping[str, object], ours: Mapping[str, str]) -> None:

@@ -19,8 +19,6 @@ from pipelines.steps.tensorflow import Keras
 DEFAULT_KEY = "default"
 """Key of a model's only output, if the step names none; Konduit's."""
 
-_HDF5 = b"\x89HDF\r\n\x1a\n"
-
 
 class KerasRunner(ModelRunner):
     """`ModelRunner` on Keras."""
@@ -46,9 +44,10 @@ class KerasRunner(ModelRunner):
 class KerasModel:
     """A loaded model: `.keras`, or HDF5 as Keras 2 wrote it.
 
-    Keras loads it, or, an HDF5 file that Keras 3 cannot read any more, tf-keras (Keras 2) if it is installed. Python
-    code inside a model (a Lambda layer) is not run: such a model is refused. Raises `MissingPackageError` without Keras
-    or its backend, and `StreamerError` naming file and reason if the model cannot be loaded.
+    Keras loads it, or, an HDF5 file that Keras 3 cannot read any more, tf-keras (Keras 2) if it is installed; not where
+    code is not allowed, as its layers may be any operation of TensorFlow, such as those that write files. Python code
+    inside a model (a Lambda layer) is not run: such a model is refused. Raises `MissingPackageError` without Keras or
+    its backend, and `StreamerError` naming file and reason if the model cannot be loaded.
     """
 
     def __init__(self, step: Keras, context: OpenContext) -> None:
@@ -56,10 +55,16 @@ class KerasModel:
         keras = _keras()
         if context.progress is not None:
             context.progress(f"loading {self.path.name}")
+        is_hdf5 = _is_hdf5(self.path)
+        if is_hdf5:
+            # Keras runs it too, before 3.11.3.
+            _check_no_code(self.path)
         try:
             self._model: Any = keras.saving.load_model(self.path, compile=False, safe_mode=True)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is raised unless Keras 2 reads the file
-            self._model = _of_keras_2(self.path, error)
+        except Exception as error:
+            if not is_hdf5:
+                raise StreamerError(_refusal(self.path, error)) from error
+            self._model = _of_keras_2(self.path, error, allowed=context.allow_code)
         if not getattr(self._model, "inputs", None):
             raise StreamerError(
                 f"the model {self.path} does not say what it takes; save one that was built, as keras.Sequential with "
@@ -87,14 +92,17 @@ class KerasModel:
         return Port(name, dtype, tuple(tensor.shape) or None)
 
 
-def _of_keras_2(path: Path, error: Exception) -> Any:
-    refusal = f"the model {path} cannot be loaded: {_text(error)}"
-    with path.open("rb") as file:
-        is_hdf5 = file.read(len(_HDF5)) == _HDF5
-    if not is_hdf5:
-        raise StreamerError(refusal) from error
-    if _has_code(path):
-        raise StreamerError(f"{refusal}; a Lambda layer is its author's Python code, which is not run") from error
+def _refusal(path: Path, error: Exception) -> str:
+    return f"the model {path} cannot be loaded: {_text(error)}"
+
+
+def _of_keras_2(path: Path, error: Exception, *, allowed: bool) -> Any:
+    refusal = _refusal(path, error)
+    if not allowed:
+        raise StreamerError(
+            f"{refusal}; tf-keras may read what Keras 2 wrote, but is not used where code is not allowed: convert the "
+            "model to ONNX or .keras"
+        ) from error
     try:
         import tf_keras
     except ImportError:
@@ -105,12 +113,25 @@ def _of_keras_2(path: Path, error: Exception) -> Any:
         raise StreamerError(f"{refusal}; with tf-keras: {_text(older)}") from older
 
 
-def _has_code(path: Path) -> bool:
-    # tf-keras would run it.
+def _is_hdf5(path: Path) -> bool:
     import h5py
 
-    with h5py.File(path) as file:
-        return _names_lambda(json.loads(file.attrs.get("model_config", "null")))
+    return bool(h5py.is_hdf5(path))
+
+
+def _check_no_code(path: Path) -> None:
+    import h5py
+
+    try:
+        with h5py.File(path) as file:
+            config = json.loads(file.attrs.get("model_config", "null"))
+    except (OSError, ValueError) as error:
+        raise StreamerError(_refusal(path, error)) from error
+    if _names_lambda(config):
+        raise StreamerError(
+            f"the model {path} cannot be loaded: a Lambda layer is its author's Python code, which is not run; save "
+            "the model without it, or convert it to ONNX"
+        )
 
 
 def _names_lambda(config: Any) -> bool:
@@ -118,7 +139,7 @@ def _names_lambda(config: Any) -> bool:
         return any(_names_lambda(one) for one in config)
     if not isinstance(config, dict):
         return False
-    own = str(config.get("class_name", "")).rpartition(">")[2] == "Lambda"
+    own = str(config.get("class_name", "")).rpartition(">")[2] in ("Lambda", "__lambda__")
     return own or any(_names_lambda(one) for one in config.values())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
@@ -29,8 +30,29 @@ class SessionOptions(Config):
     """Further session configuration entries by onnxruntime's own names, `{"session.set_denormal_as_zero": "1"}`."""
 
 
-# onnxruntime's `trt_extra_plugin_lib_paths`, `backend_path` and the like.
-_LIBRARY: Final = re.compile(r"(^|_)(libs?|library|libraries|plugins?|backend_path)(_|$)")
+# onnxruntime's `trt_extra_plugin_lib_paths`, `op_packages` and the like; the last two are addresses in memory.
+_CODE_OPTION: Final = re.compile(
+    r"(^|_)(libs?|library|libraries|plugins?|backend_path|op_packages|so_folder|external_\w+|user_compute_stream)(_|$)",
+    re.IGNORECASE,
+)
+# What may be a path: of a library, or of an engine or another compiled model, which is machine code as well.
+_FILE: Final = re.compile(r"[/\\.]")
+
+
+def runs_code(options: Mapping[str, Any]) -> bool:
+    """Whether options of an execution provider may name machine code: a library, an address, or any file."""
+    return any(
+        _CODE_OPTION.search(name) or (isinstance(value, str) and _FILE.search(value) and not _is_number(value))
+        for name, value in options.items()
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 class Onnx(Step):
@@ -65,10 +87,10 @@ class Onnx(Step):
 
     @property
     def code_keys(self) -> tuple[str, ...]:
-        """The providers, if an option of theirs names a library to load."""
+        """The providers, if an option of theirs may name machine code."""
         named = (provider for provider in self.providers or () if not isinstance(provider, str))
-        options = (option for provider in named for given in provider.values() for option in given)
-        return (self.key("providers"),) if any(map(_LIBRARY.search, options)) else ()
+        found = any(runs_code(options) for provider in named for options in provider.values())
+        return (self.key("providers"),) if found else ()
 
     def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
         super().__init__(**placed(model_uri, fields))

@@ -33,6 +33,11 @@ class TensorFlow(Step):
     cast_inputs: Annotated[bool, EXTENSION] = False
     """Also convert inputs where values lose their meaning: floats to integers, numbers to bool."""
 
+    @property
+    def code_keys(self) -> tuple[str, ...]:
+        """The model: operations of a graph read and write files."""
+        return (self.key("model_uri"),)
+
     def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
         super().__init__(**placed(model_uri, fields))
 

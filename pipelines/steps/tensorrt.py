@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from pipelines.steps.base import Step
 from pipelines.steps.config import EXTENSION, Config, Int
 from pipelines.steps.model import ModelUri, Names, Place, WarmUp, placed
-from pipelines.steps.onnx import SessionOptions
+from pipelines.steps.onnx import SessionOptions, runs_code
 
 
 class NamedDimension(Config):
@@ -68,6 +68,11 @@ class TensorRt(Step):
     """Run the model on zeros while it opens, which builds the engine: true for one row, a number for that many rows."""
     cast_inputs: Annotated[bool, EXTENSION] = False
     """Also convert inputs where values lose their meaning: floats to integers, numbers to bool."""
+
+    @property
+    def code_keys(self) -> tuple[str, ...]:
+        """The options of the provider, if one may name machine code."""
+        return (self.key("provider_options"),) if runs_code(self.provider_options) else ()
 
     def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
         super().__init__(**placed(model_uri, fields))

@@ -30,7 +30,8 @@ NoCode = Annotated[
     typer.Option(
         "--no-code",
         help="Refuse services that run code which their files hold or name: PYTHON and FUNCTION steps, functions of "
-        "switches, combine steps and `when`, `oauth_cb`, native libraries. STREAMER_NO_CODE=1 does the same.",
+        "switches, combine steps and `when`, `oauth_cb`, native libraries, models of TensorFlow and TVM. "
+        "STREAMER_NO_CODE=1 does the same.",
     ),
 ]
 Runners = Annotated[

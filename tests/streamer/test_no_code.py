@@ -14,7 +14,8 @@ import yaml
 
 import streamer
 import streamer.testing
-from pipelines import Data, Function, Graph, PipelineStep, Sequence, Step
+from connectors.kafka.properties import code_in
+from pipelines import Data, Function, Graph, Onnx, PipelineStep, Sequence, Step, TensorRt
 from pipelines.errors import DefinitionError, StepError
 from streamer.nocode import VARIABLE, code_allowed
 
@@ -25,6 +26,8 @@ FUNCTION = {"@type": "FUNCTION", "function": f"{MARK}:run"}
 PYTHON = {"@type": "PYTHON", "pythonConfig": {"importCode": f"import {MARK}", "pythonCode": "pass"}}
 TVM = {"@type": "TVM", "modelUri": "model.so"}
 LIBRARY = {"@type": "ONNX", "modelUri": "m.onnx", "providers": [{"cuda": {"trt_extra_plugin_lib_paths": "evil.so"}}]}
+PLUGIN = {"@type": "TENSORRT", "modelUri": "m.onnx", "providerOptions": {"trt_extra_plugin_lib_paths": "evil"}}
+GRAPH = {"@type": "TENSORFLOW", "modelUri": "m.pb"}
 SWITCHED = {
     "outputStep": "any",
     "steps": {
@@ -88,6 +91,11 @@ REFUSALS: list[Any] = [
     pytest.param({"steps": [{**PYTHON, "name": "mine"}]}, {}, {}, "step mine: pythonConfig", id="named"),
     pytest.param({"steps": [TVM]}, {}, {}, "step 0:TVM: modelUri", id="TVM"),
     pytest.param({"steps": [LIBRARY]}, {}, {}, "step 0:ONNX: providers", id="ONNX"),
+    pytest.param({"steps": [PLUGIN]}, {}, {}, "step 0:TENSORRT: providerOptions", id="TENSORRT"),
+    pytest.param({"steps": [GRAPH]}, {}, {}, "step 0:TENSORFLOW: modelUri", id="TENSORFLOW"),
+    pytest.param(
+        {"steps": [{**GRAPH, "@type": "ND4JTENSORFLOW"}]}, {}, {}, "step 0:ND4JTENSORFLOW: modelUri", id="ND4J"
+    ),
     pytest.param(SWITCHED, {}, {}, "step sw/FUNCTION_SWITCH: function", id="SWITCH"),
     pytest.param(COMBINED, {}, {}, "step both/FUNCTION: function", id="COMBINE"),
     pytest.param(nested, {}, {}, "step outer/0:FUNCTION: function", id="PIPELINE"),
@@ -126,6 +134,20 @@ REFUSALS: list[Any] = [
         {**KAFKA, "client": {"sasl.kerberos.kinit.cmd": "touch mark"}},
         "sink kafka: client.sasl.kerberos.kinit.cmd",
         id="command",
+    ),
+    pytest.param(
+        PLAIN,
+        {},
+        {**KAFKA, "client": {"sasl.kerberos.principal": "me; touch mark"}},
+        "sink kafka: client.sasl.kerberos.principal",
+        id="in a command",
+    ),
+    pytest.param(
+        PLAIN,
+        {},
+        {**KAFKA, "client": {"ssl.providers": "/tmp/evil"}},
+        "sink kafka: client.ssl.providers",
+        id="provider",
     ),
 ]
 
@@ -246,6 +268,32 @@ def test_a_function_given_in_python_is_refused_as_well(tmp_path: Path) -> None:
     service = streamer.load(written(tmp_path)).model_copy(update={"pipeline": Sequence([PipelineStep(inner)])})
     with pytest.raises(DefinitionError, match="0:PIPELINE/f"):
         service.without_code().run()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"TRT_EXTRA_PLUGIN_LIB_PATHS": "evil"},
+        {"op_packages": "Op:evil:Interface"},
+        {"gpu_external_alloc": 140000000},
+        {"user_compute_stream": "1"},
+        {"trt_engine_cache_path": "engines/theirs"},
+        {"load_config": "theirs.json"},
+    ],
+)
+def test_options_of_a_provider_that_may_name_machine_code_are_code(options: dict[str, Any]) -> None:
+    assert Onnx("m.onnx", providers=["cpu", {"cuda": options}]).code_keys == ("providers",)
+    assert TensorRt("m.onnx", provider_options=options).code_keys == ("providerOptions",)
+
+
+def test_a_principal_of_kerberos_that_is_one_is_no_code() -> None:
+    assert not code_in({"sasl.kerberos.principal": "streamer/host.example.org@EXAMPLE.ORG", "sasl.username": "a;b"})
+
+
+def test_other_options_of_a_provider_are_no_code() -> None:
+    options = {"device_id": 0, "gpu_mem_limit": "4e9", "x": "0.5", "trt_profile_min_shapes": "x:1x3", "use_tf32": True}
+    assert not Onnx("m.onnx", providers=["cpu", {"cuda": options}]).code_keys
+    assert not TensorRt("m.onnx", provider_options=options).code_keys
 
 
 def test_steps_of_plug_ins_that_say_so_are_refused_when_they_open() -> None:
