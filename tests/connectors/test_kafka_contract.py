@@ -24,6 +24,8 @@ from connectors.sink import Sink
 from connectors.source import Source
 from streamer.broker import Broker, create_topics
 
+pytestmark = pytest.mark.usefixtures("hot_path")
+
 HUGE = 10_000_000
 QUICK = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
 OVERRIDE = {"override": "a topic keeps every message, not the last one of a key"}

@@ -20,6 +20,8 @@ from connectors.source import LaneEnded
 from pipelines.errors import ConnectorError
 from streamer.broker import Broker, LocalKafka, create_topics
 
+pytestmark = pytest.mark.usefixtures("hot_path")
+
 Topics = Callable[..., str]
 Name = Callable[..., str]
 MakeSource = Callable[..., KafkaSource]

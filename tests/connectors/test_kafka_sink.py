@@ -18,6 +18,8 @@ from connectors.records import Messages
 from pipelines.errors import ConnectorError
 from streamer.broker import Broker, LocalKafka, MockKafka, create_topics
 
+pytestmark = pytest.mark.usefixtures("hot_path")
+
 Topics = Callable[..., str]
 Name = Callable[..., str]
 PATIENCE = 30.0

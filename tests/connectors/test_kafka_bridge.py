@@ -1,0 +1,659 @@
+"""The compiled bridge to confluent-kafka's clients beside plain Python: what both must do, and when it gives way."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition, cimpl
+
+from connectors.contract import Reader
+from connectors.headers import Headers
+from connectors.kafka import bridge
+from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+from connectors.kafka.reading import CompiledReading, PlainReading, Reading
+from connectors.kafka.secrets import Scrubber
+from connectors.message import Message, block_of, messages_of_records
+from connectors.records import Lane, Records
+from pipelines import hotpath
+from pipelines.errors import ConnectorError
+from pipelines.hotpath import HotPath, HotPathError
+from pipelines.spans import Spans
+from streamer.broker import Broker
+
+Topics = Callable[..., str]
+Write = Callable[..., None]
+PATIENCE = 30.0
+HERE = Lane("test", "0", 0)
+
+
+def soon() -> float:
+    return time.monotonic() + PATIENCE
+
+
+class Assigned:
+    """A consumer that reads partition 0 of one topic, on one lane or the other."""
+
+    def __init__(self, bootstrap: str, topic: str, hot_path: HotPath, **properties: Any) -> None:
+        made = bridge.join(
+            Consumer,
+            lambda extension: extension.KafkaReader(),
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": topic,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                **properties,
+            },
+            hot_path,
+            "test",
+            Scrubber({}),
+        )
+        self.topic = topic
+        self.consumer = made.client
+        self.handle = made.handle
+        self.reading: Reading = (
+            PlainReading(made.client, topic) if made.handle is None else CompiledReading(made.client, made.handle)
+        )
+        self.codes: list[int] = []
+        self.reading.begin([(topic, 0)])
+        self.consumer.assign([TopicPartition(topic, 0, 0)])
+
+    def __enter__(self) -> Assigned:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.reading.close()
+        self.consumer.close()
+
+    def take(self, count: int) -> Records:
+        """A block of `count` records."""
+        deadline = soon()
+        while self.reading.held < count:
+            assert time.monotonic() < deadline, f"only {self.reading.held} of {count} came"
+            self.listen(count - self.reading.held)
+        return self.reading.take("test", count, 2**30, lambda place, first: HERE)
+
+    def listen(self, count: int = 1000) -> None:
+        """One wait of a tenth of a second."""
+        self.codes += [trouble.error.code() for trouble in self.reading.receive(count, 0.1)]
+
+    def until(self, happened: Callable[[], bool]) -> None:
+        """Waits."""
+        deadline = soon()
+        while not happened():
+            assert time.monotonic() < deadline
+            self.listen()
+
+
+def read(bootstrap: str, topic: str, count: int) -> list[Message]:
+    """So many records of partition 0, by confluent-kafka alone."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = consumer.consume(count, PATIENCE)
+    consumer.close()
+    return [Message(m.value(), m.key(), tuple(m.headers() or ()), m.timestamp()[1]) for m in found]  # type: ignore[arg-type]
+
+
+def numbers(start: int, stop: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, stop)]
+
+
+def all_kinds() -> list[Message]:
+    """Null and empty keys and payloads, and headers of every kind, in every combination."""
+    headers: list[tuple[tuple[str, bytes | None], ...]] = [
+        (),
+        (("trace", b"\x00\xff"),),
+        (("a", None), ("a", b""), ("ä", b"x" * 300)),
+    ]
+    contents: list[bytes | None] = [None, b"", b"\x00", b"payload" * 50]
+    return [
+        Message(value, key, some, 1_700_000_000_000 + number)
+        for number, (value, key, some) in enumerate(
+            (value, key, some) for value in contents for key in contents for some in headers
+        )
+    ]
+
+
+def test_what_is_null_empty_or_has_headers_of_its_own_comes_as_it_was_sent(
+    kafka: Broker, topics: Topics, hot_path: HotPath
+) -> None:
+    topic = topics(1, retention_ms="-1")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for one in all_kinds():
+        producer.produce(topic, one.value, one.key, headers=list(one.headers), timestamp=one.timestamp or 0)
+    assert producer.flush(PATIENCE) == 0
+    with Assigned(kafka.bootstrap, topic, hot_path) as assigned:
+        records = assigned.take(len(all_kinds()))
+    assert [one._replace(topic=None, partition=None) for one in messages_of_records(records)] == all_kinds()
+    assert isinstance(records.values, Spans) is isinstance(records.header_column(), Headers) is (hot_path == "native")
+    assert records.byte_count == sum(len(one.value or b"") + len(one.key or b"") for one in all_kinds())
+
+
+@pytest.mark.parametrize("as_columns", [False, True])
+def test_what_is_null_empty_or_has_headers_of_its_own_goes_out_as_it_was_given(
+    kafka: Broker, topics: Topics, hot_path: HotPath, as_columns: bool
+) -> None:
+    topic = topics(1, retention_ms="-1")
+    sink = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topic, hot_path=hot_path).build()
+    sink.open()
+    block = block_of(all_kinds())
+    if as_columns:
+        assert block.keys is not None
+        assert block.headers is not None
+        # Not from the beginning of their buffers, and in another order than there.
+        block.values = Spans.of([b"before", *reversed(list(block.values))])[1:][::-1]
+        block.keys, block.headers = Spans.of(block.keys), Headers.of(block.headers)
+        block.values = Spans(
+            block.values.buffer, *(np.ascontiguousarray(c) for c in (block.values.starts, block.values.lengths))
+        )
+    assert sink.send(block, soon()) == {}
+    assert sink.barrier(soon()) == {}
+    sink.close()
+    assert read(kafka.bootstrap, topic, len(all_kinds())) == all_kinds()
+
+
+def test_seek_pause_resume_and_the_position_go_on_working(
+    kafka: Broker, topics: Topics, hot_path: HotPath, write: Write
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 20))
+    place = TopicPartition(topic, 0)
+    with Assigned(kafka.bootstrap, topic, hot_path) as assigned:
+        assert list(assigned.take(8).values) == numbers(0, 8)
+        assigned.until(lambda: assigned.reading.held == 12)
+        assert assigned.consumer.position([place])[0].offset == 20
+        assigned.reading.forget([(topic, 0)])
+        assert assigned.reading.held == 0
+        assigned.consumer.seek(TopicPartition(topic, 0, 5))
+        assert list(assigned.take(15).values) == numbers(5, 20)
+        assigned.consumer.pause([place])
+        write(kafka.bootstrap, topic, numbers(20, 25))
+        for _ in range(5):
+            assigned.listen()
+        assert assigned.reading.held == 0
+        assigned.consumer.resume([place])
+        assert list(assigned.take(5).values) == numbers(20, 25)
+
+
+def test_the_end_of_a_partition_statistics_logs_and_commits_are_still_told(
+    kafka: Broker, topics: Topics, hot_path: HotPath, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 5))
+    statistics: list[str] = []
+    commits: list[int] = []
+    with (
+        caplog.at_level(logging.DEBUG),
+        Assigned(
+            kafka.bootstrap,
+            topic,
+            hot_path,
+            **{
+                "enable.partition.eof": True,
+                "statistics.interval.ms": 50,
+                "stats_cb": statistics.append,
+                "on_commit": lambda error, partitions: commits.append(partitions[0].offset),
+                "debug": "cgrp",
+                "logger": logging.getLogger("bridge-test"),
+            },
+        ) as assigned,
+    ):
+        assigned.take(5)
+        assigned.until(lambda: KafkaError._PARTITION_EOF in assigned.codes)
+        assigned.consumer.commit(offsets=[TopicPartition(topic, 0, 3)], asynchronous=True)
+        assigned.until(lambda: commits == [3] and bool(statistics))
+    assert json.loads(statistics[0])["type"] == "consumer"
+    assert any(record.name == "bridge-test" for record in caplog.records)
+
+
+def test_a_block_keeps_to_the_records_and_bytes_asked_for(
+    kafka: Broker, topics: Topics, hot_path: HotPath, write: Write
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, [b"x" * 100] * 50)
+    with Assigned(kafka.bootstrap, topic, hot_path) as assigned:
+        assigned.until(lambda: assigned.reading.held == 50)
+        assert len(assigned.reading.take("test", 7, 2**20, lambda place, first: HERE)) == 7
+        assert len(assigned.reading.take("test", 40, 1000, lambda place, first: HERE)) == 10
+        assert len(assigned.reading.take("test", 40, 1, lambda place, first: HERE)) == 1
+        assert assigned.reading.held == 32
+        assert assigned.reading.held_bytes >= 3200
+        assert len(assigned.reading.take("test", 40, 2**20, lambda place, first: None)) == 0
+        assert assigned.reading.held == 0
+
+
+@pytest.fixture
+def native(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The extension, where it was built; nothing is chosen by the environment."""
+    monkeypatch.delenv(hotpath.VARIABLE, raising=False)
+    if reason := hotpath.why_not():
+        pytest.skip(f"the compiled hot path: {reason}")
+    found = hotpath.compiled("native")
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("reader_first", [True, False])
+def test_closing_in_either_order_with_records_held_ends(
+    kafka: Broker, topics: Topics, native: ModuleType, write: Write, reader_first: bool
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 5000))
+    for _ in range(10):
+        assigned = Assigned(kafka.bootstrap, topic, "native")
+        assigned.until(lambda assigned=assigned: assigned.reading.held > 100)
+        kept = assigned.reading.take("test", 10, 2**20, lambda place, first: HERE)
+        closing = threading.Thread(
+            target=lambda assigned=assigned: [
+                close() for close in (assigned.reading.close, assigned.consumer.close)[:: 1 if reader_first else -1]
+            ]
+        )
+        closing.start()
+        closing.join(PATIENCE)
+        assert not closing.is_alive(), "the consumer waits for ever"
+        assert list(kept.values) == numbers(0, 10), "a block outlives its consumer"
+
+
+def test_a_consumer_that_nobody_closes_can_be_forgotten(
+    kafka: Broker, topics: Topics, native: ModuleType, write: Write
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 1000))
+    for _ in range(3):
+        assigned = Assigned(kafka.bootstrap, topic, "native")
+        kept = assigned.take(100)
+        del assigned
+        assert len(list(kept.values)) == 100
+
+
+def test_what_is_closed_raises(kafka: Broker, topics: Topics, native: ModuleType) -> None:
+    topic = topics(1)
+    with Assigned(kafka.bootstrap, topic, "native") as assigned:
+        pass
+    with pytest.raises(RuntimeError, match="closed"):
+        assigned.handle.receive(1, 0)
+    with pytest.raises(RuntimeError, match="closed"):
+        assigned.handle.take(1, 1)
+    assert assigned.handle.held == 0
+    assigned.handle.close()
+    writer, producer = writing(kafka.bootstrap)
+    producer.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        writer.write([topic], Spans.of([b"x"]))
+
+
+def writing(bootstrap: str, **properties: Any) -> tuple[Any, Producer]:
+    made = bridge.join(
+        Producer,
+        lambda extension: extension.KafkaWriter(),
+        {"bootstrap.servers": bootstrap, "linger.ms": 0, **properties},
+        "native",
+        "test",
+        Scrubber({}),
+    )
+    return made.handle, made.client
+
+
+def test_a_partition_that_does_not_exist_is_refused_and_the_others_arrive(
+    kafka: Broker, topics: Topics, native: ModuleType
+) -> None:
+    topic = topics(2)
+    writer, producer = writing(kafka.bootstrap)
+    values = Spans.of([b"0", b"none", b"1", b"any", b"far"])
+    partitions = np.array([0, 2, 1, -1, 2**40], np.int64)
+    assert writer.write([topic], values, partitions=partitions) == (
+        5,
+        [(1, KafkaError._UNKNOWN_PARTITION), (4, KafkaError._UNKNOWN_PARTITION)],
+    )
+    assert producer.flush(PATIENCE) == 0
+    assert writer.outstanding == 0
+    producer.close()
+
+
+def test_a_full_queue_takes_the_first_and_stops_at_the_next(kafka: Broker, topics: Topics, native: ModuleType) -> None:
+    topic = topics(1)
+    values = Spans.of(numbers(0, 30))
+    stamps = np.full(30, 1_700_000_000_000, np.int64)
+    for columns in ({}, {"timestamps": stamps}):
+        writer, producer = writing(
+            kafka.bootstrap, **{"queue.buffering.max.messages": 20, "linger.ms": 60_000, "message.timeout.ms": 120_000}
+        )
+        assert writer.write([topic], values, **columns) == (20, [])
+        assert writer.outstanding == 20
+        assert producer.flush(PATIENCE) == 0
+        assert writer.outstanding == 0
+        assert writer.write([topic], values, first=20, **columns) == (30, [])
+        assert producer.flush(PATIENCE) == 0
+        producer.close()
+    assert [one.value for one in read(kafka.bootstrap, topic, 60)] == numbers(0, 30) * 2
+
+
+def test_messages_that_are_refused_are_not_outstanding(kafka: Broker, topics: Topics, native: ModuleType) -> None:
+    topic = topics(1)
+    writer, producer = writing(kafka.bootstrap, **{"message.max.bytes": 1000})
+    values = Spans.of([b"a", bytes(3000), b"b"])
+    for headers in (None, Headers.of([[("n", b"v")]] * 3)):
+        assert writer.write([topic], values, headers=headers) == (3, [(1, KafkaError.MSG_SIZE_TOO_LARGE)])
+        assert producer.flush(PATIENCE) == 0
+        assert writer.outstanding == 0
+        assert writer.failures() == []
+    assert writer.write([topic, "nul\0name"], values[:1], codes=np.array([1], np.int64))[1] == [
+        (0, KafkaError._INVALID_ARG)
+    ]
+    producer.close()
+
+
+@pytest.mark.parametrize(
+    ("starts", "lengths"),
+    [([0], [11]), ([5], [6]), ([-1], [1]), ([0], [-2]), ([2**62], [2**62]), ([11], [0])],
+)
+def test_columns_that_reach_beyond_their_buffer_are_refused(
+    kafka: Broker, native: ModuleType, starts: list[int], lengths: list[int]
+) -> None:
+    writer, producer = writing(kafka.bootstrap)
+    wrong = Spans(np.zeros(10, np.uint8), np.array(starts, np.int64), np.array(lengths, np.int64))
+    good = Spans.of([b"x"])
+    with pytest.raises(ValueError, match="inside its buffer"):
+        writer.write(["t"], wrong)
+    with pytest.raises(ValueError, match="inside its buffer"):
+        writer.write(["t"], good, wrong)
+    one = np.array([0], np.int64)
+    with pytest.raises(ValueError, match="inside its buffer"):
+        writer.write(["t"], good, None, Headers(wrong, good, one, one + 1))
+    assert writer.outstanding == 0
+    producer.close()
+
+
+def test_columns_that_do_not_fit_together_are_refused(kafka: Broker, native: ModuleType) -> None:
+    writer, producer = writing(kafka.bootstrap)
+    two, one = Spans.of([b"x", b"y"]), Spans.of([b"x"])
+    ints = np.array([0], np.int64)
+    for arguments in (
+        {"keys": one},
+        {"timestamps": ints},
+        {"codes": ints},
+        {"codes": np.array([0, 1], np.int64)},
+        {"partitions": ints},
+        {"headers": Headers.of([[("n", b"v")]])},
+        {"headers": Headers(one, one, np.array([0, 1], np.int64), np.array([1, 1], np.int64))},
+        {"timestamps": np.array([0, 1], np.int32)},
+        {"timestamps": np.zeros(4, np.int64)[::2]},
+    ):
+        with pytest.raises(ValueError):
+            writer.write(["t"], two, **arguments)
+    with pytest.raises(ValueError, match="places in topics"):
+        writer.write([], two)
+    assert writer.write(["t"], Spans.of([])) == (0, [])
+    producer.close()
+
+
+def test_a_bridge_is_only_to_the_client_that_was_just_made(kafka: Broker, native: ModuleType) -> None:
+    native.kafka_expect()
+    with pytest.raises(RuntimeError, match="did not tell"):
+        native.KafkaReader()
+    properties = {"bootstrap.servers": kafka.bootstrap, bridge.PLUGINS: str(native.__file__)}
+    native.kafka_expect()
+    first, second = Producer(properties), Producer(properties)
+    with pytest.raises(RuntimeError, match="more clients than one"):
+        native.KafkaWriter()
+    native.kafka_expect()
+    third = Producer(properties)
+    with pytest.raises(RuntimeError, match="of the other kind"):
+        native.KafkaReader()
+    # Without a bridge they are clients like others.
+    for producer in (first, second, third):
+        producer.close()
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has said nothing yet, and in which nothing is chosen."""
+    monkeypatch.delenv(hotpath.VARIABLE, raising=False)
+    monkeypatch.setattr(bridge, "_said", set())
+
+
+def opened(kafka: Broker, topic: str, **fields: Any) -> tuple[Any, Any]:
+    """A source and a sink, open."""
+    found: list[Any] = [
+        KafkaSourceConfig.model_validate(
+            {"bootstrap": kafka.bootstrap, "topics": topic, "group": topic, **fields}
+        ).build(),
+        KafkaSinkConfig.model_validate({"bootstrap": kafka.bootstrap, "topic": topic, **fields}).build(),
+    ]
+    for one in found:
+        one.open()
+    return found[0], found[1]
+
+
+def falls_back(kafka: Broker, topic: str, reason: str, caplog: pytest.LogCaptureFixture, **fields: Any) -> None:
+    """Records go through plain Python, the log says why, once, and those who insist are told."""
+    with caplog.at_level(logging.WARNING, "connectors.kafka.bridge"):
+        source, sink = opened(kafka, topic, **fields)
+        assert source.hot_path == sink.hot_path == hotpath.HotPathReport("python", source.hot_path.reason)
+        assert reason in source.hot_path.reason
+        assert sink.send(block_of([Message(b"through")]), soon()) == {}
+        assert sink.barrier(soon()) == {}
+        sink.close()
+        records = Records.empty("none")
+        deadline = soon()
+        while not len(records) and time.monotonic() < deadline:
+            records = source.poll(1, 1000, 0.1)
+        assert list(records.values) == [b"through"]
+        source.close()
+    assert len([record for record in caplog.records if reason in record.getMessage()]) == 1
+    with pytest.raises(HotPathError, match="cannot be used"):
+        opened(kafka, topic, hot_path="native", **fields)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_without_the_extension_records_go_through_plain_python(
+    kafka: Broker, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hotpath, "_extension", lambda: "it was not built")
+    source, sink = opened(kafka, topics(1))
+    assert source.hot_path == sink.hot_path == ("python", "it was not built")
+    source.close()
+    sink.close()
+    with pytest.raises(HotPathError, match="it was not built"):
+        opened(kafka, topics(1), hot_path="native")
+
+
+@pytest.mark.usefixtures("fresh", "native")
+def test_plain_python_can_be_chosen_for_a_connector(kafka: Broker, topics: Topics) -> None:
+    topic = topics(1)
+    source, sink = opened(kafka, topic, hot_path="python")
+    assert source.hot_path == sink.hot_path == ("python", "hot_path: python")
+    source.close()
+    sink.close()
+    source, sink = opened(kafka, topic, hot_path="native")
+    assert source.hot_path == sink.hot_path == ("native", "")
+    source.close()
+    sink.close()
+
+
+@pytest.mark.usefixtures("fresh", "native")
+def test_an_untested_version_of_librdkafka_is_only_used_by_those_who_insist(
+    kafka: Broker, topics: Topics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(bridge, "TESTED", ((1, 0, 0), (1, 9, 255)))
+    topic = topics(1)
+    with caplog.at_level(logging.WARNING, "connectors.kafka.bridge"):
+        source, sink = opened(kafka, topic)
+        assert "not among the tested versions" in source.hot_path.reason
+        source.close()
+        sink.close()
+        source, sink = opened(kafka, topic, hot_path="native")
+        assert source.hot_path.path == sink.hot_path.path == "native"
+        source.close()
+        sink.close()
+    assert len(caplog.records) == 2
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (OSError("librdkafka has no rd_kafka_queue_forward"), "has no rd_kafka_queue_forward"),
+        ((0x02100000, False), "built without plug-ins"),
+    ],
+)
+def test_a_library_that_lacks_something_is_used_from_plain_python(
+    kafka: Broker,
+    topics: Topics,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    answer: Any,
+    reason: str,
+) -> None:
+    other = ModuleType("other")
+
+    def load(path: str) -> tuple[int, bool]:
+        assert path == cimpl.__file__
+        if isinstance(answer, OSError):
+            raise answer
+        found: tuple[int, bool] = answer
+        return found
+
+    other.kafka_load = load  # type: ignore[attr-defined]
+    monkeypatch.setattr(hotpath, "_extension", lambda: other)
+    falls_back(kafka, topics(1), reason, caplog)
+
+
+def test_a_library_that_is_none_of_kafkas_is_told_by_what_it_lacks(native: ModuleType, tmp_path: Path) -> None:
+    # Not in this process, where the right one has been found.
+    program = (
+        "import _ctypes; from native import _native\n"
+        "for path in (_ctypes.__file__, '/nowhere/lib.so'):\n"
+        "    try: _native.kafka_load(path)\n"
+        "    except OSError as error: print(error)\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    first, second = found.stdout.splitlines()
+    assert first.startswith("librdkafka has no rd_kafka_")
+    assert "/nowhere/lib.so is not loaded" in second
+
+
+PLUGIN = """
+int conf_init(void *conf, void **opaque, char *text, unsigned long size) { %s }
+"""
+
+
+def plugin(folder: Path, body: str) -> str:
+    """A plug-in of the user's own."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler (cc) on the PATH")
+    source, library = folder / "plugin.c", folder / "plugin.so"
+    source.write_text(PLUGIN % body)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True, timeout=60)
+    return str(library)
+
+
+@pytest.mark.usefixtures("fresh", "native")
+def test_a_plug_in_of_the_users_own_is_loaded_too(kafka: Broker, topics: Topics, tmp_path: Path) -> None:
+    mark = tmp_path / "loaded"
+    # A program that only opens a file when it is called.
+    library = plugin(tmp_path, f'extern int creat(const char *, unsigned); creat("{mark}", 0600); return 0;')
+    source, sink = opened(kafka, topics(1), client={bridge.PLUGINS: library}, hot_path="native")
+    assert source.hot_path.path == sink.hot_path.path == "native"
+    assert mark.exists()
+    source.close()
+    sink.close()
+
+
+@pytest.mark.usefixtures("fresh", "native")
+def test_where_ours_cannot_be_loaded_the_client_is_made_without_it(
+    kafka: Broker, topics: Topics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, native: ModuleType
+) -> None:
+    monkeypatch.setattr(native, "__file__", "/nowhere/at;all.so")
+    falls_back(kafka, topics(1), "no path with a semicolon", caplog)
+    monkeypatch.setattr(native, "__file__", "/nowhere/at-all.so")
+    caplog.clear()
+    falls_back(kafka, topics(1), "it cannot join the client", caplog)
+
+
+@pytest.mark.usefixtures("fresh", "native")
+def test_a_users_plug_in_that_cannot_be_loaded_is_the_users_mistake(kafka: Broker, topics: Topics) -> None:
+    with pytest.raises(ConnectorError, match=r"plugin\.library\.paths|nowhere"):
+        opened(kafka, topics(1), client={bridge.PLUGINS: "/nowhere/mine.so"})
+
+
+def test_both_lanes_give_the_agent_the_same_records(
+    kafka: Broker, topics: Topics, write: Write, native: ModuleType
+) -> None:
+    topic = topics(3)
+    for partition in range(3):
+        write(kafka.bootstrap, topic, numbers(1000 * partition, 1000 * partition + 200), partition)
+    found = []
+    for choice in ("python", "native"):
+        config = KafkaSourceConfig.model_validate(
+            {"bootstrap": kafka.bootstrap, "topics": topic, "group": f"{topic}-{choice}", "hot_path": choice}
+        )
+        with Reader(config.build()) as reader:
+            found.append(sorted((one.lane.partition, one.position, one.message) for one in reader.take(600)))
+    assert found[0] == found[1]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_ten_million_records_leave_no_memory_behind(kafka: Broker, topics: Topics, native: ModuleType) -> None:
+    topic, out = topics(4), topics(4)
+    block = 200_000
+    source, sink = opened(kafka, topic, hot_path="native")
+    sink.close()
+    sink = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=out, hot_path="native").build()
+    feeding = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topic, hot_path="native").build()
+    sink.open()
+    feeding.open()
+    payloads = Spans.of([b"%0100d" % number for number in range(1000)])
+    headers = Headers.of([[("trace", b"%d" % number)] for number in range(1000)])
+    memory = psutil.Process().memory_info
+    sizes: list[int] = []
+    for _ in range(10_000_000 // block):
+        given = 0
+        while given < block:
+            messages = block_of([Message(b"")] * 1000)
+            messages.values, messages.keys, messages.headers = payloads, payloads, headers
+            assert feeding.send(messages, soon()) == {}
+            given += 1000
+        assert feeding.barrier(soon()) == {}
+        feeding.confirmed()
+        taken = 0
+        while taken < block:
+            records = source.poll(512, 2**24, 0.1)
+            if not len(records):
+                continue
+            taken += len(records)
+            messages = block_of([Message(b"")] * len(records))
+            messages.values, messages.keys, messages.headers = records.values, records.keys, records.header_column()
+            assert sink.send(messages, soon()) == {}
+            sink.confirmed()
+        assert sink.barrier(soon()) == {}
+        sink.confirmed()
+        source.acknowledge({span.lane: int(records.positions[span.stop - 1]) + 1 for span in records.spans})
+        sizes.append(memory().rss >> 20)
+    print(f"\nMiB after each {block} records: {sizes}")
+    source.close()
+    sink.close()
+    feeding.close()
+    third = len(sizes) // 3
+    assert max(sizes[-third:]) < max(sizes[:third]) + 50
