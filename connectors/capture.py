@@ -116,12 +116,14 @@ class FrameCaptureRunner(CaptureRunner):
         self._step = step
 
     def opened(self) -> Any:
-        """The camera, asked for the size that is wanted."""
+        """The camera, asked for the size that is wanted, if one is."""
         import cv2
 
         capture = cv2.VideoCapture(self._step.camera)
-        capture.set(cv2.CAP_PROP_FRAME_WIDTH, self._step.width)
-        capture.set(cv2.CAP_PROP_FRAME_HEIGHT, self._step.height)
+        if self._step.width:
+            capture.set(cv2.CAP_PROP_FRAME_WIDTH, self._step.width)
+        if self._step.height:
+            capture.set(cv2.CAP_PROP_FRAME_HEIGHT, self._step.height)
         return capture
 
     def described(self) -> str:

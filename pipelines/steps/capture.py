@@ -23,10 +23,10 @@ class FrameCapture(Step):
 
     camera: Annotated[Int, Field(ge=0)] = 0
     """Number of the camera, counted from 0."""
-    width: Annotated[Int, Field(gt=0)] = 640
-    """Columns that the camera is asked for; it may give others."""
-    height: Annotated[Int, Field(gt=0)] = 480
-    """Rows that the camera is asked for; it may give others."""
+    width: Annotated[Int, Field(ge=0)] = 640
+    """Columns that the camera is asked for; it may give others. 0 or null: its own."""
+    height: Annotated[Int, Field(ge=0)] = 480
+    """Rows that the camera is asked for; it may give others. 0 or null: its own."""
     output_key: str = "image"
     """Key of the frame, the only one of the result."""
     skip_frames: Annotated[Annotated[Int, Field(ge=0)] | None, EXTENSION] = None

@@ -136,10 +136,7 @@ def test_absent_keys_mean_the_documented_defaults(row: dict[str, Any]) -> None:
     assert (documented != row["when_keys_absent"]) == (row["type"] in NULL_IN_THE_REFERENCE)
 
 
-# Frames of no width, which it asks a camera for, are refused.
-@pytest.mark.parametrize(
-    "row", [row for row in DEFAULTS if row.values[0]["type"] in NULL_IN_THE_REFERENCE - {"FRAME_CAPTURE"}]
-)
+@pytest.mark.parametrize("row", [row for row in DEFAULTS if row.values[0]["type"] in NULL_IN_THE_REFERENCE])
 def test_an_explicit_null_is_what_an_absent_key_is_to_the_reference(row: dict[str, Any]) -> None:
     (found,) = [one for one in STEPS if one.type_name == row["type"]]
     nulls = {key: None for key in row["documented_defaults"] if key != "@type"}

@@ -108,6 +108,32 @@ def test_a_camera_that_gives_no_more_frames_is_opened_anew_for_the_next_record(v
     assert [number_of(one) for one in result.batch.to_list()] == [0, 2, 4, 0]
 
 
+@pytest.mark.parametrize(
+    ("fields", "asked"),
+    [
+        ({}, {cv2.CAP_PROP_FRAME_WIDTH: 640, cv2.CAP_PROP_FRAME_HEIGHT: 480}),
+        ({"width": None, "height": None}, {}),
+        ({"width": 0, "height": 240}, {cv2.CAP_PROP_FRAME_HEIGHT: 240}),
+    ],
+)
+def test_a_camera_keeps_its_own_size_where_none_is_asked_for(
+    fields: dict[str, Any], asked: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[int, int] = {}
+
+    class Camera:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def set(self, setting: int, value: int) -> None:
+            settings[setting] = value
+
+    monkeypatch.setattr(cv2, "VideoCapture", Camera)
+    step = FrameCapture.model_validate({"@type": "FRAME_CAPTURE", "camera": 2, **fields})
+    assert FrameCaptureRunner(step, OpenContext()).opened().number == 2
+    assert settings == asked
+
+
 def test_a_camera_that_is_not_there_fails_the_record() -> None:
     if Path("/dev/video63").exists():
         pytest.skip("there is a camera 63")
