@@ -19,6 +19,7 @@ import sysconfig
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def on_an_index(name: str) -> bool:
 def put_wheel(name: str, folder: Path) -> Path:
     """A wheel of the distribution, as it is installed here, in the folder.
 
-    What is installed from a checkout is built from it (of ours without its compiled parts). Raises `StreamerError` if
+    What is installed from a checkout is built from it (ours is put together from its files). Raises `StreamerError` if
     that fails, or there is no list of the files that were installed.
     """
     found = distribution(name)
@@ -103,7 +104,22 @@ def _of_checkout(found: Distribution, folder: Path) -> Path:
     for file in found.files or ():
         if file.parts[0].endswith(".dist-info") and file.name not in {*_OF_INSTALLERS, "WHEEL"}:
             contents[f"{info}/{Path(*file.parts[1:]).as_posix()}"] = Path(str(file.locate()))
-    return _written(folder, found, "py3-none-any", contents)
+    compiled = _compiled()
+    contents |= {f"native/{file.name}": file for file in compiled}
+    return _written(folder, found, _tag() if compiled else "py3-none-any", contents)
+
+
+def _compiled() -> list[Path]:
+    """The compiled hot path, where it was built and a container can run it, which is Linux."""
+    if sys.platform != "linux":
+        return []
+    (root,) = importlib.import_module("native").__path__
+    return sorted(Path(root).glob(f"*{EXTENSION_SUFFIXES[0]}"))
+
+
+def _tag() -> str:
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    return f"{python}-{python}-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
 
 def _built(source: Path, folder: Path) -> Path:
@@ -145,7 +161,8 @@ def _written(folder: Path, found: Distribution, tag: str, contents: dict[str, Pa
         for place, file in sorted(contents.items()):
             put(place, file.read_bytes(), 0o755 if os.access(file, os.X_OK) else 0o644)
         if f"{stem}.dist-info/WHEEL" not in contents:
-            text = f"Wheel-Version: 1.0\nGenerator: {DISTRIBUTION}\nRoot-Is-Purelib: true\nTag: {tag}\n"
+            pure = str(tag.endswith("-any")).lower()
+            text = f"Wheel-Version: 1.0\nGenerator: {DISTRIBUTION}\nRoot-Is-Purelib: {pure}\nTag: {tag}\n"
             put(f"{stem}.dist-info/WHEEL", text.encode())
         rows.writerow([f"{stem}.dist-info/RECORD", "", ""])
         wheel.writestr(f"{stem}.dist-info/RECORD", record.getvalue())
