@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import ArrayFormat, Data, Image, NDArray, RegistryError
+from pipelines import ArrayFormat, Data, Image, NDArray, Package, RegistryError, any_of
 from pipelines.errors import DataError
 from pipelines.values import Converter, Factory, array_conversions, image_conversions
 from pipelines.values.convert import Conversions, found_plugins
@@ -221,3 +221,20 @@ def test_a_registry_of_ones_own_starts_empty() -> None:
     with pytest.raises(DataError, match="none from numpy to serialized either"):
         own.route("numpy", own.wanted("list"))
     assert own.factories.of(object()) is None
+
+
+def test_k34_a_form_needs_any_of_several_packages(install: Install) -> None:
+    install("toy_either", TOY, formats=["form"], converters=["converters"])
+    conversions = Conversions("array", ArrayFormat, "serialized")
+    gone = Package("no_such_package", "arrays")
+    conversions.add(
+        Factory("array", "either", requires=any_of(gone, "numpy")),
+        Factory("array", "neither", requires=any_of(gone, Package("nor_this", distribution="nor-this"))),
+    )
+    listed = {form.form: form for form in conversions.listing()[0]}
+    assert listed["toy"].available
+    assert listed["either"].available
+    assert not listed["neither"].available
+    assert listed["neither"].reason == (
+        "not installed: no_such_package or nor_this (pip install 'streamer-inference[arrays]' or pip install nor-this)"
+    )
