@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from connectors.records import Lane, Records
 from connectors.source import Source
+from streamer.pace import Pace
 
 Reason = Literal["records", "bytes", "wait", "drain", "target"]
 
@@ -20,6 +21,7 @@ class Closed(NamedTuple):
     """A batch that is ready."""
 
     records: Records
+    """More than `max_records` where several batches travel together."""
     reason: Reason
     """Why it was closed."""
     seconds: float
@@ -37,6 +39,8 @@ class Batcher(ABC):
         self.max_records = max_records
         self.max_bytes = max_bytes
         self.max_wait = max_wait
+        self.pace: Pace | None = None
+        """Says how many batches may travel together; `None`: each by itself."""
         self._blocks: list[Records] = []
         self._count = 0
         self._bytes = 0
@@ -46,7 +50,8 @@ class Batcher(ABC):
         """Wait for records, a tenth of a second at most. To be called again and again, until a batch is `ready`."""
         if not self._count:
             # What is there already comes as one block, which costs half of a first record and the rest.
-            self._add(source.poll(self.max_records, self.max_bytes, 0.0))
+            together = 1 if self.pace is None else self.pace.batches
+            self._add(source.poll(self.max_records * together, self.max_bytes, 0.0))
         if not self._count:
             self._add(source.poll(1, self.max_bytes, IDLE_WAIT))
         if self._count and self._full() is None:

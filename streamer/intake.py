@@ -276,9 +276,7 @@ class Intake:
             tombstones = [first + row for row in where_null(records.values)]
         self.meters.stage("poll", began - closed.seconds, closed.seconds, count)
         self.meters.stage("decode", began, time.perf_counter() - began, count)
-        self.meters.batch_records.add_one(count)
-        self.meters.closed[closed.reason] += 1
-        self.meters.polled_rows += count
+        self.meters.batches(count, self._batcher.max_records, closed.reason)
         work = Work(self.source.name, records, first, batch, failed, tombstones, self._stamps(closed))
         if self._acknowledge_first and not self._acknowledged_first(records):
             return

@@ -15,6 +15,7 @@ from connectors.records import Lane, Records
 from connectors.source import Replays
 from pipelines.batch import Batch
 from pipelines.errors import ConnectorError, StreamerError
+from streamer.batcher import Batcher
 from streamer.carry import kept, put_metadata
 from streamer.debugging import debugged
 from streamer.delivery import Delivery
@@ -23,7 +24,9 @@ from streamer.handover import Handover
 from streamer.intake import Intake
 from streamer.mail import Ended, Settlement, ToRunThread
 from streamer.observe.metrics import ServiceMeters
+from streamer.pace import Pace
 from streamer.parts import Parts
+from streamer.portions import run_in_portions
 from streamer.room import Room
 from streamer.work import Work
 
@@ -64,6 +67,7 @@ class RunLoop:
         self._finished: set[Intake] = set()
         self._source_error: BaseException | None = None
         self._idle_since: float | None = None
+        self._pace = Pace(service.batch.max_records)
         self._stateful = False
         self._stopping = False
         self._drain_deadline = float("inf")
@@ -169,6 +173,18 @@ class RunLoop:
             log=self._log,
         )
 
+    def _built_batcher(self) -> Batcher:
+        service = self._service
+        batcher = service.batch.build()
+        # Batches of an exact size, states, traces and records that are acknowledged before they are run are left alone.
+        if (
+            service.batch.type == "soft"
+            and service.delivery == "at_least_once"
+            and not (self._stateful or service.debug)
+        ):
+            batcher.pace = self._pace
+        return batcher
+
     def _built_intakes(self) -> list[Intake]:
         parts, service = self._parts, self._service
         wanted = parts.wanted()
@@ -176,7 +192,7 @@ class RunLoop:
             Intake(
                 source,
                 parts.codecs[name],
-                service.batch.build(),
+                self._built_batcher(),
                 index=index,
                 wanted=wanted,
                 enrich=_enricher(config.into),
@@ -194,8 +210,13 @@ class RunLoop:
         delivery = self._running
         delivery.take(work)
         began = time.perf_counter()
-        executor, debug = self._parts.executor, self._service.debug
-        result = debugged(executor, work, debug, self._log) if debug else executor.run_batch(work.batch)
+        executor, debug, most = self._parts.executor, self._service.debug, self._service.batch.max_records
+        if debug:
+            result = debugged(executor, work, debug, self._log)
+        else:
+            result = run_in_portions(executor.run_batch, work.batch, most)
+        seconds = time.perf_counter() - began
+        self._pace.ran(seconds, -(-work.batch.size // most) or 1)
         if self._service.keep:
             result.batch = kept(result.batch, work.batch, self._service.keep)
         self._meters.run.stage("run", began, time.perf_counter() - began, work.batch.size)

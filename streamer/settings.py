@@ -26,7 +26,7 @@ class BatchSettings(Settings):
     type: Literal["soft", "hard"] = "soft"
     """soft: at `max_wait` with what there is; hard: only when `max_records` are there, for models of one batch size."""
     max_records: Annotated[int, Field(ge=1)] = 512
-    """Records in one batch at most."""
+    """Records in one batch at most. Where more wait, small batches that the pipeline runs in no time are decoded and sent together."""  # noqa: E501
     max_wait: Duration = 0.005
     """How long the oldest record waits for company at most, from its arrival (soft)."""
     max_bytes: Annotated[Size, Field(ge=1)] = 16 << 20
@@ -56,7 +56,7 @@ class Limits(Settings):
     in_flight: Annotated[Size, Field(ge=1)] = 64 << 20
     """Payload bytes between arrival and confirmation; above it nothing more is polled."""
     batches: Annotated[int, Field(ge=1)] = 2
-    """Decoded batches that wait for the pipeline at most."""
+    """Decoded batches that wait for the pipeline at most; those that travel together, of 512 records at most, count as one."""  # noqa: E501
     drain: Duration = 25.0
     """How long a stopping service may take to finish what it has begun; the rest is delivered again by the next run."""
     threads: Annotated[int, Field(ge=0)] = 0

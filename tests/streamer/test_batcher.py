@@ -12,6 +12,7 @@ import pytest
 from connectors.records import Lane, Records, Span
 from connectors.source import Event, Replays, Settle, Source
 from streamer.batcher import Batcher, Closed, HardBatcher, SoftBatcher
+from streamer.pace import Pace
 
 A, B = Lane("s", "0", 1), Lane("s", "1", 1)
 
@@ -78,6 +79,15 @@ def test_a_soft_batch_is_closed_when_it_has_enough_records() -> None:
     found = closed(batcher, source)
     assert (rows(found), found.reason) == ([1, 2, 3, 4], "records")
     assert source.blocks == [[5, 6]], "nothing is asked for beyond what a batch holds"
+
+
+def test_several_soft_batches_are_taken_at_once_where_they_wait_already_and_may_travel_together() -> None:
+    batcher, source = SoftBatcher(2, 1000, 60.0), Scripted([1, 2, 3, 4, 5, 6, 7])
+    batcher.pace = Pace(2)
+    batcher.pace.batches = 3
+    found = closed(batcher, source)
+    assert (rows(found), found.reason) == ([1, 2, 3, 4, 5, 6], "records")
+    assert source.blocks == [[7]]
 
 
 def test_a_soft_batch_is_closed_when_it_has_enough_bytes() -> None:
