@@ -8,6 +8,8 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from pipelines.hotpath import compiled
+
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
@@ -39,8 +41,15 @@ class Spans(Sequence[bytes | None]):
         return Spans(buffer, np.cumsum(sizes) - sizes, lengths)
 
     @staticmethod
+    def of_block(block: Any, count: int) -> Spans:
+        """The `count` strings of a block of the extension that begins with their starts and lengths."""
+        table: Any = np.ndarray((2, count), np.int64, block)
+        buffer: Any = np.ndarray(len(block) - 16 * count, np.uint8, block, 16 * count)
+        return Spans(buffer, table[0], table[1])
+
+    @staticmethod
     def concat(parts: Sequence[Spans]) -> Spans:
-        """The strings of all parts, one after the other; the parts' buffers are copied, unless it is one."""
+        """The strings of all parts, one after the other, in one buffer: the parts' own if they share it."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -52,6 +61,9 @@ class Spans(Sequence[bytes | None]):
                 np.concatenate([part.starts for part in parts]),
                 np.concatenate([part.lengths for part in parts]),
             )
+        # Columns of one block each hold all of it: what is not theirs stays behind.
+        if sum(len(part.buffer) for part in parts) > 2 * sum(part.byte_count for part in parts):
+            parts = [part.compact() for part in parts]
         bases = np.cumsum([0, *(len(part.buffer) for part in parts[:-1])])
         return Spans(
             np.concatenate([part.buffer for part in parts]),
@@ -76,7 +88,10 @@ class Spans(Sequence[bytes | None]):
 
     def compact(self) -> Spans:
         """The same strings in a buffer that holds nothing else."""
-        return Spans.of(self.tolist())
+        native = compiled()
+        if native is None or not (self.starts.flags.c_contiguous and self.lengths.flags.c_contiguous):
+            return Spans.of(self.tolist())
+        return Spans.of_block(native.gathered(self.buffer, self.starts, self.lengths), len(self))
 
     def tolist(self) -> list[bytes | None]:
         """All strings as `bytes`, `None` for null."""

@@ -166,14 +166,7 @@ class CompiledReader:
 
 def joined(native: Any, values: Sequence[Any]) -> Spans:
     """`bytes` in one buffer; of length -1 where there is `None`, -2 where there is anything else."""
-    return spans_of(native.join(values if type(values) is list else list(values)), len(values))
-
-
-def spans_of(block: Any, count: int) -> Spans:
-    """The strings of a block that begins with their starts and lengths."""
-    table: Any = np.ndarray((2, count), np.int64, block)
-    buffer: Any = np.ndarray(len(block) - 16 * count, np.uint8, block, 16 * count)
-    return Spans(buffer, table[0], table[1])
+    return Spans.of_block(native.join(values if type(values) is list else list(values)), len(values))
 
 
 class _Found(NamedTuple):

@@ -24,7 +24,6 @@ from pipelines.wire.columns_write import (
     keeps_entries,
     metadata_writer,
 )
-from pipelines.wire.compiled_read import spans_of
 
 FIXED: Final = 0
 INTEGERS: Final = 1
@@ -46,7 +45,7 @@ def write_columns(native: Any, batch: Batch) -> WrittenColumns:
     except (ValueError, TypeError, BufferError, OverflowError):
         # Strings that are none, columns in an odd shape: whatever it is, it can be said which row it is about.
         return encode_in_python(batch)
-    return WrittenColumns(spans_of(block, size), failed)
+    return WrittenColumns(Spans.of_block(block, size), failed)
 
 
 def _column(key: str, column: Column, size: int, failed: dict[int, Exception]) -> tuple[Any, ...]:

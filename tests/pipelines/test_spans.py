@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from pipelines.spans import Spans
 
+pytestmark = pytest.mark.usefixtures("hot_path")
+
 STRINGS = st.lists(st.none() | st.binary(max_size=20), max_size=20)
 
 
@@ -33,8 +35,18 @@ def test_rows_that_are_taken_share_the_buffer_until_they_are_made_compact() -> N
     assert taken.buffer is spans.buffer
     assert list(Spans.concat([spans, taken])) == [b"ab", None, b"", b"cde", b"cde", None, b"cde"]
     assert len(taken.compact().buffer) == 6
+    assert list(taken.compact()) == list(taken)
     assert list(spans[1:3]) == [None, b""]
     assert spans[-1] == b"cde"
+
+
+def test_what_is_put_together_leaves_behind_what_is_not_its_own() -> None:
+    large = [b"x" * 1000, b"a", None, b"b"]
+    first, second = (Spans.of(large).take(np.array([3, 2, 1])) for _ in range(2))
+    joined = Spans.concat([first, second])
+    assert list(joined) == [b"b", None, b"a"] * 2
+    assert len(joined.buffer) == 4
+    assert list(Spans.of(large)[::-2].compact()) == [b"b", b"a"]
 
 
 def test_a_place_outside_is_an_error() -> None:
