@@ -10,20 +10,25 @@ import hashlib
 import logging
 import os
 import re
+import secrets
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
-from urllib.parse import unquote, urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import stamina
 
 from connectors.units import size_in_bytes
 from pipelines.errors import StreamerError
+from pipelines.modelfiles import shortened
+
+if TYPE_CHECKING:
+    from urllib.error import HTTPError
+    from urllib.request import OpenerDirector
 
 CACHE_VARIABLE: Final = "STREAMER_CACHE"
 """Environment variable: the folder of the cache."""
@@ -41,6 +46,10 @@ _FORGOTTEN: Final = 86400.0
 """Age in seconds from which a part of a file is a process's that died."""
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """HTTP statuses that may be another a moment later."""
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_HOST: Final = re.compile(r"[^\s/?#\x00-\x20\x7f]+")
+_KEPT: Final = "%/:=&?~#+!$,;'@()*[]"
+"""What `quote` leaves alone besides letters and digits: what means something in a URL, and what is quoted already."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,14 +65,24 @@ class _PassingError(FetchError):
 
 
 def cache_folder() -> Path:
-    """The folder of the cache: `STREAMER_CACHE`, else the user's own for caches of this platform."""
+    """The folder of the cache: `STREAMER_CACHE`, else the user's own for caches of this platform.
+
+    Raises `FetchError` for a user without a home.
+    """
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen).expanduser()
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "streamer" / "Cache"
+        return Path(os.environ.get("LOCALAPPDATA") or _home() / "AppData" / "Local") / "streamer" / "Cache"
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "streamer"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamer"
+        return _home() / "Library" / "Caches" / "streamer"
+    return Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "streamer"
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise FetchError(f"this user has no home to keep models in; {CACHE_VARIABLE} sets a folder") from error
 
 
 class HttpFetcher:
@@ -71,7 +90,8 @@ class HttpFetcher:
 
     A file is kept under its whole URL (less that ending), for ever: a model that changes gets another URL, or
     another checksum, which makes it be fetched again. Credentials in the URL are sent as basic authentication; they and
-    the query are not shown. An attempt that fails in passing is repeated.
+    the query are not shown. An attempt that fails in passing is repeated. Redirects lead to `http:` and `https:` only,
+    and not from the second to the first. An answer that is empty, a web page or packed is no model.
     """
 
     schemes: Final = ("http", "https")
@@ -119,12 +139,20 @@ class _Place:
 
     @classmethod
     def of(cls, uri: str) -> _Place:
-        parts = urlsplit(uri)
-        credentials, _, host = parts.netloc.rpartition("@")
-        url = urlunsplit((parts.scheme, host, parts.path or "/", parts.query, ""))
-        shown = f"the model {parts.scheme}://{host}{parts.path}"
-        if not host:
+        shown = f"the model {shortened(uri)}"
+        try:
+            parts = urlsplit(uri)
+            host, port = parts.hostname, parts.port
+            credentials, _, netloc = parts.netloc.rpartition("@")
+            netloc = netloc if netloc.isascii() else netloc.encode("idna").decode()
+        except ValueError:
+            # Its text may hold the password.
+            raise FetchError(f'{shown}: this is no URL; is host:port as it should be? "modelUri" says it') from None
+        if not host or not _HOST.fullmatch(host) or port == 0:
             raise FetchError(f'{shown}: the URL names no host; "modelUri" is a path or a whole URL')
+        # What has to be quoted is, what is already stays as it is.
+        path, query = quote(parts.path or "/", safe=_KEPT), quote(parts.query, safe=_KEPT)
+        url = urlunsplit((parts.scheme, netloc, path, query, ""))
         digest = None
         if parts.fragment:
             found = re.fullmatch(r"sha256=([0-9a-fA-F]{64})", parts.fragment)
@@ -140,7 +168,7 @@ class _Place:
         return cls(url, authorization, digest, cache_folder() / "models" / key / name)
 
     def __str__(self) -> str:
-        return f"the model {self.url.partition('?')[0]}"
+        return f"the model {shortened(self.url)}"
 
 
 def _download(place: _Place, progress: Progress | None) -> None:
@@ -152,27 +180,27 @@ def _download(place: _Place, progress: Progress | None) -> None:
         expected = int(length) if length is not None and length.isdecimal() else None
         if expected is not None and expected > limit:
             raise _too_large(place, expected, limit)
-        # Beside its final place, so that it gets there at once and whole.
-        with tempfile.NamedTemporaryFile(dir=place.file.parent, suffix=".part", delete=False) as part:
-            try:
-                received, digest = _received(answer, part.write, place, limit, _Teller(place, expected, progress))
+        _check_kind(place, answer.headers)
+        # Beside its final place, so that it gets there at once and whole. A temporary file would be for this user only.
+        part = place.file.with_name(f"{secrets.token_hex(8)}.part")
+        try:
+            with part.open("xb") as file:
+                received, digest = _received(answer, file.write, place, limit, _Teller(place, expected, progress))
                 _check(place, received, expected, digest)
-                part.flush()
-                os.fsync(part.fileno())
-                part.close()
-                Path(part.name).replace(place.file)
-            except BaseException:
-                part.close()
-                Path(part.name).unlink(missing_ok=True)
-                raise
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(place.file)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
     _log.info("%s: fetched %.1f MiB to %s", place, received / _CHUNK, place.file)
 
 
 @contextmanager
 def _answer(place: _Place) -> Iterator[Any]:
-    from http.client import HTTPException
+    from http.client import HTTPException, InvalidURL, responses
     from urllib.error import HTTPError, URLError
-    from urllib.request import Request, urlopen
+    from urllib.request import Request
 
     # The schemes are ours to choose: `schemes`.
     request = Request(place.url, headers={"User-Agent": "streamer", "Accept-Encoding": "identity"})  # noqa: S310
@@ -180,14 +208,52 @@ def _answer(place: _Place) -> Iterator[Any]:
         # Not sent on to where the server redirects to.
         request.add_unredirected_header("Authorization", place.authorization)
     try:
-        with urlopen(request, timeout=_SILENCE) as answer:  # noqa: S310
+        with _opener(place).open(request, timeout=_SILENCE) as answer:
             yield answer
     except HTTPError as error:
         kind = _PassingError if error.code in _PASSING else FetchError
-        raise kind(f'{place}: the server says {error.code} {error.reason}; check "modelUri"') from error
+        # In words of our own: the server's may hold anything.
+        said = f"{error.code} {responses.get(error.code, '')}".strip()
+        raise kind(f'{place}: the server says {said}{_why(error)}; check "modelUri"') from None
+    except (InvalidURL, UnicodeError) as error:
+        raise FetchError(f'{place}: this is no URL ({error}); check "modelUri"') from None
     except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
         reason = error.reason if isinstance(error, URLError) else error or type(error).__name__
         raise _PassingError(f"{place} cannot be fetched: {reason}; check the address and the network") from error
+
+
+def _opener(place: _Place) -> OpenerDirector:
+    from urllib.request import HTTPRedirectHandler, build_opener
+
+    class Redirects(HTTPRedirectHandler):
+        def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+            parts = urlsplit(newurl)
+            known = parts.scheme in HttpFetcher.schemes and (req.type, parts.scheme) != ("https", "http")
+            if known and "@" not in parts.netloc:
+                return super().redirect_request(req, fp, code, msg, headers, newurl)
+            raise FetchError(
+                f"{place}: the server sends to {shortened(newurl)}; redirects are followed to http and https, not from "
+                'https to http, and without a password; check "modelUri"'
+            )
+
+    return build_opener(Redirects)
+
+
+def _why(error: HTTPError) -> str:
+    if error.code not in _REDIRECTS:
+        return ""
+    return " again and again" if "infinite loop" in str(error.reason) else " and sends to what is not followed"
+
+
+def _check_kind(place: _Place, headers: Any) -> None:
+    packed = headers.get("Content-Encoding", "identity").strip().lower()
+    if packed not in ("", "identity"):
+        raise FetchError(f"{place}: the server packs it ({packed}), which is not read here; serve it as it is")
+    if headers.get_content_type() == "text/html" and place.digest is None:
+        raise FetchError(
+            f"{place}: the server gives a web page instead, perhaps one to log in; check the address and its "
+            "credentials (a model that is served as text/html needs #sha256=...)"
+        )
 
 
 def _received(
@@ -206,6 +272,8 @@ def _received(
 
 
 def _check(place: _Place, received: int, expected: int | None, digest: str) -> None:
+    if not received and not expected:
+        raise FetchError(f'{place}: the server gives nothing; check "modelUri"')
     if expected is not None and received != expected:
         raise _PassingError(f"{place}: only {received} of {expected} bytes arrived; check the network")
     if place.digest is not None and digest != place.digest:

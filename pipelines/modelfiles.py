@@ -6,6 +6,7 @@ The core fetches nothing itself. A fetcher is an object like `ModelFetcher`, nam
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -51,7 +52,17 @@ def model_path(uri: str | None, context: OpenContext, *, folder: bool = False) -
 
 def is_remote(uri: str) -> bool:
     """Whether a model has to be fetched."""
-    return "://" in uri and not uri.startswith("file:")
+    return "://" in uri and not uri.lower().startswith("file:")
+
+
+def shortened(uri: str) -> str:
+    """A model's URL to be shown: without user, password, query and fragment, which may be secrets."""
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
+        return uri
+    rest = re.split(r"[?#]", rest, maxsplit=1)[0]
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def is_here(uri: str) -> bool:
@@ -67,8 +78,8 @@ def _fetcher(uri: str) -> ModelFetcher:
     if not known:
         schemes = ", ".join(sorted({"file", *fetchers().known}))
         raise StreamerError(
-            f'nothing can fetch the model "{uri}" (there are {schemes}); download it and set "modelUri" to its path, '
-            f"or install a plug-in for {scheme} (group {FETCHER_GROUP})"
+            f'nothing can fetch the model "{shortened(uri)}" (there are {schemes}); download it and set "modelUri" '
+            f"to its path, or install a plug-in for {scheme} (group {FETCHER_GROUP})"
         )
     return known[0][1]
 

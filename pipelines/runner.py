@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Executor as Pool
@@ -71,8 +72,8 @@ class OpenContext:
 
     def path(self, uri: str) -> Path:
         """A model's path: of a `file:` URI what it means, a relative one starts at `base`."""
-        if uri.startswith("file:"):
-            uri = unquote(uri.removeprefix("file://").removeprefix("file:"))
+        if uri[:5].lower() == "file:":
+            uri = unquote(re.sub("^//(localhost(?=/))?", "", uri[5:]))
         return self.base / uri
 
 

@@ -19,6 +19,7 @@ from onnx import TensorProto, helper
 from connectors import download
 from connectors.download import HTTP, FetchError, cache_folder
 from pipelines import Data, Onnx, OpenContext, Sequence, StepError
+from pipelines.errors import StreamerError
 from pipelines.modelfiles import is_here, is_remote, model_path
 
 CONTENT = bytes(range(256)) * 40
@@ -59,9 +60,13 @@ class Server:
         self.thread.join()
 
 
-def content(data: bytes = CONTENT, *, length: int | None = None) -> Callable[[BaseHTTPRequestHandler], None]:
+def content(
+    data: bytes = CONTENT, *, length: int | None = None, headers: dict[str, str] | None = None
+) -> Callable[[BaseHTTPRequestHandler], None]:
     def answer(request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)
+        for name, value in (headers or {}).items():
+            request.send_header(name, value)
         if length != -1:
             request.send_header("Content-Length", str(len(data) if length is None else length))
         request.end_headers()
@@ -199,6 +204,100 @@ def test_redirects_are_followed_and_credentials_stay_with_their_host(server: Ser
     assert server.requests == [("/m.bin", sent), ("/there", None)]
 
 
+@pytest.mark.parametrize(
+    "target",
+    ["ftp://127.0.0.1:1/m.bin?key=hunter2", "file:///etc/hostname", "data:,x", "http://u:hunter2@127.0.0.1/m.bin"],
+)
+def test_redirects_to_other_schemes_and_with_passwords_are_not_followed(server: Server, target: str) -> None:
+    url = server.gives(status(302, target))
+    with pytest.raises(FetchError, match="follow") as caught:
+        HTTP.fetch(url)
+    assert len(server.requests) == 1
+    assert "hunter2" not in str(caught.value)
+    assert HTTP.cached(url) is None
+
+
+def test_a_redirect_in_a_circle_is_an_error(server: Server) -> None:
+    url = server.gives(status(302, server.url()))
+    with pytest.raises(FetchError, match=r"302 Found again and again; check"):
+        HTTP.fetch(url)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (content(b""), "the server gives nothing"),
+        (content(b"", length=-1), "the server gives nothing"),
+        (status(204), "the server gives nothing"),
+        (content(b"<p>log in</p>", headers={"Content-Type": "text/html; charset=utf-8"}), "a web page instead"),
+        (content(headers={"Content-Encoding": "gzip"}), "packs it"),
+    ],
+)
+def test_an_answer_that_is_no_model_is_an_error_and_not_kept(
+    server: Server, answer: Callable[[BaseHTTPRequestHandler], None], said: str
+) -> None:
+    url = server.gives(answer)
+    with pytest.raises(FetchError, match=said):
+        HTTP.fetch(url)
+    assert (HTTP.cached(url), parts(), len(server.requests)) == (None, [], 1)
+
+
+def test_a_model_that_is_served_as_a_web_page_is_believed_by_its_checksum(server: Server) -> None:
+    url = server.gives(content(headers={"Content-Type": "text/html"}))
+    assert HTTP.fetch(f"{url}#sha256={SHA}").read_bytes() == CONTENT
+
+
+def test_other_users_may_read_the_cache_as_far_as_the_umask_says(server: Server) -> None:
+    mask = os.umask(0o022)
+    try:
+        assert HTTP.fetch(server.gives(content())).stat().st_mode & 0o777 == 0o644
+    finally:
+        os.umask(mask)
+
+
+def test_blanks_and_letters_of_other_alphabets_in_a_url_are_quoted(server: Server) -> None:
+    url = server.gives(content(), path="/m%C3%A4%20%25.bin")
+    assert HTTP.fetch(url.replace("m%C3%A4%20%25.bin", "m\u00e4 %25.bin") + "?a=b c&d=%20").read_bytes() == CONTENT
+    assert server.requests == [("/m%C3%A4%20%25.bin?a=b%20c&d=%20", None)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["http://[::1/m", "http://h:port/m", "http://h:99999/m", "http://a b/m", "http://:80/m", "http://ex\u2100a/m"],
+)
+def test_what_is_no_url_is_an_error_at_once(wrong: str, server: Server) -> None:
+    with pytest.raises(FetchError, match='"modelUri"') as caught:
+        HTTP.fetch(wrong.replace("//", "//user:hunter2@"))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_user_without_a_home_is_told_where_to_put_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("STREAMER_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(FetchError, match="STREAMER_CACHE sets a folder"):
+        cache_folder()
+
+
+def test_what_a_server_says_of_a_failure_is_not_repeated(server: Server) -> None:
+    url = server.gives(lambda request: request.send_error(404, "\x1b[31mred"))
+    with pytest.raises(FetchError) as caught:
+        HTTP.fetch(url)
+    assert "404 Not Found" in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+
+
+def test_secrets_of_a_url_that_nothing_can_fetch_are_not_shown() -> None:
+    with pytest.raises(StreamerError, match="nothing can fetch") as caught:
+        model_path("gopher://user:hunter2@host/m.bin?key=hunter2#hunter2", OpenContext())
+    assert "gopher://host/m.bin" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_secrets_of_a_url_are_not_shown(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     said: list[str] = []
     url = server.gives(content()).replace("//", "//user:hunter2@") + "?token=hunter2"
@@ -279,6 +378,8 @@ def test_a_step_takes_its_model_from_a_url(server: Server) -> None:
 def test_paths_and_file_uris_are_taken_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "m x.onnx").write_bytes(b"")
     context = OpenContext(base=tmp_path)
-    for uri in ("m x.onnx", "file:m x.onnx", str(tmp_path / "m x.onnx"), (tmp_path / "m x.onnx").as_uri()):
+    whole = (tmp_path / "m x.onnx").as_uri()
+    uris = (whole, whole.replace("file://", "FILE://"), whole.replace("file://", "file://localhost"))
+    for uri in ("m x.onnx", "file:m x.onnx", str(tmp_path / "m x.onnx"), *uris):
         assert not is_remote(uri)
         assert model_path(uri, context) == tmp_path / "m x.onnx"
