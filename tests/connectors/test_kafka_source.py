@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -207,6 +208,7 @@ def test_an_oauth_callback_is_asked_for_the_token(
         "asked = []\ndef token(config):\n    asked.append(config)\n    return 'x.y.z', 4e9\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "login_of_the_test", raising=False)
     login = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER",

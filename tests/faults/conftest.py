@@ -206,9 +206,11 @@ def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
     """`bench(ledger, **client)` writes a service over a ledger's topics; its members are gone at the end."""
     benches: list[Bench] = []
 
-    def make(ledger: KeyLedger, extra: str = "", **client: object) -> Bench:
+    def make(ledger: KeyLedger, extra: str = "", assignor: str = "range", **client: object) -> Bench:
         (tmp_path / "ledger_steps.py").write_text(STEPS)
-        settings = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500, **client}
+        # In the brokers' own protocol these are the brokers' to set.
+        quick = {} if assignor == "consumer" else {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+        settings = {**quick, **client}
         file = tmp_path / "service.yaml"
         file.write_text(
             f"""
@@ -218,6 +220,7 @@ source:
   bootstrap: {ledger.bootstrap}
   topics: [{ledger.source}]
   group: {ledger.group}
+  assignor: {assignor}
   client: {{{", ".join(f"{key}: {value}" for key, value in settings.items())}}}
 pipeline:
   steps: [{{"@type": FUNCTION, function: "ledger_steps:passed_on"}}]

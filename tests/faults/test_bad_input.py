@@ -57,6 +57,7 @@ def bad_payloads() -> dict[str, bytes | None]:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.usefixtures("hot_path")
 def test_every_bad_record_ends_in_the_dead_letter_or_the_output_and_no_good_one_is_harmed(
     kafka: Any, topics: Any, topic_name: Any
 ) -> None:
@@ -139,6 +140,7 @@ def test_a_broker_that_is_away_costs_no_record_and_no_memory(private_kafka: Any,
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.usefixtures("hot_path")
 def test_results_that_their_topic_refuses_become_dead_letters(kafka: Any, topics: Any, topic_name: Any) -> None:
     from confluent_kafka import Producer
 

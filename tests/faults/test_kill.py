@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("hot_path")
+
 RECORDS = 50_000
 
 
@@ -61,10 +63,10 @@ def test_nothing_is_lost_when_the_service_is_killed_ten_times(ledger: Any, bench
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("assignor", ["range"])
+@pytest.mark.parametrize("assignor", ["range", pytest.param("consumer", marks=pytest.mark.soak)])
 def test_nothing_is_lost_when_members_join_and_leave(ledger: Any, bench: Any, assignor: str) -> None:
     ledger.write(RECORDS)
-    made = bench(ledger)
+    made = bench(ledger, assignor=assignor)
     first = made.start(0.02)
     wait_for(ledger, 1, 60, lambda: None)
     second = made.start(0.02)
