@@ -94,3 +94,42 @@ fn fresh(lines: usize) -> Vec<Line> {
     };
     vec![Line([0; LINE]); rounded]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_as_long_as_asked_for_and_aligned() {
+        for size in [0, 1, 63, 64, 65, 5000, ROUNDED + 1] {
+            let mut arena = Arena::take(size);
+            assert_eq!(arena.bytes().len(), size);
+            assert_eq!(arena.bytes().as_ptr() as usize % LINE, 0);
+            arena.bytes_mut().fill(7);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let blocks: Vec<Arena> = (0..100).map(|_| Arena::take(4 << 20)).collect();
+        drop(blocks);
+        drop(Arena::take(KEPT_BYTES + 1));
+        let pool = POOL.lock().unwrap();
+        assert!(pool.blocks.len() <= KEPT && pool.bytes <= KEPT_BYTES);
+        assert_eq!(
+            pool.bytes,
+            pool.blocks
+                .iter()
+                .map(|block| block.len() * LINE)
+                .sum::<usize>()
+        );
+    }
+
+    #[test]
+    fn two_blocks_at_a_time_are_two() {
+        let (mut first, mut second) = (Arena::take(100), Arena::take(100));
+        first.bytes_mut().fill(1);
+        second.bytes_mut().fill(2);
+        assert!(first.bytes().iter().all(|byte| *byte == 1));
+    }
+}

@@ -1,5 +1,10 @@
 //! ProtoData messages to columns and back: `core` does it, the rest is Python's view of it.
 
+#[cfg(target_endian = "big")]
+compile_error!(
+    "arrays travel little-endian and are copied as they are; plain Python turns them round"
+);
+
 mod arena;
 pub mod core;
 mod python;

@@ -275,3 +275,85 @@ fn number(values: &[u8], row: usize) -> u64 {
         .first_chunk::<8>()
         .map_or(0, |raw| u64::from_ne_bytes(*raw))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(rows: usize, sources: &[Source<'_>], failed: &[usize]) -> Vec<Option<Vec<u8>>> {
+        assert!(sources.iter().all(|source| source.rows() == Some(rows)));
+        let lengths = lengths(rows, sources, failed).expect("short");
+        let mut block = vec![0; block_size(&lengths)];
+        fill(&mut block, sources, &lengths);
+        let mut rest = &block[rows * 16..];
+        let mut found = Vec::new();
+        for length in lengths {
+            found.push(usize::try_from(length).ok().map(|length| {
+                let (message, left) = rest.split_at(length);
+                rest = left;
+                message.to_vec()
+            }));
+        }
+        assert!(rest.is_empty());
+        found
+    }
+
+    #[test]
+    fn entries_are_what_protobuf_writes() {
+        let numbers: Vec<u8> = [1i64, -1]
+            .iter()
+            .flat_map(|number| number.to_ne_bytes())
+            .collect();
+        let integers = Source::Integers {
+            key: key_field(b"n"),
+            values: &numbers,
+            present: None,
+        };
+        let texts = Source::Loose {
+            key: key_field(b"s"),
+            bytes: false,
+            values: vec![Some(b"ab"), None],
+        };
+        let one =
+            b"\x0a\x09\x0a\x01n\x12\x04\x20\x01\x68\x05\x0a\x0b\x0a\x01s\x12\x06\x12\x02ab\x68\x01";
+        let two = b"\x0a\x12\x0a\x01n\x12\x0d\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x68\x05";
+        assert_eq!(
+            messages(2, &[integers, texts], &[]),
+            [Some(one.to_vec()), Some(two.to_vec())]
+        );
+    }
+
+    #[test]
+    fn rows_that_failed_have_no_message_and_gaps_no_entry() {
+        let fixed = || Source::Fixed {
+            head: b"<".to_vec(),
+            tail: b">".to_vec(),
+            size: 2,
+            values: b"aabbcc",
+            present: Some(&[1, 0, 1]),
+        };
+        assert_eq!(
+            messages(3, &[fixed()], &[2]),
+            [Some(b"<aa>".to_vec()), Some(vec![]), None]
+        );
+        assert_eq!(
+            messages(3, &[fixed(), fixed()], &[7])[2],
+            Some(b"<cc><cc>".to_vec())
+        );
+    }
+
+    #[test]
+    fn parts_of_a_column_that_do_not_agree_are_found() {
+        let column = |values, present| Source::Integers {
+            key: Vec::new(),
+            values,
+            present,
+        };
+        assert_eq!(column(&[0; 16], Some(&[1])).rows(), None);
+        assert_eq!(column(&[0; 15], None).rows(), None);
+        assert_eq!(column(&[0; 16], Some(&[1, 1])).rows(), Some(2));
+        assert_eq!(Spans::checked(b"ab", &[0, 1], &[2, 2]).err(), Some(1));
+        assert_eq!(Spans::checked(b"ab", &[0], &[2, 2]).err(), Some(1));
+        assert!(Spans::checked(b"ab", &[2, 9], &[0, -1]).is_ok());
+    }
+}

@@ -187,13 +187,29 @@ mod tests {
 
     #[test]
     fn depth_is_bounded() {
-        let mut nested = Vec::new();
-        for _ in 0..20 {
-            let mut entry = vec![0x12, nested.len() as u8 + 2, 0x5A, nested.len() as u8];
-            entry.extend(&nested);
-            nested = vec![0x0A, entry.len() as u8];
-            nested.extend(&entry);
-            assert!(nested.len() < 0x80 || !well_formed(&nested, Message::Map));
+        // Each level is a map, an entry and a value.
+        for (levels, expected) in [(1, true), (10, true), (11, false), (200, false)] {
+            let mut nested = Vec::new();
+            for _ in 0..levels {
+                nested = field(0x0A, &field(0x12, &field(0x5A, &nested)));
+            }
+            assert_eq!(
+                well_formed(&nested, Message::Map),
+                expected,
+                "{levels} levels"
+            );
         }
+    }
+
+    fn field(tag: u8, content: &[u8]) -> Vec<u8> {
+        let mut found = vec![tag];
+        let mut size = content.len();
+        while size > 0x7F {
+            found.push(size as u8 | 0x80);
+            size >>= 7;
+        }
+        found.push(size as u8);
+        found.extend(content);
+        found
     }
 }
