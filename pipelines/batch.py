@@ -113,6 +113,16 @@ class Batch:
         index = np.arange(self.size, dtype=np.int64)[rows]
         return self.at(index, {key: column.take(index) for key, column in self._columns.items()})
 
+    def part(self, start: int, stop: int) -> Batch:
+        """The rows `[start, stop)`, sharing what they can with this batch."""
+        if self.splits is not None:
+            return self.take(slice(start, stop))
+        made = self._having({key: column.part(start, stop) for key, column in self._columns.items()})
+        made.rows = self.rows[start:stop]
+        made.size = len(made.rows)
+        made.metadata = None if self.metadata is None else self.metadata[start:stop]
+        return made
+
     def at(self, index: Rows, columns: Mapping[str, Column]) -> Batch:
         """`columns` as a batch whose row i came from the row of this one at position `index[i]`."""
         numbers, splits = self.numbers(index)

@@ -78,6 +78,10 @@ class Column(ABC):
     def take(self, rows: Rows) -> Column:
         """The rows at these positions, in this order; a position may repeat."""
 
+    def part(self, start: int, stop: int) -> Column:
+        """The rows `[start, stop)`, sharing what they can with this column."""
+        return self.take(np.arange(start, stop, dtype=np.int64))
+
     @abstractmethod
     def values(self) -> list[Any]:
         """All rows as native values, `MISSING` where a row lacks the key.
@@ -167,6 +171,10 @@ class DenseColumn(Column):
         if self.type is ValueType.NDARRAY:
             return (ValueType.NDARRAY, self.array.dtype, self.array.shape[1:])
         return (self.type,)
+
+    def part(self, start: int, stop: int) -> DenseColumn:
+        present = _cut_mask(self.present, start, stop)
+        return DenseColumn(self.array[start:stop], _typed(self), present)
 
     def take(self, rows: Rows) -> DenseColumn:
         return DenseColumn(self.array[rows], _typed(self), taken_mask(self.present, rows))
@@ -283,6 +291,13 @@ class WireColumn(Column):
         entry = self.entries[row]
         return MISSING if entry is None else self._decode([entry])[0]
 
+    def part(self, start: int, stop: int) -> WireColumn:
+        present = _cut_mask(self.present, start, stop)
+        cut = WireColumn(self.entries[start:stop], self._decode, present)
+        if self._decoded is not None:
+            cut._decoded = self._decoded.part(start, stop)
+        return cut
+
     def take(self, rows: Rows) -> WireColumn:
         entries = self.entries
         if isinstance(entries, Spans):
@@ -328,6 +343,13 @@ def taken_mask(present: Mask | None, rows: Rows) -> Mask | None:
         return None
     taken = present[rows]
     return None if taken.all() else taken
+
+
+def _cut_mask(present: Mask | None, start: int, stop: int) -> Mask | None:
+    if present is None:
+        return None
+    cut = present[start:stop]
+    return None if cut.all() else cut
 
 
 def _masked(values: list[Any], present: Mask) -> list[Any]:

@@ -13,7 +13,7 @@ def run_in_portions(run: Callable[[Batch], Result], batch: Batch, size: int) -> 
     """What `run` makes of the rows of `batch`, given at most `size` of them at a time. For steps without state."""
     if batch.size <= size:
         return run(batch)
-    portions = [batch.take(slice(start, start + size)) for start in range(0, batch.size, size)]
+    portions = [batch.part(start, min(start + size, batch.size)) for start in range(0, batch.size, size)]
     results = [run(portion) for portion in portions]
     result = joined(results)
     if all(map(is_settled, results, portions)) and batch.splits is None:

@@ -41,6 +41,15 @@ def test_taking_rows_of_a_batch_is_taking_the_records(given_datas: list[Data], d
     assert taken.rows.tolist() == [100 + row for row in rows]
 
 
+@given(lists_of_data, st.integers(0, 6), st.integers(0, 6))
+def test_a_part_of_a_batch_is_that_part_of_the_records(given_datas: list[Data], a: int, b: int) -> None:
+    batch = Batch.of(given_datas, first=100)
+    start, stop = sorted((min(a, len(batch)), min(b, len(batch))))
+    part = batch.part(start, stop)
+    assert part.to_list() == given_datas[start:stop]
+    assert part.rows.tolist() == list(range(100 + start, 100 + stop))
+
+
 @given(st.lists(lists_of_data, max_size=3))
 def test_joining_batches_is_joining_the_records(lists: list[list[Data]]) -> None:
     batches = [Batch.of(one, first=10 * index) for index, one in enumerate(lists)]

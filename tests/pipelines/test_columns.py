@@ -133,6 +133,17 @@ def test_taking_rows_is_taking_their_values(made: tuple[Column, list[Any]], data
     assert (taken.present is None) == all(value is not MISSING for value in wanted)
 
 
+@given(columns_with_values(), st.integers(0, 6), st.integers(0, 6))
+def test_a_part_of_a_column_is_that_part_of_its_values(made: tuple[Column, list[Any]], a: int, b: int) -> None:
+    column, values = made
+    start, stop = sorted((min(a, len(values)), min(b, len(values))))
+    part = column.part(start, stop)
+    assert len(part) == stop - start
+    assert same_values(part.values(), values[start:stop])
+    present = [True] * len(part) if part.present is None else part.present.tolist()
+    assert present == [value is not MISSING for value in values[start:stop]]
+
+
 @given(st.lists(columns_with_values(), max_size=4))
 def test_joining_columns_is_joining_their_values(made: list[tuple[Column, list[Any]]]) -> None:
     joined = Column.concat([column for column, _ in made])
