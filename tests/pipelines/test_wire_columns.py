@@ -17,6 +17,7 @@ from pipelines.batch import Batch
 from pipelines.columns import MISSING, Column, DenseColumn, ObjectColumn, RaggedColumn, WireColumn
 from pipelines.data import Data
 from pipelines.errors import RowsFailed, WireError
+from pipelines.spans import Spans
 from pipelines.spanscolumn import SpansColumn
 from pipelines.values import BoundingBox, ByteBuffer, Image, Point, ValueType
 from pipelines.wire.columns_read import ReadColumns, decode_columns
@@ -570,6 +571,14 @@ def test_other_buffers_are_read_and_other_objects_refused() -> None:
     assert found.rows.tolist() == [0, 1, 2]
     assert sorted(found.failed) == [3, 4]
     assert "bytes, not str" in str(found.failed[3])
+
+
+def test_messages_in_one_buffer_are_read_like_a_list_of_them() -> None:
+    messages: list[bytes | None] = [*messages_of(5, lambda row: {"n": row, "id": f"d{row}"}), None, b"\xff"]
+    found = decoded(Spans.of(messages), "id")
+    assert (found.rows.tolist(), list(found.failed)) == ([0, 1, 2, 3, 4], [6])
+    assert found.columns["id"].values() == [f"d{row}" for row in range(5)]
+    assert list(encode_columns(batch_of(found)).messages) == messages[:5]
 
 
 def test_a_message_beyond_a_limit_fails_alone() -> None:
