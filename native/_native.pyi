@@ -46,6 +46,9 @@ def gathered(buffer: Bytes, starts: Ints, lengths: Ints) -> Block:
 def texts(buffer: Bytes, starts: Ints, lengths: Ints, missing: object) -> list[Any]:
     """The spans as `str`, `missing` where the length is negative."""
 
+def are_texts(buffer: Bytes, starts: Ints, lengths: Ints) -> bool:
+    """Whether all spans are UTF-8, those of a negative length aside."""
+
 def encoded(rows: int, columns: list[tuple[Any, ...]], failed: list[int]) -> Block:
     """Messages of these columns, as from `join`; none (-1) for the positions `failed`.
 

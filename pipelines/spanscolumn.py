@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any, Literal
 
 from pipelines.columns import MISSING, Column, Mask, Rows, joined_masks, taken_mask
@@ -27,6 +28,15 @@ class SpansColumn(Column):
         self.type: Literal[ValueType.STRING, ValueType.BYTES] = type
         self.present = present
         self._objects: list[Any] | None = None
+
+    @staticmethod
+    def of_texts(spans: Spans) -> SpansColumn | None:
+        """A column of these strings, if all are UTF-8 and the extension is there to find that out."""
+        native = _extension(spans)
+        if native is None or not native.are_texts(spans.buffer, spans.starts, spans.lengths):
+            return None
+        there = ~spans.null
+        return SpansColumn(spans, ValueType.STRING, None if there.all() else there)
 
     @property
     def objects(self) -> list[Any]:
@@ -68,8 +78,8 @@ class SpansColumn(Column):
 
 
 def _texts(spans: Spans) -> list[Any]:
-    native = compiled()
-    if native is not None and spans.starts.flags.c_contiguous and spans.lengths.flags.c_contiguous:
+    native = _extension(spans)
+    if native is not None:
         texts: list[Any] = native.texts(spans.buffer, spans.starts, spans.lengths, MISSING)
         return texts
     return [MISSING if raw is None else raw.decode() for raw in spans]
@@ -77,3 +87,7 @@ def _texts(spans: Spans) -> list[Any]:
 
 def _values(spans: Spans) -> list[Any]:
     return [MISSING if raw is None else raw for raw in spans]
+
+
+def _extension(spans: Spans) -> ModuleType | None:
+    return compiled() if spans.starts.flags.c_contiguous and spans.lengths.flags.c_contiguous else None

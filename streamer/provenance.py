@@ -17,6 +17,8 @@ from connectors.records import Header, Ints, Records
 from pipelines.batch import Batch
 from pipelines.columns import MISSING, SCALARS, Column, DenseColumn, ObjectColumn
 from pipelines.data import RecordContext
+from pipelines.spans import Spans
+from pipelines.spanscolumn import SpansColumn
 from pipelines.values import ValueType
 
 
@@ -125,6 +127,9 @@ def _header(column: Sequence[Sequence[Header] | None] | None, name: str) -> list
 def _texts(column: Sequence[bytes | None] | None, count: int) -> Column:
     if column is None:
         return Column.absent(count)
+    texts = SpansColumn.of_texts(column) if isinstance(column, Spans) else None
+    if texts is not None:
+        return texts
     try:
         return ObjectColumn([MISSING if one is None else one.decode() for one in column], ValueType.STRING)
     except UnicodeDecodeError:

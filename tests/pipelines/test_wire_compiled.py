@@ -15,7 +15,7 @@ import pytest
 
 from pipelines import hotpath
 from pipelines.batch import Batch
-from pipelines.columns import Column, DenseColumn, WireColumn
+from pipelines.columns import MISSING, Column, DenseColumn, WireColumn
 from pipelines.data import Data
 from pipelines.spans import Spans
 from pipelines.spanscolumn import SpansColumn
@@ -201,6 +201,14 @@ def test_lists_of_strings_with_gaps_are_written_like_spans_of_them() -> None:
         written = encode_columns(batch, hot_path="native")
         assert isinstance(written.messages, Spans)
         assert list(written.messages) == list(encode_columns(batch, hot_path="python").messages)
+
+
+def test_strings_from_elsewhere_become_a_column_if_they_are_text() -> None:
+    column = SpansColumn.of_texts(Spans.of(["é".encode(), None, b""]))
+    assert column is not None
+    assert column.values() == ["é", MISSING, ""]
+    assert column.present is not None
+    assert SpansColumn.of_texts(Spans.of([b"a", b"\xff"])) is None
 
 
 def test_a_batch_of_no_rows_and_one_of_no_columns() -> None:

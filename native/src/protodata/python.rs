@@ -23,6 +23,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Reader>()?;
     module.add_function(wrap_pyfunction!(join, module)?)?;
     module.add_function(wrap_pyfunction!(texts, module)?)?;
+    module.add_function(wrap_pyfunction!(are_texts, module)?)?;
     module.add_function(wrap_pyfunction!(gathered, module)?)?;
     module.add_function(wrap_pyfunction!(encoded, module)?)
 }
@@ -235,6 +236,18 @@ fn texts<'py>(
         })
         .collect::<PyResult<_>>()?;
     PyList::new(py, found)
+}
+
+#[pyfunction]
+fn are_texts(
+    buffer: &Bound<'_, PyAny>,
+    starts: &Bound<'_, PyAny>,
+    lengths: &Bound<'_, PyAny>,
+) -> PyResult<bool> {
+    let (buffer, starts, lengths) = (View::of(buffer)?, View::of(starts)?, View::of(lengths)?);
+    let spans = checked(&buffer, &starts, &lengths)?;
+    let is_text = |raw: &[u8]| std::str::from_utf8(raw).is_ok();
+    Ok((0..spans.lengths.len()).all(|row| spans.get(row).is_none_or(is_text)))
 }
 
 fn checked<'a>(
