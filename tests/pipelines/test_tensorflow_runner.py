@@ -258,6 +258,26 @@ def test_python_code_in_a_file_of_keras_2_is_not_run_either(tmp_path: Path) -> N
         Sequence([Keras("m.h5")], base=tmp_path).open()
 
 
+@needs_keras_2
+def test_what_only_keras_2_reads_is_refused_where_code_is_not_allowed(tmp_path: Path) -> None:
+    import tensorflow as tf
+    import tf_keras
+
+    given = tf_keras.Input((2, 1))
+    # An operation of TensorFlow as a layer; others write files.
+    tf_keras.Model(given, tf.math.add(tf_keras.layers.LSTM(2)(given), 1.0)).save(tmp_path / "m.h5")
+    pipeline = Sequence([Keras("m.h5")], base=tmp_path)
+    with pipeline.open():
+        pass
+    with pytest.raises(StreamerError, match=r"tf-keras .* is not used where code is not allowed"):
+        pipeline.open(allow_code=False)
+
+
+def test_a_graph_of_tensorflow_is_refused_where_code_is_not_allowed(tmp_path: Path) -> None:
+    with pytest.raises(StepError, match=r"modelUri.*not allowed here"):
+        Sequence([TensorFlow("m.pb")], base=tmp_path).open(allow_code=False)
+
+
 @needs_tensorflow
 def test_a_file_that_is_no_keras_model_is_an_error_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "m.keras").write_bytes(b"no model")
