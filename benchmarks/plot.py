@@ -17,8 +17,10 @@ _STYLE = """
   .small { font-size: 11px; fill: #59636e }
   .ours { fill: #1a7f5a } .floor { fill: #8b949e } .other { fill: #4c7fb8 }
   .axis { stroke: #d1d9e0 }
+  .gap { fill: none; stroke: #ffffff; stroke-width: 4 }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 } .small { fill: #9198a1 } .axis { stroke: #3d444d }
+    .gap { stroke: #0d1117 }
     .ours { fill: #3fb987 } .floor { fill: #7d8590 } .other { fill: #6ca4dd }
   }
 """
@@ -71,7 +73,7 @@ def _bar(name: str, cell: Cell, hand: Cell | None, top: int, limit: float, scale
     if cell.median > limit:
         # A gap where the bar was cut.
         at = _LEFT + width * 0.9
-        made.insert(2, f'<path d="M{at:.1f} {top - 2} l6 {_BAR + 4}" stroke="#fff" stroke-width="3"/>')
+        made.insert(2, f'<path d="M{at:.1f} {top - 2} l6 {_BAR + 4}" class="gap"/>')
     return made
 
 

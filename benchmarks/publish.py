@@ -33,7 +33,9 @@ def publish(found: Measurements) -> None:
     tables = "\n\n".join([*notes(found), *map(as_markdown, grids(found))])
     put("bench", tables)
     put("performance", as_markdown(overview(found)), ROOT / "README.md")
-    PLOT.write_text(svg(found.drained[row.name], row.title, found.caption), encoding="utf-8")
+    PLOT.write_text(
+        svg(found.drained[row.name], f"What one message costs: {row.title}", found.caption), encoding="utf-8"
+    )
 
 
 def notes(found: Measurements) -> list[str]:
