@@ -79,7 +79,7 @@ class CompiledReader:
             raw = reader.read(spans.buffer, spans.starts, spans.lengths, room)
         except (BufferError, ValueError):
             contiguous = Spans(*map(np.ascontiguousarray, (spans.buffer, spans.starts, spans.lengths)))
-            if contiguous.starts is spans.starts and contiguous.lengths is spans.lengths:
+            if all(getattr(contiguous, part) is getattr(spans, part) for part in Spans.__slots__):
                 raise
             return self._read(contiguous, wanted)
         return None if raw is None else self._found(spans, *raw)
@@ -108,37 +108,44 @@ class CompiledReader:
         columns: dict[str, Column] = {}
         failed: dict[int, WireError] = {}
         rows: Rows = table[0]
-        for key, form, line, at, _, element, shape, total, offset, splits in parts:
-            present: Mask | None = None if at < 0 else np.ndarray(count, np.bool_, block, at)
-            column: Column
-            if form == WIRE:
-                column = WireColumn(Spans(spans.buffer, table[line], table[line + 1]), self._decoder(key), present)
-            elif form == DENSE:
-                column = DenseColumn(np.ndarray((count, *shape), _DTYPES[element], block, offset), _ARRAY, present)
-            elif form == TEXT:
-                column = SpansColumn(Spans(spans.buffer, table[line], table[line + 1]), ValueType.STRING, present)
-            elif form == INTEGER:
-                column = DenseColumn(table[line], ValueType.INT64, present)
-            elif form == DOUBLE:
-                column = DenseColumn(table[line].view(np.float64), ValueType.DOUBLE, present)
-            elif form == BOOLEAN:
-                column = DenseColumn(np.ndarray(count, np.bool_, block, offset), ValueType.BOOLEAN, present)
-            elif form == BYTES:
-                column = SpansColumn(Spans(spans.buffer, table[line], table[line + 1]), ValueType.BYTES, present)
-            elif form == RAGGED:
-                samples: Any = np.ndarray((total, *shape), _DTYPES[element], block, offset)
-                column = RaggedColumn(samples, np.ndarray(count + 1, np.int64, block, splits), present)
-            else:
+        for part in parts:
+            key, form, line, at = part[:4]
+            if form == MIXED:
                 entries = Spans(spans.buffer, table[line], table[line + 1])
-                column, wrong, strange = read_values(key, entries.tolist(), self._options)
+                columns[key], wrong, strange = read_values(key, entries.tolist(), self._options)
                 failed.update((int(rows[row]), error) for row, error in wrong.items())
                 if strange:
                     return None
-            columns[key] = column
-            if key.startswith("@"):
-                _refuse(key, rows if present is None else rows[present], failed)
-        listed = None if metadata is None else self._metadata(spans, rows, metadata, failed)
-        return _kept(_Found(columns, rows, listed, failed, odd, parts))
+            else:
+                columns[key] = self._column(spans, block, table, part)
+            if key[:1] == "@":
+                filled: Rows = rows if at < 0 else rows[np.ndarray(count, np.bool_, block, at)]
+                _refuse(key, filled, failed)
+        found = _Found(columns, rows, None, failed, odd, parts)
+        if metadata is not None:
+            found = found._replace(metadata=self._metadata(spans, rows, metadata, failed))
+        return _kept(found) if failed or metadata is not None else found
+
+    def _column(self, spans: Spans, block: Any, table: Any, part: _native.Part) -> Column:
+        key, form, line, at, _, element, shape, total, offset, splits = part
+        count = table.shape[1]
+        present: Mask | None = None if at < 0 else np.ndarray(count, np.bool_, block, at)
+        if form == WIRE:
+            return WireColumn(Spans(spans.buffer, table[line], table[line + 1]), self._decoder(key), present)
+        if form == DENSE:
+            return DenseColumn(np.ndarray((count, *shape), _DTYPES[element], block, offset), _ARRAY, present)
+        if form == TEXT:
+            return SpansColumn(Spans(spans.buffer, table[line], table[line + 1]), ValueType.STRING, present)
+        if form == BYTES:
+            return SpansColumn(Spans(spans.buffer, table[line], table[line + 1]), ValueType.BYTES, present)
+        if form == INTEGER:
+            return DenseColumn(table[line], ValueType.INT64, present)
+        if form == DOUBLE:
+            return DenseColumn(table[line].view(np.float64), ValueType.DOUBLE, present)
+        if form == BOOLEAN:
+            return DenseColumn(np.ndarray(count, np.bool_, block, offset), ValueType.BOOLEAN, present)
+        samples: Any = np.ndarray((total, *shape), _DTYPES[element], block, offset)
+        return RaggedColumn(samples, np.ndarray(count + 1, np.int64, block, splits), present)
 
     def _metadata(
         self, spans: Spans, rows: Rows, entries: list[tuple[int, int, int]], failed: dict[int, WireError]

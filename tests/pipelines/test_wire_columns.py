@@ -541,6 +541,12 @@ def test_reserved_keys_fail_the_message_even_if_nobody_reads_them() -> None:
     assert list(found.columns) == ["n"]
 
 
+def test_a_reserved_key_fails_the_message_whatever_its_value() -> None:
+    future = assembled("@type", field(3, b"abc") + b"\x68\x63")
+    for wanted in ([], ["@type"]):
+        assert list(decoded([encode_entry("n", 1), encode_entry("n", 2) + future], *wanted).failed) == [1]
+
+
 def test_a_value_of_an_unknown_type_is_missing_but_passes_through() -> None:
     future = assembled("new", field(3, b"abc") + b"\x68\x63")
     found = decode_columns([encode_entry("new", 1), future])
