@@ -65,8 +65,11 @@ def kafka_load(path: str) -> tuple[int, bool]:
     The version is `0xMMmmrrpp`. Raises `OSError` that names what is missing.
     """
 
-def kafka_expect() -> None:
-    """The next client that this thread makes with this plug-in is the one that is taken next."""
+def kafka_expect(producer: bool) -> None:
+    """The next client that this thread makes with this plug-in is the one that is taken next.
+
+    A `producer` is told that librdkafka reports failures only, so nobody else may produce with it.
+    """
 
 class KafkaSpans(Protocol):
     """What is used of `pipelines.spans.Spans`."""

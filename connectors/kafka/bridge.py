@@ -50,11 +50,14 @@ def join(
     hot_path: HotPath,
     label: str,
     scrub: Scrubber,
+    *,
+    producer: bool = False,
 ) -> Joined[Client, Handle]:
     """A client made of these properties, and the bridge to it.
 
-    `make` makes a client, `take` takes the bridge to it out of the extension. `label` is such as `source kafka`. Where
-    the bridge ought to work and does not, the log says so once. Raises `HotPathError` where `native` is insisted on and
+    `make` makes a client, `take` takes the bridge to it out of the extension. `label` is such as `source kafka`. With
+    the bridge, a `producer` takes messages from there only. Where it ought to work and does not, the log says so once.
+    Raises `HotPathError` where `native` is insisted on and
     cannot be, and what `make` raises.
     """
     found = _bridge(hot_path)
@@ -62,7 +65,7 @@ def join(
         return Joined(make(properties), None, found)
     try:
         plugins = _with_ours(properties.get(PLUGINS), str(found.__file__))
-        found.kafka_expect()
+        found.kafka_expect(producer)
         client = make({**properties, PLUGINS: plugins})
         handle = take(found)
     except (KafkaException, ValueError, TypeError, RuntimeError) as error:

@@ -98,6 +98,7 @@ class KafkaSink(Sink):
                 self._config.hot_path,
                 f"sink {self.name}",
                 self._scrub,
+                producer=True,
             )
         except (KafkaException, ValueError, TypeError) as error:
             text = self._scrub(str(error_of(error).str() if isinstance(error, KafkaException) else error))

@@ -303,6 +303,7 @@ def writing(bootstrap: str, **properties: Any) -> tuple[Any, Producer]:
         "native",
         "test",
         Scrubber({}),
+        producer=True,
     )
     return made.handle, made.client
 
@@ -401,15 +402,15 @@ def test_columns_that_do_not_fit_together_are_refused(kafka: Broker, native: Mod
 
 
 def test_a_bridge_is_only_to_the_client_that_was_just_made(kafka: Broker, native: ModuleType) -> None:
-    native.kafka_expect()
+    native.kafka_expect(True)
     with pytest.raises(RuntimeError, match="did not tell"):
         native.KafkaReader()
     properties = {"bootstrap.servers": kafka.bootstrap, bridge.PLUGINS: str(native.__file__)}
-    native.kafka_expect()
+    native.kafka_expect(True)
     first, second = Producer(properties), Producer(properties)
     with pytest.raises(RuntimeError, match="more clients than one"):
         native.KafkaWriter()
-    native.kafka_expect()
+    native.kafka_expect(True)
     third = Producer(properties)
     with pytest.raises(RuntimeError, match="of the other kind"):
         native.KafkaReader()

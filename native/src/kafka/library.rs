@@ -130,6 +130,7 @@ functions! {
     conf_new: fn() -> Conf;
     conf_get: fn(Conf, *const c_char, *mut c_char, *mut usize) -> c_int;
     conf_destroy: fn(Conf);
+    conf_set: fn(Conf, *const c_char, *const c_char, *mut c_char, usize) -> c_int;
     conf_interceptor_add_on_new: fn(Conf, *const c_char, OnNew, *mut c_void) -> Code;
     conf_interceptor_add_on_conf_destroy: fn(Conf, *const c_char, OnConfDestroy, *mut c_void) -> Code;
     interceptor_add_on_acknowledgement: fn(Rk, *const c_char, OnAcknowledgement, *mut c_void) -> Code;

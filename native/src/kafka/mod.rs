@@ -34,6 +34,6 @@ fn kafka_load(path: &str) -> PyResult<(u32, bool)> {
 
 /// The next client that this thread makes with this plug-in is the one that `KafkaReader` or `KafkaWriter` will take.
 #[pyfunction]
-fn kafka_expect() {
-    plugin::expect();
+fn kafka_expect(producer: bool) {
+    plugin::expect(producer);
 }

@@ -2,7 +2,7 @@
 //!
 //! Nothing here may unwind into C, and nothing waits for Python: interceptors run in librdkafka's own threads.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -14,15 +14,18 @@ const NAME: *const c_char = c"streamer".as_ptr();
 
 thread_local! {
     static MADE: RefCell<Option<Vec<Arc<Client>>>> = const { RefCell::new(None) };
+    static ONLY_ERRORS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Keep what this thread makes from now on for `made`.
-pub fn expect() {
+/// Keep what this thread makes from now on for `made`; whether librdkafka is to report deliveries that failed only.
+pub fn expect(only_errors: bool) {
+    ONLY_ERRORS.set(only_errors);
     MADE.with_borrow_mut(|made| *made = Some(Vec::new()));
 }
 
 /// The one client that this thread made since `expect`, of the kind that librdkafka calls by this number.
 pub fn made(kind: i32) -> Result<Arc<Client>, String> {
+    ONLY_ERRORS.set(false);
     let mut found = MADE.with_borrow_mut(Option::take).unwrap_or_default();
     match (found.pop(), found.is_empty()) {
         (Some(client), true) if client.kind() == kind => Ok(client),
@@ -70,6 +73,12 @@ pub unsafe extern "C" fn conf_init(
         if code != OK {
             drop(Box::from_raw(state.cast::<Configured>()));
             return code;
+        }
+        if ONLY_ERRORS.get() {
+            // confluent-kafka takes this property for itself. All that it would do with a message of ours is to let go
+            // of it, in a thread of Python's; without a report librdkafka does, in its own. An older one may refuse.
+            let name = c"delivery.report.only.error".as_ptr();
+            (library.conf_set)(conf, name, c"true".as_ptr(), text, size);
         }
         (library.conf_interceptor_add_on_new)(conf, NAME, on_new, state)
     }
