@@ -46,6 +46,9 @@ def gathered(buffer: Bytes, starts: Ints, lengths: Ints) -> Block:
 def texts(buffer: Bytes, starts: Ints, lengths: Ints, missing: object) -> list[Any]:
     """The spans as `str`, `missing` where the length is negative."""
 
+def strings(buffer: Bytes, starts: Ints, lengths: Ints, missing: object) -> list[Any]:
+    """The spans as `bytes`, `missing` where the length is negative."""
+
 def are_texts(buffer: Bytes, starts: Ints, lengths: Ints) -> bool:
     """Whether all spans are UTF-8, those of a negative length aside."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from types import ModuleType
 from typing import Any, overload
 
 import numpy as np
@@ -88,16 +89,24 @@ class Spans(Sequence[bytes | None]):
 
     def compact(self) -> Spans:
         """The same strings in a buffer that holds nothing else."""
-        native = compiled()
-        if native is None or not (self.starts.flags.c_contiguous and self.lengths.flags.c_contiguous):
+        native = self.extension()
+        if native is None:
             return Spans.of(self.tolist())
         return Spans.of_block(native.gathered(self.buffer, self.starts, self.lengths), len(self))
 
     def tolist(self) -> list[bytes | None]:
         """All strings as `bytes`, `None` for null."""
+        native = self.extension()
+        if native is not None:
+            strings: list[bytes | None] = native.strings(self.buffer, self.starts, self.lengths, None)
+            return strings
         view = self.buffer.data
         pairs = zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
         return [None if length < 0 else bytes(view[start : start + length]) for start, length in pairs]
+
+    def extension(self) -> ModuleType | None:
+        """The compiled extension, if it can be used and takes these spans: they must not lie in steps."""
+        return compiled() if self.starts.flags.c_contiguous and self.lengths.flags.c_contiguous else None
 
     def __len__(self) -> int:
         return len(self.starts)

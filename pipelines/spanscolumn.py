@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any, Literal
 
 from pipelines.columns import MISSING, Column, Mask, Rows, joined_masks, taken_mask
-from pipelines.hotpath import compiled
 from pipelines.spans import Spans
 from pipelines.values import ValueType
 
@@ -32,7 +30,7 @@ class SpansColumn(Column):
     @staticmethod
     def of_texts(spans: Spans) -> SpansColumn | None:
         """A column of these strings, if all are UTF-8 and the extension is there to find that out."""
-        native = _extension(spans)
+        native = spans.extension()
         if native is None or not native.are_texts(spans.buffer, spans.starts, spans.lengths):
             return None
         there = ~spans.null
@@ -42,7 +40,7 @@ class SpansColumn(Column):
     def objects(self) -> list[Any]:
         """The rows as `str` or `bytes`, `MISSING` where one lacks the key. Made once; not to be changed."""
         if self._objects is None:
-            self._objects = _texts(self.spans) if self.type is ValueType.STRING else _values(self.spans)
+            self._objects = _objects(self.spans, self.type is ValueType.STRING)
         return self._objects
 
     def __len__(self) -> int:
@@ -77,17 +75,10 @@ class SpansColumn(Column):
         return SpansColumn(Spans.concat(parts), self.type, joined_masks(columns))
 
 
-def _texts(spans: Spans) -> list[Any]:
-    native = _extension(spans)
+def _objects(spans: Spans, texts: bool) -> list[Any]:
+    native = spans.extension()
     if native is not None:
-        texts: list[Any] = native.texts(spans.buffer, spans.starts, spans.lengths, MISSING)
-        return texts
-    return [MISSING if raw is None else raw.decode() for raw in spans]
-
-
-def _values(spans: Spans) -> list[Any]:
-    return [MISSING if raw is None else raw for raw in spans]
-
-
-def _extension(spans: Spans) -> ModuleType | None:
-    return compiled() if spans.starts.flags.c_contiguous and spans.lengths.flags.c_contiguous else None
+        make = native.texts if texts else native.strings
+        found: list[Any] = make(spans.buffer, spans.starts, spans.lengths, MISSING)
+        return found
+    return [MISSING if raw is None else raw.decode() if texts else raw for raw in spans]

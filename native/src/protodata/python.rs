@@ -23,6 +23,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Reader>()?;
     module.add_function(wrap_pyfunction!(join, module)?)?;
     module.add_function(wrap_pyfunction!(texts, module)?)?;
+    module.add_function(wrap_pyfunction!(strings, module)?)?;
     module.add_function(wrap_pyfunction!(are_texts, module)?)?;
     module.add_function(wrap_pyfunction!(gathered, module)?)?;
     module.add_function(wrap_pyfunction!(encoded, module)?)
@@ -225,17 +226,40 @@ fn texts<'py>(
     lengths: &Bound<'py, PyAny>,
     missing: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyList>> {
+    let text = |raw: &[u8]| std::str::from_utf8(raw).map(|text| PyString::new(py, text).into_any());
+    objects(py, [buffer, starts, lengths], missing, |raw| {
+        text(raw).map_err(PyErr::from)
+    })
+}
+
+#[pyfunction]
+fn strings<'py>(
+    py: Python<'py>,
+    buffer: &Bound<'py, PyAny>,
+    starts: &Bound<'py, PyAny>,
+    lengths: &Bound<'py, PyAny>,
+    missing: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyList>> {
+    objects(py, [buffer, starts, lengths], missing, |raw| {
+        Ok(PyBytes::new(py, raw).into_any())
+    })
+}
+
+fn objects<'py>(
+    py: Python<'py>,
+    [buffer, starts, lengths]: [&Bound<'py, PyAny>; 3],
+    missing: &Bound<'py, PyAny>,
+    make: impl Fn(&[u8]) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyList>> {
     let (buffer, starts, lengths) = (View::of(buffer)?, View::of(starts)?, View::of(lengths)?);
     let spans = checked(&buffer, &starts, &lengths)?;
-    let found: Vec<Bound<'py, PyAny>> = (0..spans.lengths.len())
-        .map(|row| match spans.get(row) {
-            Some(raw) => std::str::from_utf8(raw)
-                .map(|text| PyString::new(py, text).into_any())
-                .map_err(PyErr::from),
-            None => Ok(missing.clone()),
-        })
-        .collect::<PyResult<_>>()?;
-    PyList::new(py, found)
+    let of_row = |row| spans.get(row).map_or_else(|| Ok(missing.clone()), &make);
+    PyList::new(
+        py,
+        (0..spans.lengths.len())
+            .map(of_row)
+            .collect::<PyResult<Vec<_>>>()?,
+    )
 }
 
 #[pyfunction]
