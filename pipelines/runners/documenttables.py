@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.runners.htmltree import inner_html, text_of
+from pipelines.errors import DataError
+from pipelines.runners.htmltree import MAX_TAGS, inner_html, inside, text_of
 
 Tables = dict[str, dict[str, list[str]]]
 """Table to field to the values of the field, in the order of the document."""
@@ -33,28 +34,38 @@ def extracted(elements: Iterable[Any], names: Names) -> Tables:
     A text that is the name of a table begins it, one that is the name of a field begins that; the texts that follow are
     its value, joined by blanks. Outside any field a text that has a partial name gives that field the rest of the text.
     What stands before the first table belongs to the table `""`.
+
+    Raises `DataError` if so many of the elements are inside one another that their texts are those of `2 * MAX_TAGS`
+    elements.
     """
-    tables: Tables = {}
+    room = 2 * MAX_TAGS
+    # Pieces of values, joined at the end: a value may have a piece for each element of the document.
+    tables: dict[str, dict[str, list[list[str]]]] = {}
     table, current = "", None
     for element in elements:
+        room -= 1 + inside(element)
+        if room < 0:
+            raise DataError("too many elements that the selectors find are inside one another; select the innermost")
         text = clean(text_of(element))
         if text in names.tables:
             table, current = text, None
             tables.setdefault(table, {})
         elif text in names.fields or text in names.by_table.get(table, ()):
             current = text
-            tables.setdefault(table, {}).setdefault(current, []).append("")
+            tables.setdefault(table, {}).setdefault(current, []).append([])
         elif current is not None:
-            values = tables[table][current]
             more = clean(inner_html(element)) if current in names.as_html else text
-            values[-1] = f"{values[-1]} {more}".strip()
+            tables[table][current][-1].append(more)
         else:
             for name in names.partial:
                 if name in text:
                     rest = clean(text.replace(name, " ", 1))
-                    tables.setdefault(table, {}).setdefault(name, []).append(rest)
+                    tables.setdefault(table, {}).setdefault(name, []).append([rest])
                     break
-    return tables
+    return {
+        table: {name: [" ".join(filter(None, pieces)) for pieces in values] for name, values in fields.items()}
+        for table, fields in tables.items()
+    }
 
 
 def clean(text: str) -> str:

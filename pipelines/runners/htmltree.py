@@ -17,18 +17,23 @@ MAX_TAGS: Final = 1_000_000
 def html_tree(markup: str) -> Any:
     """The document as `lxml` elements, as browsers see it: rows that stand right in a table are in a `tbody`.
 
-    Comments, scripts and styles are left out. Raises `DataError` for more than `MAX_TAGS` tags.
+    Comments, scripts and styles are left out. Raises `DataError` for more than `MAX_TAGS` tags, and for elements that
+    are nested deeper than libxml2 reads (2048).
     """
     from lxml import etree, html
 
     _check_tags(markup)
-    parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
+    # Without `huge_tree` what is beyond 256 elements deep, and texts of more than 10 MB, would be left out silently.
+    parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
     # The text has been decoded; what it says of its encoding is past.
     content = markup.replace("\0", "").encode("utf-8", "replace")
     try:
         root = html.document_fromstring(content, parser=parser, ensure_head_body=True)
     except etree.ParserError as error:
         raise DataError(f"the document is no HTML: {error}") from None
+    for problem in parser.error_log.filter_from_fatals():
+        reason = problem.message.partition(", ")[0]
+        raise DataError(f"the document cannot be read whole: {reason}; part it, or close its elements")
     etree.strip_elements(root, *_UNSEEN, with_tail=False)
     for table in root.iter("table"):
         _in_bodies(table)
@@ -60,6 +65,11 @@ def xml_text(content: bytes) -> str:
 def text_of(element: Any) -> str:
     """The text of an element, with single blanks where it has blanks, breaks or blocks."""
     return " ".join("".join(_pieces(element, _HTML_BREAKS)).split())
+
+
+def inside(element: Any) -> int:
+    """How many elements are inside an element, at any depth."""
+    return sum(1 for _ in element.iterdescendants())
 
 
 def inner_html(element: Any) -> str:

@@ -12,6 +12,11 @@ from typing import Any
 from pipelines.errors import DataError
 
 _CELLS = re.compile(r"\s{2,}")
+_FORM = 1000
+"""Bytes that a form counts as, besides its own: reading it takes as long."""
+_DO = re.compile(rb"\bDo\b")
+_USE = re.compile(rb"/([^\s/<>\[\](){}%]+)\s+Do\b")
+_ESCAPED = re.compile(rb"#([0-9A-Fa-f]{2})")
 
 
 def pdf_text(content: bytes, *, max_pages: int, max_bytes: int) -> str:
@@ -27,8 +32,8 @@ def pdf_html(content: bytes, *, max_pages: int, max_bytes: int) -> str:
     makes, without their positions.
 
     Raises `DataError` for what is no PDF, is encrypted with a password, is damaged, has more than `max_pages` pages, or
-    pages whose drawing instructions are more than `max_bytes` when they are unpacked. Images and annotations are not
-    looked at.
+    pages whose drawing instructions are more than `max_bytes` when they are unpacked, those of forms as often as they
+    are drawn. Images and annotations are not looked at.
     """
     pages: list[str] = []
     number = 0
@@ -72,12 +77,41 @@ def _pages(content: bytes, max_pages: int, max_bytes: int) -> Iterator[Any]:
         try:
             page = reader.pages[index]
             contents = page.get_contents()
-            room -= 0 if contents is None else len(contents.get_data())
+            if contents is not None:
+                room -= _drawn(contents.get_data(), page.get("/Resources"), {})
         except Exception as error:
             raise _damaged(error) from error
         if room < 0:
             raise DataError(f"the pages of the PDF unpack to more than {max_bytes:,} bytes (maxBytes)")
         yield page
+
+
+def _drawn(content: bytes, resources: Any, known: dict[int, int]) -> int:
+    """The bytes of these instructions and of the forms that they draw, and `_FORM` for each form.
+
+    A few small forms that draw one another can be millions.
+    """
+    forms = _forms(resources)
+    sizes: dict[bytes, int] = {}
+    for name, form in forms.items():
+        if id(form) not in known:
+            # One that draws itself is not followed.
+            known[id(form)] = 0
+            known[id(form)] = _FORM + _drawn(form.get_data(), form.get("/Resources", resources), known)
+        sizes[name] = known[id(form)]
+    uses = [_ESCAPED.sub(lambda code: bytes([int(code[1], 16)]), name) for name in _USE.findall(content)]
+    # Names that cannot be told may be any of them.
+    others = len(_DO.findall(content)) - len(uses)
+    return len(content) + sum(sizes.get(name, 0) for name in uses) + others * max(sizes.values(), default=0)
+
+
+def _forms(resources: Any) -> dict[bytes, Any]:
+    try:
+        named = resources.get_object()["/XObject"].get_object()
+    except (KeyError, AttributeError):
+        return {}
+    found = {name.removeprefix("/").encode("latin-1", "replace"): named[name].get_object() for name in named}
+    return {name: one for name, one in found.items() if one.get("/Subtype") == "/Form"}
 
 
 def _read(page: Any, mode: str) -> str:

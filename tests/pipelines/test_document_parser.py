@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import zipfile
 import zlib
 from typing import Any
@@ -328,9 +329,54 @@ def test_entities_neither_multiply_nor_read_files() -> None:
     assert "no XML" in failure(outside)
 
 
-def test_deep_nesting_is_read() -> None:
-    assert parsed("<div>" * 100_000 + "deep") == ""  # beyond what the parser follows
-    assert parsed("<div>" * 100 + "deep") == "deep"
+@pytest.mark.parametrize("parser", ["pdfbox", "tika"])
+@pytest.mark.parametrize("use", ["/X0 Do ", "/X#30 Do ", "/X0 %\nDo "])
+def test_forms_that_draw_forms_that_draw_forms_are_bounded(parser: str, use: str) -> None:
+    def form(number: int, drawn: str, inner: str) -> bytes:
+        head = f"{number} 0 obj\n<< /Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << {inner} >>"
+        return f"{head} /Length {len(drawn)} >>\nstream\n{drawn}\nendstream\nendobj\n".encode()
+
+    # Each of nine levels draws the next one ten times: 10 ** 9 texts.
+    forms = [form(level, use * 10, f"/XObject << /X0 {level + 1} 0 R >>") for level in range(100, 109)]
+    forms.append(form(109, "BT (a) Tj ET", ""))
+    document = re.sub(rb"/X0 \d+ 0 R", b"/X0 100 0 R", pdf(use, form="X"))
+    # Without its table a file is read from the first object to the last.
+    start, end = document.index(b"xref"), document.index(b"trailer")
+    document = document[:start] + b"".join(forms) + document[end:]
+    assert "unpack to more than" in failure(document, parser_types=[parser])
+
+
+@pytest.mark.parametrize("levels", [100, 300, 2000])
+def test_deep_nesting_is_read(levels: int) -> None:
+    assert parsed("<div>" * levels + "deep") == "deep"
+
+
+def test_deeper_nesting_is_an_error_and_nothing_is_left_out_silently() -> None:
+    assert "cannot be read whole: Excessive depth in document: 2048; part it" in failure("<div>" * 100_000 + "deep")
+
+
+def test_a_long_text_in_html_is_read_whole() -> None:
+    assert len(parsed("<p>" + "x" * 10_000_001)) == 10_000_001
+
+
+def test_thousands_of_comments_take_no_time() -> None:
+    comments = "<!--" + "-->  <!--" * 20_000
+    assert parsed(comments).startswith("<!---->")
+    assert parsed("<!-- a -->\n" * 300 + "<p>b</p>") == "b"
+
+
+def test_a_value_of_many_pieces_is_joined_once() -> None:
+    markup = "<p>Name</p>" + "<p>x</p><p> </p>" * 20_000
+    found = tables(markup, selectors=["p"], field_names=[["Name"]])
+    assert found == {"": {"Name": [" ".join("x" * 20_000)]}}
+
+
+def test_elements_inside_elements_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.runners.documenttables.MAX_TAGS", 1000)
+    markup = "<div>" * 50 + "<p>x</p>" * 50
+    found = failure(markup, table_row_extractor_types=["any"], selectors=["div"], field_names=[["Name"]])
+    assert "select the innermost" in found
+    assert len(tables(markup, selectors=["p"], field_names=[["x"]])[""]["x"]) == 50
 
 
 def test_several_documents_have_settings_of_their_own() -> None:
