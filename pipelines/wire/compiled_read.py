@@ -46,9 +46,10 @@ class CompiledReader:
         found = self._read(spans, wanted)
         if found is None:
             return decode_in_python(list(values), wanted, self._options)
-        if found.odd is None:
+        odd = found.odd or ()
+        left = [position for position in odd if not self._refused(values[position], position, found.failed)]
+        if not left:
             return ReadColumns(found.columns, found.rows, found.metadata, found.failed)
-        left = [position for position in found.odd if not self._refused(values[position], position, found.failed)]
         others = decode_in_python([values[position] for position in left], wanted, self._options)
         return _together(found, others, np.array(left, np.int64))
 
