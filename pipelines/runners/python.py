@@ -186,7 +186,10 @@ class PythonRunner(RowRunner):
     def _located(self, error: BaseException) -> PythonCodeError:
         frames = ((frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__))
         places = [f"{file}:{line}: " for file, line in frames if file in self._files]
-        return PythonCodeError(f"{places[-1] if places else ''}{type(error).__name__}: {error}")
+        text = f"{places[-1] if places else ''}{type(error).__name__}: {error}"
+        if isinstance(error, NameError) and error.name in self._declared:
+            text += "; the record has no such value, which ioInputs names"
+        return PythonCodeError(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,6 +238,12 @@ def test_the_line_named_is_in_the_users_code_not_in_a_library() -> None:
     assert failure(code).startswith("<0:PYTHON pythonCode>:2: JSONDecodeError")
 
 
+def test_a_declared_input_that_the_record_lacks_is_told() -> None:
+    with Sequence([step("y = x", io_inputs={"x": {}})]).open() as executor:
+        (failed,) = executor.run_many([Data({"z": 1})])
+    assert "name 'x' is not defined; the record has no such value, which ioInputs names" in str(failed)
+
+
 def test_a_traceback_shows_the_line_of_code_in_the_definition() -> None:
     with Sequence([step("value = 1\nvalue / 0")]).open() as executor:
         (failed,) = executor.run_many([Data()])
