@@ -24,14 +24,23 @@ pub fn messages(bytes: &[u8]) {
 
 /// Reads bytes with spans that may lie anywhere: the bytes begin with them.
 pub fn spans(bytes: &[u8]) {
-    let Some((count, rest)) = bytes.split_first() else { return };
+    let Some((count, rest)) = bytes.split_first() else {
+        return;
+    };
     let count = usize::from(count % 8).min(rest.len() / 16);
     let (raw, rest) = rest.split_at(count * 16);
-    let numbers: Vec<i64> = raw.chunks_exact(8).map(|raw| i64::from_le_bytes(raw.try_into().unwrap())).collect();
+    let numbers: Vec<i64> = raw
+        .chunks_exact(8)
+        .map(|raw| i64::from_le_bytes(raw.try_into().unwrap()))
+        .collect();
     let (starts, lengths) = numbers.split_at(count);
     read(rest, starts, lengths, &|_| true);
     if let Ok(spans) = Spans::checked(rest, starts, lengths) {
-        let written = written(count, &[Source::Wire { spans }, strings(b"k", true, spans)], &[0]);
+        let written = written(
+            count,
+            &[Source::Wire { spans }, strings(b"k", true, spans)],
+            &[0],
+        );
         assert_eq!(written.lengths.len(), count);
     }
 }
@@ -43,8 +52,21 @@ struct Written {
 }
 
 fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) -> bool) {
-    let options = Options { wanted, longest: 1 << 20, room: 16 };
-    let Ok(table) = Table::read(Messages { bytes, starts, lengths }, &options) else { return };
+    let options = Options {
+        wanted,
+        longest: 1 << 20,
+        room: 16,
+    };
+    let Ok(table) = Table::read(
+        Messages {
+            bytes,
+            starts,
+            lengths,
+        },
+        &options,
+    ) else {
+        return;
+    };
     let rows = table.rows.len();
     let layout = columns::layout(&table);
     let mut arena = Arena::take(layout.size);
@@ -57,27 +79,51 @@ fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) ->
     let mut sizes = vec![0i64; rows];
     let mut kept = Vec::new();
     let mut made = Vec::new();
-    let (entry_starts, entry_lengths): (Vec<_>, Vec<_>) =
-        table.columns.iter().map(|column| (column.starts.clone(), column.lengths.clone())).unzip();
+    let (entry_starts, entry_lengths): (Vec<_>, Vec<_>) = table
+        .columns
+        .iter()
+        .map(|column| (column.starts.clone(), column.lengths.clone()))
+        .unzip();
     for part in &layout.parts {
         let column = &table.columns[part.column];
         for (size, length) in sizes.iter_mut().zip(&column.lengths) {
             *size += (*length).max(0);
         }
-        let entries = Spans::checked(bytes, &entry_starts[part.column], &entry_lengths[part.column]);
-        kept.push(Source::Wire { spans: entries.expect("entries lie in the buffer") });
+        let entries = Spans::checked(
+            bytes,
+            &entry_starts[part.column],
+            &entry_lengths[part.column],
+        );
+        kept.push(Source::Wire {
+            spans: entries.expect("entries lie in the buffer"),
+        });
     }
     for (row, _, size) in &table.metadata {
         sizes[*row as usize] += size;
     }
     for (row, size) in sizes.iter().enumerate() {
-        assert_eq!(*size, lengths[table.rows[row] as usize], "bytes of a plain message that are in no column");
+        assert_eq!(
+            *size, lengths[table.rows[row] as usize],
+            "bytes of a plain message that are in no column"
+        );
     }
     let again = written(rows, &kept, &[]);
-    let options = Options { wanted, longest: usize::MAX, room: 16 };
-    let messages = Messages { bytes: &again.bytes, starts: &again.starts, lengths: &again.lengths };
+    let options = Options {
+        wanted,
+        longest: usize::MAX,
+        room: 16,
+    };
+    let messages = Messages {
+        bytes: &again.bytes,
+        starts: &again.starts,
+        lengths: &again.lengths,
+    };
     let reread = Table::read(messages, &options).expect("the same keys");
-    assert_eq!(reread.rows.len(), rows, "a plain message is plain when it is written again");
+    assert_eq!(
+        reread.rows.len(),
+        rows,
+        "a plain message is plain when it is written again"
+    );
 
     // What was decoded, encoded again, decodes to the same.
     let texts: Vec<_> = layout
@@ -94,28 +140,53 @@ fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) ->
         let present = part.mask.map(|mask| &block[mask..mask + rows]);
         match part.form {
             Form::Text | Form::Bytes => {
-                let spans = Spans::checked(bytes, starts, lengths).expect("strings lie in the buffer");
+                let spans =
+                    Spans::checked(bytes, starts, lengths).expect("strings lie in the buffer");
                 if part.form == Form::Text {
                     for row in 0..rows {
-                        assert!(spans.get(row).is_none_or(|text| std::str::from_utf8(text).is_ok()));
+                        assert!(
+                            spans
+                                .get(row)
+                                .is_none_or(|text| std::str::from_utf8(text).is_ok())
+                        );
                     }
                 }
-                made.push(Source::Strings { key, bytes: part.form == Form::Bytes, spans });
+                made.push(Source::Strings {
+                    key,
+                    bytes: part.form == Form::Bytes,
+                    spans,
+                });
             }
             Form::Integer => {
                 let values = &block[part.line * rows * 8..(part.line + 1) * rows * 8];
-                made.push(Source::Integers { key, values, present });
+                made.push(Source::Integers {
+                    key,
+                    values,
+                    present,
+                });
             }
             _ => {}
         }
     }
     let again = written(rows, &made, &[]);
-    let messages = Messages { bytes: &again.bytes, starts: &again.starts, lengths: &again.lengths };
-    let options = Options { wanted: &|_| true, longest: usize::MAX, room: 16 };
+    let messages = Messages {
+        bytes: &again.bytes,
+        starts: &again.starts,
+        lengths: &again.lengths,
+    };
+    let options = Options {
+        wanted: &|_| true,
+        longest: usize::MAX,
+        room: 16,
+    };
     let reread = Table::read(messages, &options).expect("fewer keys");
     assert_eq!(reread.rows.len(), rows);
     for column in &reread.columns {
-        let old = table.columns.iter().find(|old| old.key == column.key).expect("the same keys");
+        let old = table
+            .columns
+            .iter()
+            .find(|old| old.key == column.key)
+            .expect("the same keys");
         for row in 0..rows {
             assert_eq!(column.lengths[row] == NULL, old.lengths[row] == NULL);
             if column.lengths[row] != NULL {
@@ -135,16 +206,29 @@ fn written(rows: usize, sources: &[Source<'_>], failed: &[usize]) -> Written {
     let (starts, rest) = block.split_at(rows * 8);
     let (counts, bytes) = rest.split_at(rows * 8);
     assert_eq!(numbers(counts), lengths);
-    assert_eq!(lengths.iter().map(|length| (*length).max(0)).sum::<i64>(), bytes.len() as i64);
-    Written { bytes: bytes.to_vec(), starts: numbers(starts), lengths }
+    assert_eq!(
+        lengths.iter().map(|length| (*length).max(0)).sum::<i64>(),
+        bytes.len() as i64
+    );
+    Written {
+        bytes: bytes.to_vec(),
+        starts: numbers(starts),
+        lengths,
+    }
 }
 
 fn strings<'a>(key: &[u8], bytes: bool, spans: Spans<'a>) -> Source<'a> {
-    Source::Strings { key: encode::key_field(key), bytes, spans }
+    Source::Strings {
+        key: encode::key_field(key),
+        bytes,
+        spans,
+    }
 }
 
 fn numbers(raw: &[u8]) -> Vec<i64> {
-    raw.chunks_exact(8).map(|raw| i64::from_ne_bytes(raw.try_into().unwrap())).collect()
+    raw.chunks_exact(8)
+        .map(|raw| i64::from_ne_bytes(raw.try_into().unwrap()))
+        .collect()
 }
 
 #[cfg(test)]
