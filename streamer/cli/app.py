@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import traceback
 import warnings
@@ -91,6 +92,14 @@ def streamer(
     debug: Annotated[bool, typer.Option("--debug", help="Errors with their traceback; anywhere on the line.")] = False,
 ) -> None:
     """Run models on records as they arrive: topic in, pipeline, topic out, nothing lost."""
+    if not os.environ.get("STREAMER_NO_CODE"):
+        return
+    from streamer.cli.folder import import_nothing_from_here
+    from streamer.nocode import code_allowed
+
+    if not code_allowed():
+        # Before plug-ins are looked for: there may be some.
+        import_nothing_from_here()
 
 
 def invoke(arguments: Sequence[str]) -> int:

@@ -9,11 +9,16 @@ from pathlib import Path
 
 def import_from_here(*files: Path) -> None:
     """Let a service's own functions be imported from the working directory and from the folders of these files,
-    after everything that is installed.
+    after everything that is installed; none of them where the environment refuses code.
 
     Our packages are imported first: a folder `connectors` of the user's must not hide ours, also where ours are found
     by an import hook that comes after the path (editable installations).
     """
+    from streamer.nocode import code_allowed
+
+    if not code_allowed():
+        import_nothing_from_here()
+        return
     for package in ("protos", "pipelines", "connectors", "streamer"):
         importlib.import_module(package)
     for folder in (Path.cwd(), *(file.absolute().parent for file in files)):

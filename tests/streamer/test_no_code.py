@@ -233,6 +233,26 @@ def test_nothing_is_imported_from_the_working_directory(tmp_path: Path) -> None:
         assert (tmp_path / "mark").exists() is ran
 
 
+@pytest.mark.parametrize("command", ["build", "check", "test", "steps", "schema", "plugins"])
+def test_no_command_takes_plug_ins_from_the_folder_of_the_file_or_the_working_directory(
+    command: str, tmp_path: Path
+) -> None:
+    (tmp_path / "plug-1.0.dist-info").mkdir()
+    (tmp_path / "plug-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: plug\nVersion: 1.0\n")
+    (tmp_path / "plug-1.0.dist-info" / "entry_points.txt").write_text(f"[streamer.steps]\nx = {MARK}:run\n")
+    file = written(tmp_path)
+    arguments = [file.name] if command in ("build", "check", "test") else []
+    subprocess.run(
+        [sys.executable, "-m", "streamer", command, *arguments],
+        cwd=tmp_path,
+        env={**ENVIRONMENT, VARIABLE: "1"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert nothing_ran(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("value", "allowed"), [(None, True), ("", True), ("0", True), ("false", True), ("1", False), ("yes", False)]
 )
