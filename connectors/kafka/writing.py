@@ -138,17 +138,17 @@ class CompiledWriting(Writing):
         if headers is not None and not headers.counts.any():
             headers = None
         refused: Refusals = {}
-        first = 0
+        first, count = 0, len(values)
         while True:
             first, codes_of_refused = self._writer.write(
                 topics, values, keys, headers, messages.timestamps, codes, None, first
             )
             for index, code in codes_of_refused:
                 refused[index] = KafkaError(code)
-            if first == len(messages):
+            if first == count:
                 return refused
             if not wait_for_room():
-                return refused | dict.fromkeys(range(first, len(messages)), _FULL)
+                return refused | dict.fromkeys(range(first, count), _FULL)
 
     def is_idle(self) -> bool:
         """See `Writing`."""
