@@ -43,6 +43,9 @@ class Executor(Protocol):
     def stateful(self) -> bool:
         """Whether a step's results depend on earlier rows: then it wants `tick` and `flush`."""
 
+    def limit(self, records: int) -> bool:
+        """Have models work on at most so many records at a time; whether larger batches may be run because of that."""
+
     def run(self, data: Data) -> Outcome:
         """The result of one record: `None` if it was dropped or is held, a list if the steps made several of it.
 

@@ -104,6 +104,14 @@ class Runner(ABC):
         is not pure raises before it changes its state.
         """
 
+    def limit(self, records: int) -> bool:
+        """Work on at most so many records at a time, however many a batch has; whether the runner sees to that itself.
+
+        One for which the number makes no difference says so too. By default it does not: then it is given no larger
+        batches.
+        """
+        return False
+
     def close(self) -> None:
         """Release what opening took: models, files, devices. Called once."""
 

@@ -1,8 +1,8 @@
 """`Pace`: small batches that the pipeline runs quickly travel through the agent together.
 
 What the agent does for each batch (decode, ledger, encode, send) costs more than a small model. So where records wait
-already, several batches' worth of them are decoded, sent and confirmed at once; the pipeline still gets batches of
-`batch.max_records`, one after the other. How many is bounded by time: a result waits for what runs within `LONGEST`.
+already, several batches' worth of them are decoded, sent and confirmed at once; models and functions still get
+`batch.max_records` at a time. How many is bounded by time: a result waits for what runs within `LONGEST`.
 """
 
 from __future__ import annotations

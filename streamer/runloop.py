@@ -69,6 +69,7 @@ class RunLoop:
         self._idle_since: float | None = None
         self._pace = Pace(service.batch.max_records)
         self._stateful = False
+        self._any_size = False
         self._stopping = False
         self._drain_deadline = float("inf")
         self._delivery: Delivery | None = None
@@ -89,6 +90,7 @@ class RunLoop:
         self._delivery = self._opened_delivery()
         self._meters.oldest = self._delivery.ledger.oldest
         self._stateful = self._parts.executor.stateful
+        self._any_size = self._parts.executor.limit(self._service.batch.max_records)
         self._parts.executor.observer = self._meters.run
         self._meters.step_metrics = self._parts.executor.metrics
         if self._parts.profiler is not None:
@@ -214,7 +216,7 @@ class RunLoop:
         if debug:
             result = debugged(executor, work, debug, self._log)
         else:
-            result = run_in_portions(executor.run_batch, work.batch, most)
+            result = run_in_portions(executor.run_batch, work.batch, work.batch.size if self._any_size else most)
         seconds = time.perf_counter() - began
         self._pace.ran(seconds, -(-work.batch.size // most) or 1)
         if self._service.keep:

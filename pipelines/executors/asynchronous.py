@@ -62,6 +62,10 @@ class AsyncExecutor:
         """No: the results do not belong to the records that ask for them."""
         return False
 
+    def limit(self, records: int) -> bool:
+        """No: when the steps run, and with what, is for the trigger to say."""
+        return False
+
     def run(self, data: Data) -> Outcome:
         """What the trigger gives for one record: usually the latest result, the same object for everybody.
 

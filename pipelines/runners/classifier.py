@@ -46,6 +46,9 @@ class ClassifierOutputRunner(Runner):
     def reads(self) -> frozenset[str] | None:
         return None if self._step.input_name is None else frozenset([self._step.input_name])
 
+    def limit(self, records: int) -> bool:
+        return True
+
     def run_batch(self, batch: Batch) -> Result:
         column = array_column(batch, self._step.input_name)
         parts = matrices(column, self._step.input_name or "the only array")

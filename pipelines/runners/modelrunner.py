@@ -54,6 +54,7 @@ class ModelRunner(Runner):
     ) -> None:
         self.model = model
         self._max_batch = max_batch
+        self._most_records: int | None = None
         self._keys = output_keys
         named = zip(model.inputs, input_keys, strict=True)
         self._inputs = ModelInputs([ModelInput(port, key, cast_freely=cast_inputs) for port, key in named])
@@ -76,6 +77,10 @@ class ModelRunner(Runner):
             if columns is not None:
                 return Result(batch.select(columns))
         return self._run_alone(batch)
+
+    def limit(self, records: int) -> bool:
+        self._most_records = records
+        return True
 
     def close(self) -> None:
         self.model.close()
@@ -104,7 +109,7 @@ class ModelRunner(Runner):
         return {key: Column.of(listed) for key, listed in zip(self._keys, found, strict=True)}
 
     def _run(self, feed: Feed) -> list[Array] | None:
-        most = self._max_batch or feed.total
+        most = self._most(feed)
         parts: list[list[Array]] = []
         # A batch of no samples is one call too: outputs have types and shapes.
         for start in range(0, feed.total, most) if feed.total else (0,):
@@ -115,6 +120,13 @@ class ModelRunner(Runner):
                 return None
             parts.append(outputs)
         return parts[0] if len(parts) == 1 else [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
+
+    def _most(self, feed: Feed) -> int:
+        """Samples of one call at most."""
+        most = self._max_batch or feed.total
+        if self._most_records is None or feed.records <= self._most_records:
+            return most
+        return min(most, self._most_records * max(1, -(-feed.total // feed.records)))
 
     def _as_long(self, count: int, outputs: list[Array]) -> bool:
         for port, output in zip(self.model.outputs, outputs, strict=True):

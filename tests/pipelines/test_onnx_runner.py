@@ -603,3 +603,36 @@ def test_outputs_that_no_record_can_hold_must_be_left_out(opened: Made) -> None:
     with pytest.raises(StepError, match=r'"s" is a seq\(tensor\(float\)\).*name the outputs to fetch'):
         opened(made.SerializeToString())
     assert one(opened(made.SerializeToString(), output_names=["y"]), x=f4(1, 2, 3))["y"].tolist() == [1, 2, 3]
+
+
+class Watched:
+    """The model's session; notes how many samples each call brings."""
+
+    def __init__(self, session: Any) -> None:
+        self.sizes: list[int] = []
+        self._session = session
+
+    def run(self, names: list[str], feed: dict[str, Any]) -> Any:
+        self.sizes.append(len(feed["x"]))
+        return self._session.run(names, feed)
+
+
+@pytest.mark.parametrize(
+    ("shape", "max_batch", "sizes"), [((3,), None, [4, 4, 2]), ((2, 3), None, [8, 8, 4]), ((3,), 3, [3, 3, 3, 1])]
+)
+def test_a_model_that_is_told_so_works_on_few_records_at_a_time(
+    opened: Made, shape: tuple[int, ...], max_batch: int | None, sizes: list[int]
+) -> None:
+    executor = opened(same(), max_batch=max_batch)
+    runner: Any = executor._steps[0].runner
+    assert executor.limit(4)
+    runner.model.session = watched = Watched(runner.model.session)
+    arrays = [np.full(shape, number, np.float32) for number in range(10)]
+    result = executor.run_batch(Batch.of([Data({"x": array}) for array in arrays]))
+    assert watched.sizes == sizes
+    assert all(np.array_equal(data["y"], array) for data, array in zip(result.batch.to_list(), arrays, strict=True))
+
+
+def test_a_pipeline_with_a_function_is_given_no_larger_batches() -> None:
+    with pipelines.Sequence([lambda data: data]).open() as executor:
+        assert not executor.limit(4)
