@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from pipelines.columns import Column, DenseColumn, Mask, RaggedColumn, Rows, WireColumn
 from pipelines.data import Data, check_key
@@ -21,8 +22,9 @@ from pipelines.spanscolumn import SpansColumn
 from pipelines.values.ndarray import NDArrayType, dtype_of
 from pipelines.values.valuetype import ValueType
 from pipelines.wire.columns_read import EntryDecoder, ReadColumns, decode_in_python
-from pipelines.wire.entries import ReadOptions, bare, metadata_of, plain, room_for
+from pipelines.wire.entries import ReadOptions, bare, metadata_of, not_a_message, room_for
 from pipelines.wire.values_read import read_values
+from protos import data_pb2 as pb
 
 if TYPE_CHECKING:
     from native import _native
@@ -46,19 +48,22 @@ class CompiledReader:
         found = self._read(spans, wanted)
         if found is None:
             return decode_in_python(list(values), wanted, self._options)
-        odd = found.odd or ()
-        left = [position for position in odd if not self._refused(values[position], position, found.failed)]
+        left: Sequence[int] = found.odd or ()
+        if len(left) <= _FEW:
+            left = [position for position in left if not self._refused(values[position], position, found.failed)]
         if not left:
             return ReadColumns(found.columns, found.rows, found.metadata, found.failed)
         others = decode_in_python([values[position] for position in left], wanted, self._options)
         return _together(found, others, np.array(left, np.int64))
 
     def _refused(self, payload: Any, position: int, failed: dict[int, WireError]) -> bool:
-        # Most odd messages are broken, and protobuf says so without our help.
+        # Where few messages are odd they are broken as a rule, and what many cost together is much for one alone.
+        if type(payload) is not bytes or len(payload) > self._options.surely:
+            return False
         try:
-            plain(payload, self._options)
-        except WireError as error:
-            failed[position] = bare(error)
+            pb.DataMap.FromString(payload)
+        except DecodeError as error:
+            failed[position] = not_a_message(payload, error)
             return True
         return False
 
@@ -212,6 +217,8 @@ def _together(found: _Found, others: ReadColumns, odd: Rows) -> ReadColumns:
     failed = {**found.failed, **{int(odd[row]): error for row, error in others.failed.items()}}
     if not len(others.rows):
         return ReadColumns(found.columns, found.rows, found.metadata, failed)
+    if not len(found.rows):
+        return ReadColumns(others.columns, odd[others.rows], others.metadata, failed)
     rows = np.concatenate([found.rows, odd[others.rows]])
     order = np.argsort(rows)
     columns = {}
@@ -239,5 +246,6 @@ def _in_order(found: _Found, others: ReadColumns, odd: Rows) -> list[str]:
 
 _ARRAY = ValueType.NDARRAY
 _DTYPES = {int(element): dtype for element in NDArrayType if (dtype := dtype_of(element)) is not None}
+_FEW = 16
 _SETS = 64
 _KEYS = 4096
