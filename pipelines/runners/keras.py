@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from pipelines.steps.tensorflow import Keras
 
 DEFAULT_KEY = "default"
 """Key of a model's only output, if the step names none; Konduit's."""
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class KerasRunner(ModelRunner):
@@ -70,20 +73,46 @@ class KerasModel:
                 f"the model {self.path} does not say what it takes; save one that was built, as keras.Sequential with "
                 "an Input or keras.Model(inputs, outputs)"
             )
-        self.inputs = [self._port(tensor, tensor.name) for tensor in self._model.inputs]
-        names = getattr(self._model, "output_names", None) or [tensor.name for tensor in self._model.outputs]
+        structure = getattr(self._model, "input", None)
+        self._by_key = isinstance(structure, Mapping)
+        names = self._names(structure, self._model.inputs) or [tensor.name for tensor in self._model.inputs]
+        self.inputs = [self._port(tensor, name) for tensor, name in zip(self._model.inputs, names, strict=True)]
+        names = self._names(getattr(self._model, "output", None), self._model.outputs) or getattr(
+            self._model, "output_names", [tensor.name for tensor in self._model.outputs]
+        )
         self.outputs = [self._port(tensor, name) for tensor, name in zip(self._model.outputs, names, strict=True)]
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
-        """The outputs for these inputs, both in the order of `inputs` and `outputs`. Raises what Keras raises."""
-        outputs = self._model.predict_on_batch(arrays[0] if len(arrays) == 1 else list(arrays))
+        """The outputs for these inputs, both in the order of `inputs` and `outputs`.
+
+        Raises `StreamerError` with what Keras says, without its tracebacks and colours.
+        """
+        given: Any = arrays[0] if len(arrays) == 1 else list(arrays)
+        if self._by_key:
+            given = {port.name: array for port, array in zip(self.inputs, arrays, strict=True)}
+        try:
+            outputs = self._model.predict_on_batch(given)
+        except Exception as error:
+            raise StreamerError(f"{self.path.name}: {_said(error)}") from error
         if isinstance(outputs, Mapping):
-            outputs = [outputs[name] for name in sorted(outputs)]
+            outputs = [outputs[port.name] for port in self.outputs]
         return [np.asarray(output) for output in (outputs if isinstance(outputs, (list, tuple)) else [outputs])]
 
     def close(self) -> None:
         """Free the model."""
         self._model = None
+
+    def _names(self, structure: Any, tensors: Sequence[Any]) -> list[str] | None:
+        """The keys of tensors that a model has in a mapping, in their order; none if it has them otherwise."""
+        parts = list(structure.values()) if isinstance(structure, Mapping) else structure
+        if isinstance(parts, (list, tuple)) and any(isinstance(one, (list, tuple, Mapping)) for one in parts):
+            raise StreamerError(
+                f"the model {self.path} has lists or mappings inside those of its inputs or outputs; save one that has "
+                "a list or a mapping of them"
+            )
+        if not isinstance(structure, Mapping):
+            return None
+        return [next((key for key, one in structure.items() if one is tensor), tensor.name) for tensor in tensors]
 
     def _port(self, tensor: Any, name: str) -> Port:
         element = getattr(tensor.dtype, "name", tensor.dtype)
@@ -183,3 +212,9 @@ def _output_keys(model: KerasModel, step: Keras) -> list[str]:
 
 def _text(error: Exception) -> str:
     return " ".join(str(error).split())[:500] or type(error).__name__
+
+
+def _said(error: Exception) -> str:
+    lines = [line.strip() for line in _COLOUR.sub("", str(error)).splitlines()]
+    told = [line for line in lines if line and not line.startswith(("File ", "Detected at node", "[[{{"))]
+    return " ".join(told)[:500] or type(error).__name__

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.errors import MissingPackageError, StreamerError, nearest
+from pipelines.errors import DataError, MissingPackageError, StreamerError, nearest
 from pipelines.modelfiles import model_path
 from pipelines.runner import OpenContext
 from pipelines.runners.model import Array, Port
@@ -174,7 +174,12 @@ def _native(output: Any) -> Array:
     array = np.asarray(output)
     if array.dtype == object:
         texts = np.empty(array.size, object)
-        texts[:] = [one.decode() for one in array.flat]
+        try:
+            texts[:] = [one.decode() for one in array.flat]
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"an output holds bytes that are no UTF-8 text ({error}); encode them in the graph"
+            ) from None
         return texts.reshape(array.shape)
     return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 

@@ -219,6 +219,42 @@ def test_a_keras_model_of_several_inputs_and_outputs_takes_names_in_its_order(
 
 
 @needs_tensorflow
+def test_keras_models_with_mappings_go_by_their_keys(run: Run, tmp_path: Path) -> None:
+    import keras
+
+    first, second = keras.Input((2,), name="first"), keras.Input((2,), name="second")
+    net = keras.Model({"b": first, "a": second}, {"minus": first - second, "both": first + second})
+    net.save(tmp_path / "m.keras")
+    given = Data({"b": f4(10, 20), "a": f4(1, 2)})
+    (found,) = run(Keras("m.keras"), given)
+    assert {key: value.tolist() for key, value in found.items()} == {"both": [11, 22], "minus": [9, 18]}
+    (found,) = run(Keras("m.keras", input_names={"b": "a", "a": "b"}, output_names={"minus": "y"}), given)
+    assert found["y"].tolist() == [-9, -18]
+
+
+@needs_tensorflow
+def test_a_keras_model_with_lists_inside_mappings_says_what_to_do(tmp_path: Path) -> None:
+    import keras
+
+    given = keras.Input((2,))
+    keras.Model(given, {"r": {"p": given + 1.0, "q": given}}).save(tmp_path / "m.keras")
+    with pytest.raises(StreamerError, match=r"inside those of its inputs or outputs; save one"):
+        Sequence([Keras("m.keras")], base=tmp_path).open()
+
+
+@needs_tensorflow
+def test_an_error_of_keras_is_told_without_its_traceback(run: Run, tmp_path: Path) -> None:
+    import keras
+
+    ids = keras.Input((None,), dtype="int32", name="ids")
+    keras.Model(ids, keras.layers.Embedding(5, 2)(ids)).save(tmp_path / "m.keras")
+    good, bad = run(Keras("m.keras"), Data({"ids": np.array([1, 2])}), Data({"ids": np.array([9, 9])}))
+    assert good["default"].shape == (2, 2)
+    assert "9 is not in [0, 5)" in str(bad)
+    assert "File " not in str(bad)
+
+
+@needs_tensorflow
 @pytest.mark.parametrize("ending", ["keras", "h5"])
 def test_a_keras_model_with_python_code_inside_is_refused(tmp_path: Path, ending: str) -> None:
     import keras
