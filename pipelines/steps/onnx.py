@@ -32,7 +32,7 @@ class SessionOptions(Config):
 
 # onnxruntime's `trt_extra_plugin_lib_paths`, `op_packages` and the like; the last two are addresses in memory.
 _CODE_OPTION: Final = re.compile(
-    r"(^|_)(libs?|library|libraries|plugins?|backend_path|op_packages|so_folder|external_\w+|user_compute_stream)(_|$)",
+    r"(^|[._])(libs?|library|libraries|plugins?|backend_path|op_packages|so_folder|external_\w+|user_compute_stream)([._]|$)",
     re.IGNORECASE,
 )
 # What may be a path: of a library, or of an engine or another compiled model, which is machine code as well.
@@ -87,10 +87,11 @@ class Onnx(Step):
 
     @property
     def code_keys(self) -> tuple[str, ...]:
-        """The providers, if an option of theirs may name machine code."""
+        """The providers and the session's options, if one of them may name machine code."""
         named = (provider for provider in self.providers or () if not isinstance(provider, str))
         found = any(runs_code(options) for provider in named for options in provider.values())
-        return (self.key("providers"),) if found else ()
+        keys = (self.key("providers"),) if found else ()
+        return (*keys, self.key("session_options")) if runs_code(self.session_options.config) else keys
 
     def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
         super().__init__(**placed(model_uri, fields))

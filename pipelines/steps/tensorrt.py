@@ -71,8 +71,9 @@ class TensorRt(Step):
 
     @property
     def code_keys(self) -> tuple[str, ...]:
-        """The options of the provider, if one may name machine code."""
-        return (self.key("provider_options"),) if runs_code(self.provider_options) else ()
+        """The options of the provider and of the session, if one of them may name machine code."""
+        keys = (self.key("provider_options"),) if runs_code(self.provider_options) else ()
+        return (*keys, self.key("session_options")) if runs_code(self.session_options.config) else keys
 
     def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
         super().__init__(**placed(model_uri, fields))

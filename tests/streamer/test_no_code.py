@@ -310,6 +310,14 @@ def test_a_principal_of_kerberos_that_is_one_is_no_code() -> None:
     assert not code_in({"sasl.kerberos.principal": "streamer/host.example.org@EXAMPLE.ORG", "sasl.username": "a;b"})
 
 
+def test_options_of_a_session_that_may_name_machine_code_are_code() -> None:
+    options = {"config": {"ep.qnnexecutionprovider.backend_path": "evil"}}
+    for step in (Onnx("m.onnx", session_options=options), TensorRt("m.onnx", session_options=options)):
+        assert step.code_keys == ("sessionOptions",)
+    harmless = {"config": {"session.set_denormal_as_zero": "1", "session.load_model_format": "ORT"}}
+    assert not Onnx("m.onnx", session_options=harmless).code_keys
+
+
 def test_other_options_of_a_provider_are_no_code() -> None:
     options = {"device_id": 0, "gpu_mem_limit": "4e9", "x": "0.5", "trt_profile_min_shapes": "x:1x3", "use_tf32": True}
     assert not Onnx("m.onnx", providers=["cpu", {"cuda": options}]).code_keys
