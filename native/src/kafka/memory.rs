@@ -2,6 +2,7 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
@@ -12,13 +13,16 @@ use pyo3::prelude::*;
 use super::plugin::lock;
 
 const ALIGNMENT: usize = 64;
-const SMALLEST: usize = 16 * 1024;
-/// Larger pieces go back to the system at once, and so do those beyond so many bytes altogether.
+/// Pieces are of sizes that double. The smallest are small: a block may be of one record, and there may be many.
+const SMALLEST: usize = 256;
+/// Larger pieces go back to the system at once.
 const LARGEST_KEPT: usize = 8 << 20;
+/// So many bytes are kept at most.
 const KEPT: usize = 32 << 20;
+const SIZES: usize = (LARGEST_KEPT / SMALLEST).ilog2() as usize + 1;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool {
-    pieces: Vec::new(),
+    pieces: [const { Vec::new() }; SIZES],
     bytes: 0,
 });
 
@@ -50,7 +54,7 @@ impl KafkaMemory {
         }
         let memory = &slf.get().memory;
         let (start, length) = (
-            memory.start.as_ptr().cast::<c_void>(),
+            memory.piece.start.as_ptr().cast::<c_void>(),
             memory.length as ffi::Py_ssize_t,
         );
         // Safety: the view keeps this object, and so the memory, alive; nobody writes to it any more.
@@ -63,54 +67,36 @@ impl KafkaMemory {
 
 /// So many bytes, not initialised, aligned for any column.
 pub struct Memory {
-    start: NonNull<u8>,
-    capacity: usize,
+    piece: ManuallyDrop<Piece>,
     length: usize,
 }
 
-// Safety: it owns its bytes.
-unsafe impl Send for Memory {}
 // Safety: they are written by their one owner before Python sees them, and only read afterwards.
 unsafe impl Sync for Memory {}
 
 impl Memory {
     pub fn new(length: usize) -> Memory {
-        let recycled = lock(&POOL).take();
-        if let Some(piece) = recycled {
-            if piece.capacity >= length {
-                return Memory {
-                    start: piece.start,
-                    capacity: piece.capacity,
-                    length,
-                };
-            }
-            piece.free();
-        }
         let capacity = length.max(SMALLEST).next_power_of_two();
-        Memory {
-            start: Piece::new(capacity).start,
-            capacity,
-            length,
-        }
+        let recycled = lock(&POOL).take(capacity);
+        let piece = ManuallyDrop::new(recycled.unwrap_or_else(|| Piece::new(capacity)));
+        Memory { piece, length }
     }
 
     pub fn start(&mut self) -> *mut u8 {
-        self.start.as_ptr()
+        self.piece.start.as_ptr()
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        let piece = Piece {
-            start: self.start,
-            capacity: self.capacity,
-        };
-        if let Some(left_over) = lock(&POOL).put(piece) {
-            left_over.free();
-        }
+        // Safety: it is not touched again.
+        let piece = unsafe { ManuallyDrop::take(&mut self.piece) };
+        // What is in the way is freed after the pool has been let go.
+        let _left_over = lock(&POOL).put(piece);
     }
 }
 
+/// Bytes that are ours.
 struct Piece {
     start: NonNull<u8>,
     capacity: usize,
@@ -130,36 +116,93 @@ impl Piece {
         }
     }
 
-    fn free(self) {
-        // Safety: allocated with this very layout in `new`.
-        unsafe { dealloc(self.start.as_ptr(), Piece::layout(self.capacity)) }
-    }
-
     fn layout(capacity: usize) -> Layout {
         Layout::from_size_align(capacity, ALIGNMENT)
             .unwrap_or_else(|_| handle_alloc_error(Layout::new::<u8>()))
     }
 }
 
-/// The piece that came back last is given out first: it is likely still in the processor's caches.
+impl Drop for Piece {
+    fn drop(&mut self) {
+        // Safety: allocated with this very layout in `new`.
+        unsafe { dealloc(self.start.as_ptr(), Piece::layout(self.capacity)) }
+    }
+}
+
+/// Pieces by size. The one that came back last is given out first: it is likely still in the processor's caches.
 struct Pool {
-    pieces: Vec<Piece>,
+    pieces: [Vec<Piece>; SIZES],
     bytes: usize,
 }
 
 impl Pool {
-    fn take(&mut self) -> Option<Piece> {
-        let piece = self.pieces.pop()?;
+    fn take(&mut self, capacity: usize) -> Option<Piece> {
+        let piece = self.pieces.get_mut(Pool::size(capacity))?.pop()?;
         self.bytes -= piece.capacity;
         Some(piece)
     }
 
-    fn put(&mut self, piece: Piece) -> Option<Piece> {
-        if piece.capacity > LARGEST_KEPT || self.bytes + piece.capacity > KEPT {
-            return Some(piece);
+    /// Keep it; what is given back is not kept. When there is too much, all goes: it may be of sizes that nobody wants.
+    fn put(&mut self, piece: Piece) -> Vec<Piece> {
+        if piece.capacity > LARGEST_KEPT {
+            return vec![piece];
+        }
+        let mut left_over = Vec::new();
+        if self.bytes + piece.capacity > KEPT {
+            left_over = self.pieces.iter_mut().flat_map(std::mem::take).collect();
+            self.bytes = 0;
         }
         self.bytes += piece.capacity;
-        self.pieces.push(piece);
-        None
+        self.pieces[Pool::size(piece.capacity)].push(piece);
+        left_over
+    }
+
+    fn size(capacity: usize) -> usize {
+        (capacity / SMALLEST).ilog2() as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool() -> Pool {
+        Pool {
+            pieces: [const { Vec::new() }; SIZES],
+            bytes: 0,
+        }
+    }
+
+    #[test]
+    fn a_piece_is_given_out_again_for_its_size_only() {
+        let mut pool = pool();
+        assert!(pool.put(Piece::new(1024)).is_empty());
+        assert!(pool.take(2048).is_none());
+        assert!(pool.take(SMALLEST).is_none());
+        assert_eq!(pool.take(1024).map(|piece| piece.capacity), Some(1024));
+        assert!(pool.take(1024).is_none());
+        assert_eq!(pool.bytes, 0);
+    }
+
+    #[test]
+    fn it_never_keeps_more_than_it_may() {
+        let mut pool = pool();
+        for _ in 0..KEPT / LARGEST_KEPT {
+            assert!(pool.put(Piece::new(LARGEST_KEPT)).is_empty());
+        }
+        assert_eq!(pool.put(Piece::new(SMALLEST)).len(), KEPT / LARGEST_KEPT);
+        assert_eq!(pool.bytes, SMALLEST);
+        assert_eq!(pool.put(Piece::new(2 * LARGEST_KEPT)).len(), 1);
+        assert!(pool.take(2 * LARGEST_KEPT).is_none());
+    }
+
+    #[test]
+    fn memory_of_nothing_and_of_much_can_be_written_and_let_go() {
+        for length in [0, 1, SMALLEST, SMALLEST + 1, LARGEST_KEPT + 1] {
+            let mut memory = Memory::new(length);
+            // Safety: so many bytes are there.
+            unsafe { std::ptr::write_bytes(memory.start(), 7, length) };
+            assert_eq!(memory.start() as usize % ALIGNMENT, 0);
+        }
     }
 }
