@@ -13,7 +13,7 @@ help:  ## this list
 install: $(STAMP)  ## create .venv and install streamer with everything its tests need
 
 # The compiled hot path is built with the rest where cargo is; a change of its sources builds it again.
-$(STAMP): pyproject.toml constraints.txt native/Cargo.toml $(wildcard native/src/*.rs native/src/*/*.rs)
+$(STAMP): pyproject.toml constraints.txt native/Cargo.toml $(wildcard native/src/*.rs native/src/*/*.rs native/src/*/*/*.rs)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "streamer needs Python 3.11 or later: make PYTHON=python3.12 ...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (about a minute the first time) ..."
@@ -59,4 +59,4 @@ lock:  ## refresh constraints.txt with the newest versions that work together
 	rm -rf .venv-lock
 
 clean:  ## remove what the targets created
-	rm -rf .venv .venv-protos .venv-lock .bench-venvs build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis native/target native/*.so
+	rm -rf .venv .venv-protos .venv-lock .bench-venvs build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis native/target native/fuzz/target native/*.so
