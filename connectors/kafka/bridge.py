@@ -57,8 +57,7 @@ def join(
 
     `make` makes a client, `take` takes the bridge to it out of the extension. `label` is such as `source kafka`. With
     the bridge, a `producer` takes messages from there only. Where it ought to work and does not, the log says so once.
-    Raises `HotPathError` where `native` is insisted on and
-    cannot be, and what `make` raises.
+    Raises `HotPathError` where `native` is insisted on and cannot be, and what `make` raises.
     """
     found = _bridge(hot_path)
     if isinstance(found, HotPathReport):

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from connectors.contract import Reader, Received
 from connectors.kafka.config import KafkaSourceConfig
 from connectors.kafka.source import KafkaSource
+from pipelines import hotpath
 from pipelines.errors import MissingPackageError
 from streamer.broker import BrokerError, LocalKafka
 
@@ -202,3 +204,14 @@ def committed() -> Committed:
 def polled() -> Polled:
     """`with polled(reader) as received:` polls a second member beside the first."""
     return _polled
+
+
+@pytest.fixture
+def native(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The compiled extension, where it was built; nothing is chosen by the environment."""
+    monkeypatch.delenv(hotpath.VARIABLE, raising=False)
+    if reason := hotpath.why_not():
+        pytest.skip(f"the compiled hot path: {reason}")
+    found = hotpath.compiled("native")
+    assert found is not None
+    return found

@@ -4,6 +4,7 @@
 //! callbacks. This library is also loaded into them as a plug-in (`plugin.rs`), so that it learns their handles; the
 //! functions of librdkafka are found at run time in the library that confluent-kafka brings (`library.rs`).
 
+mod block;
 mod client;
 mod columns;
 mod failure;
