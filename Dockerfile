@@ -1,10 +1,18 @@
 # The streamer command with Kafka and ONNX: docker build -t streamer-inference . && docker run streamer-inference --help
-FROM python:3.12-slim-bookworm AS build
+FROM rust:1.90-slim-bookworm AS rust
+
+# Not the slim image: the compiled hot path is linked by its C compiler.
+FROM python:3.12-bookworm AS build
+
+COPY --from=rust /usr/local/rustup /usr/local/rustup
+COPY --from=rust /usr/local/cargo /usr/local/cargo
+ENV RUSTUP_HOME=/usr/local/rustup CARGO_HOME=/usr/local/cargo PATH=/usr/local/cargo/bin:$PATH
 
 WORKDIR /src
 RUN python -m venv /opt/streamer
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY native native
 COPY protos protos
 COPY pipelines pipelines
 COPY connectors connectors
