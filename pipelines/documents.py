@@ -97,7 +97,11 @@ def read_documents(path: str | PathLike[str], limits: Limits = DEFAULT_LIMITS) -
         with place.open("rb") as file:
             content = file.read(limits.bytes + 1)
     except FileNotFoundError:
-        raise DefinitionError(f"{path}: no such file{nearest(place.name, _siblings(place))}") from None
+        raise DefinitionError(f"{path}: no such file{nearest(place.name, _texts(place.parent))}") from None
+    except IsADirectoryError:
+        inside = sorted(_texts(place))[:3]
+        hint = f", such as {' or '.join(str(place / name) for name in inside)}" if inside else ""
+        raise DefinitionError(f"{path}: is a folder; name a file{hint}") from None
     except OSError as error:
         raise DefinitionError(f"{path}: cannot be read: {error.strerror}") from error
     return parse_documents(content, str(path), limits)
@@ -192,8 +196,8 @@ def _decoded(text: str | bytes, file: str, limits: Limits) -> str:
         raise DefinitionError(f"{file}:{line}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
 
 
-def _siblings(path: Path) -> list[str]:
+def _texts(folder: Path) -> list[str]:
     try:
-        return [other.name for other in path.parent.iterdir() if other.suffix in (".yaml", ".yml", ".json")]
+        return [file.name for file in folder.iterdir() if file.suffix in (".yaml", ".yml", ".json")]
     except OSError:
         return []

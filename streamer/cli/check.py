@@ -30,20 +30,16 @@ def check(
 
     from pipelines.errors import DefinitionError
     from streamer.cli.findings import examined
-    from streamer.cli.folder import import_from_here, import_nothing_from_here
+    from streamer.cli.folder import import_from_here
     from streamer.cli.reach import reached
     from streamer.cli.terminal import quiet
     from streamer.loading import load_all
-    from streamer.nocode import code_allowed, refused
+    from streamer.nocode import refused
     from streamer.observe.logs import configure
 
     configure("error", as_json=False)
     quiet()
-    no_code = no_code or not code_allowed()
-    if no_code:
-        import_nothing_from_here()
-    else:
-        import_from_here(*files)
+    no_code = not import_from_here(*files, no_code=no_code)
     runners = runners_given(runner)
     wrong = unreachable = 0
     reports: list[dict[str, Any]] = []

@@ -7,23 +7,26 @@ import sys
 from pathlib import Path
 
 
-def import_from_here(*files: Path) -> None:
+def import_from_here(*files: Path, no_code: bool = False) -> bool:
     """Let a service's own functions be imported from the working directory and from the folders of these files,
-    after everything that is installed; none of them where the environment refuses code.
+    after everything that is installed; nothing of them with `no_code`, or where the environment refuses code.
+
+    Returns whether code may run.
 
     Our packages are imported first: a folder `connectors` of the user's must not hide ours, also where ours are found
     by an import hook that comes after the path (editable installations).
     """
     from streamer.nocode import code_allowed
 
-    if not code_allowed():
+    if no_code or not code_allowed():
         import_nothing_from_here()
-        return
+        return False
     for package in ("protos", "pipelines", "connectors", "streamer"):
         importlib.import_module(package)
     for folder in (Path.cwd(), *(file.absolute().parent for file in files)):
         if str(folder) not in sys.path:
             sys.path.append(str(folder))
+    return True
 
 
 def import_nothing_from_here() -> None:

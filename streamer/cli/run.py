@@ -52,17 +52,12 @@ def run(
     import json
 
     from streamer.agent import Agent
-    from streamer.cli.folder import import_from_here, import_nothing_from_here
+    from streamer.cli.folder import import_from_here
     from streamer.cli.together import run_together
-    from streamer.nocode import code_allowed
     from streamer.observe.logs import configure
 
     configure(log_level or ("info" if log_json or trace else "warning"), as_json=log_json)
-    no_code = no_code or not code_allowed()
-    if no_code:
-        import_nothing_from_here()
-    else:
-        import_from_here(*files)
+    no_code = not import_from_here(*files, no_code=no_code)
     services = _observed(_loaded(files, runners_given(runner)), profile, trace)
     if no_code:
         services = [service.without_code() for service in services]

@@ -29,20 +29,15 @@ def test(
     and its result is shown; a picture is one like that. The exit code is 1 if one is not as expected.
     """
     from streamer.cases import cases_of
-    from streamer.cli.folder import import_from_here, import_nothing_from_here
+    from streamer.cli.folder import import_from_here
     from streamer.cli.terminal import quiet
     from streamer.loading import load
-    from streamer.nocode import code_allowed
     from streamer.observe.logs import configure
     from streamer.trial import tried
 
     configure("error", as_json=False)
     quiet()
-    no_code = no_code or not code_allowed()
-    if no_code:
-        import_nothing_from_here()
-    else:
-        import_from_here(file)
+    no_code = not import_from_here(file, no_code=no_code)
     service = load(file)
     service = service.without_code() if no_code else service
     outcomes = []

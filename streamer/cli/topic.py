@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ Answer = TypeVar("Answer")
 
 AT_ONCE = 1000
 """Records of one block at most."""
+_SHOWN = 5
 
 
 class TopicReader:
@@ -129,7 +130,8 @@ class TopicReader:
         topics = listed.topics
         if self.topic not in topics:
             raise ConnectorError(
-                f'there is no topic "{self.topic}" on {self._config.bootstrap}{nearest(self.topic, topics)}'
+                f'there is no topic "{self.topic}" on {self._config.bootstrap}'
+                f"{nearest(self.topic, topics) or _offered(topics)}"
             )
         return sorted(topics[self.topic].partitions)
 
@@ -147,3 +149,11 @@ class TopicReader:
         if self._consumer is None:
             raise ConnectorError("the reader is not open")
         return self._consumer
+
+
+def _offered(topics: Iterable[str]) -> str:
+    own = sorted(name for name in topics if not name.startswith("__"))
+    if not own:
+        return "; there is none yet: create it, or send a record to it"
+    more = "" if len(own) <= _SHOWN else f" and {len(own) - _SHOWN} more"
+    return f"; there are {', '.join(own[:_SHOWN])}{more}"

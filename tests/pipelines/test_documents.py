@@ -228,5 +228,11 @@ def test_a_file_that_is_not_there_is_answered_with_the_nearest(tmp_path: Path) -
 
     with pytest.raises(DefinitionError, match=r'no such file; did you mean "digits\.pipeline\.yaml"\?'):
         read_document(tmp_path / "digit.pipeline.yml")
-    with pytest.raises(DefinitionError, match="cannot be read"):
+
+
+def test_a_folder_is_answered_with_the_files_in_it(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match=r"is a folder; name a file$"):
+        read_document(tmp_path)
+    (tmp_path / "digits.yaml").write_text("a: 1")
+    with pytest.raises(DefinitionError, match=r"is a folder; name a file, such as .*digits\.yaml$"):
         read_document(tmp_path)

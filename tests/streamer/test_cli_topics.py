@@ -161,6 +161,17 @@ def test_an_unknown_topic_is_named_with_the_nearest_one(cli: Any, topics: Any, o
     assert f'did you mean "{topic}"?' in ended.err
 
 
+def test_an_unknown_topic_that_resembles_none_is_answered_with_those_there_are(
+    cli: Any, topics: Any, on: tuple[str, str]
+) -> None:
+    topics()
+    ended = cli("tap", "?", *on)
+    assert ended.code == 1
+    assert 'there is no topic "?" on ' in ended.err
+    assert "; there are " in ended.err
+    assert "__consumer_offsets" not in ended.err
+
+
 @pytest.mark.parametrize("arguments", [["tap", "x"], ["replay", "x"], ["send", "x", "a.jsonl"]])
 def test_a_broker_that_does_not_answer_is_told_in_a_line(
     cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
