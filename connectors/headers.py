@@ -17,7 +17,7 @@ class Headers(Sequence[Sequence[Header] | None]):
     """The headers of N records, as a sequence of lists of (name, value), `None` for a record without any.
 
     Record i has the headers `[starts[i], starts[i] + counts[i])` of `names` and `values`; `starts` and `counts` are
-    `int64 (N,)`. Names are UTF-8 and never null.
+    `int64 (N,)`. Names are UTF-8 and never null; bytes that are not, which brokers let pass, are read as U+FFFD.
     """
 
     __slots__ = ("counts", "names", "starts", "values")
@@ -69,7 +69,7 @@ class Headers(Sequence[Sequence[Header] | None]):
         if not count:
             return None
         found = zip(self.names[start : start + count], self.values[start : start + count], strict=True)
-        return [((name or b"").decode(), value) for name, value in found]
+        return [((name or b"").decode(errors="replace"), value) for name, value in found]
 
     def __iter__(self) -> Iterator[Sequence[Header] | None]:
         return (self[row] for row in range(len(self)))

@@ -98,10 +98,18 @@ def _size(column: Sequence[bytes | None]) -> int:
 
 
 def _headers(messages: Sequence[Message]) -> Sequence[Sequence[Header] | None] | None:
-    found = [message.headers() for message in messages]
+    found = [_headers_of(message) for message in messages]
     if not any(found):
         return None
-    return found  # type: ignore[return-value]
+    return found
+
+
+def _headers_of(message: Message) -> Sequence[Header] | None:
+    try:
+        return message.headers()  # type: ignore[return-value]
+    except (SystemError, UnicodeDecodeError):
+        # A name that is no UTF-8: the client cannot give any header of this record, which must not stop the service.
+        return None
 
 
 def _timestamps(messages: Sequence[Message]) -> Ints:

@@ -39,6 +39,8 @@ _COMMIT_WAIT = 10.0
 _CLOSE_WAIT = 15.0
 _SEEK_WAIT = 5.0
 _FIRST_GUESS = 1024.0
+_AT_ONCE = 65_536
+"""Records of one call at most: room for so many is made before any comes, and the client refuses a million."""
 
 
 class KafkaSource(Source):
@@ -222,7 +224,7 @@ class KafkaSource(Source):
                 return
             rest = deadline - time.monotonic()
             # As many as fit by their usual size: what is over would wait here, beside what the client holds.
-            wanted = min(lacking, int(room / self._mean_size) + 1)
+            wanted = min(lacking, int(room / self._mean_size) + 1, _AT_ONCE)
             self._receive(wanted, min(max(rest, 0.0), _SLICE))
             if rest <= _SLICE or self._woken:
                 self._woken = False

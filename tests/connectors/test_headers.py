@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.headers import Header, Headers
+from pipelines.spans import Spans
 
 ROWS = st.lists(
     st.none() | st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), min_size=1, max_size=3),
@@ -25,3 +26,8 @@ def test_headers_of_some_rows_can_be_taken() -> None:
     headers = Headers.of([[("a", b"1"), ("b", None)], None, [("c", b"")]])
     assert list(headers.take(np.array([2, 0]))) == [[("c", b"")], [("a", b"1"), ("b", None)]]
     assert list(headers[1:]) == [None, [("c", b"")]]
+
+
+def test_a_name_that_is_no_text_is_read_all_the_same() -> None:
+    one = np.array([0]), np.array([1])
+    assert list(Headers(Spans.of([b"a\xff"]), Spans.of([b"v"]), *one)) == [[("a\ufffd", b"v")]]

@@ -158,6 +158,26 @@ def test_what_is_null_empty_or_has_headers_of_its_own_goes_out_as_it_was_given(
     assert read(kafka.bootstrap, topic, len(all_kinds())) == all_kinds()
 
 
+def test_a_name_of_a_header_that_is_no_text_stops_nobody(
+    kafka: Broker, topics: Topics, native: ModuleType, hot_path: HotPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = topics(1)
+    one = np.array([0, 1], np.int64), np.array([1, 1], np.int64)
+    headers = Headers(Spans.of([b"\xff\xfe", b"name"]), Spans.of([b"1", b"2"]), *one)
+    with monkeypatch.context() as patch:
+        patch.setenv("STREAMER_NATIVE", "native")
+        writer, producer = writing(kafka.bootstrap)
+    assert writer.write([topic], Spans.of([b"a", b"b"]), None, headers) == (2, [])
+    assert producer.flush(PATIENCE) == 0
+    producer.close()
+    with Assigned(kafka.bootstrap, topic, hot_path) as assigned:
+        records = assigned.take(2)
+    assert list(records.values) == [b"a", b"b"]
+    # confluent-kafka gives no header of such a record.
+    broken = [("\ufffd\ufffd", b"1")] if hot_path == "native" else None
+    assert list(records.header_column() or ()) == [broken, [("name", b"2")]]
+
+
 def test_seek_pause_resume_and_the_position_go_on_working(
     kafka: Broker, topics: Topics, hot_path: HotPath, write: Write
 ) -> None:

@@ -49,6 +49,22 @@ def values(received: Iterable[Received]) -> list[bytes]:
     return [one.message.value for one in received]
 
 
+def test_a_poll_may_ask_for_any_number_of_records(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 100))
+    polled = source(kafka.bootstrap, topic, topic)
+    polled.open()
+    deadline = time.monotonic() + 30
+    received: list[bytes] = []
+    while len(received) < 100:
+        assert time.monotonic() < deadline
+        received += polled.poll(10**15, 2**60, 0.1).values
+    polled.close()
+    assert received == numbers(0, 100)
+
+
 def test_a_regular_expression_takes_all_topics_that_match_and_those_that_come_later(
     kafka: Broker, topic_name: Name, source: MakeSource, write: Write
 ) -> None:
