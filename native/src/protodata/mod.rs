@@ -9,5 +9,6 @@ mod arena;
 pub mod core;
 mod python;
 mod view;
+mod writing;
 
 pub use python::register;
