@@ -49,6 +49,8 @@ class Missing:
 
 
 MISSING: Final = Missing()
+_SHORT_RUN: Final = 8
+"""Rows in a row, below which they are rather taken one by one."""
 
 SCALARS: Final = {
     ValueType.INT64: np.dtype(np.int64),
@@ -213,13 +215,27 @@ class RaggedColumn(Column):
         row = range(len(self))[row]
         return self.samples[self.splits[row] : self.splits[row + 1]]
 
-    def take(self, rows: Rows) -> RaggedColumn:
-        rows = np.arange(len(self))[rows]
-        counts = np.diff(self.splits)[rows]
-        splits = np.zeros(len(rows) + 1, np.int64)
+    def take(self, rows: Rows) -> Column:
+        """Dense if the rows taken have equally many samples, as when the odd ones are left behind."""
+        starts, ends = self.splits[:-1][rows], self.splits[1:][rows]
+        counts = ends - starts
+        splits = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=splits[1:])
-        index = np.repeat(self.splits[rows] - splits[:-1], counts) + np.arange(splits[-1])
-        return RaggedColumn(self.samples[index], splits, taken_mask(self.present, rows))
+        samples = self._gathered(starts, ends, splits)
+        present = taken_mask(self.present, rows)
+        if len(counts) and (counts == counts[0]).all():
+            return DenseColumn(samples.reshape((len(counts), counts[0], *samples.shape[1:])), present=present)
+        return RaggedColumn(samples, splits, present)
+
+    def _gathered(self, starts: Rows, ends: Rows, splits: Rows) -> npt.NDArray[Any]:
+        breaks = np.flatnonzero(starts[1:] != ends[:-1])
+        if len(breaks) * _SHORT_RUN < len(starts):
+            # Nearly all rows, in their order: a few long pieces.
+            pieces = zip(starts[[0, *(breaks + 1)]].tolist(), ends[[*breaks, -1]].tolist(), strict=True)
+            return np.concatenate([self.samples[start:end] for start, end in pieces])
+        index = np.repeat(starts - splits[:-1], ends - starts) + np.arange(splits[-1])
+        gathered: npt.NDArray[Any] = self.samples[index]
+        return gathered
 
     def values(self) -> list[Any]:
         edges = self.splits.tolist()

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from connectors.records import Lane, Records
 from connectors.source import Source
-from streamer.pace import Pace
+from streamer.pace import TOGETHER_BYTES, Pace
 
 Reason = Literal["records", "bytes", "wait", "drain", "target"]
 
@@ -45,13 +45,13 @@ class Batcher(ABC):
         self._count = 0
         self._bytes = 0
         self._since = 0.0
+        self._mean_size = 1.0
 
     def gather(self, source: Source) -> None:
         """Wait for records, a tenth of a second at most. To be called again and again, until a batch is `ready`."""
         if not self._count:
             # What is there already comes as one block, which costs half of a first record and the rest.
-            together = 1 if self.pace is None else self.pace.batches
-            self._add(source.poll(self.max_records * together, self.max_bytes, 0.0))
+            self._add(source.poll(self.max_records * self._together(), self.max_bytes, 0.0))
         if not self._count:
             self._add(source.poll(1, self.max_bytes, IDLE_WAIT))
         if self._count and self._full() is None:
@@ -83,6 +83,12 @@ class Batcher(ABC):
     @abstractmethod
     def _full(self) -> Reason | None: ...
 
+    def _together(self) -> int:
+        """How many batches may travel together, by the time that they take and the size of the last records."""
+        if self.pace is None:
+            return 1
+        return max(1, min(self.pace.batches, int(TOGETHER_BYTES / (self.max_records * self._mean_size))))
+
     def _deadline(self) -> float:
         return float("inf") if self.max_wait is None else self._since + self.max_wait
 
@@ -100,6 +106,7 @@ class Batcher(ABC):
 
     def _close(self, reason: Reason) -> Closed:
         records = Records.concat(self._blocks)
+        self._mean_size = max(self._bytes / self._count, 1.0)
         self._blocks, self._count, self._bytes = [], 0, 0
         return Closed(records, reason, time.monotonic() - self._since)
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-TOGETHER: Final = 512
+TOGETHER: Final = 2048
 """Records that travel together at most."""
+TOGETHER_BYTES: Final = 4 * 2**20
+"""Bytes of them, about: more would not stay in the processor's cache."""
 LONGEST: Final = 0.002
 """Seconds that the pipeline may take for all batches that travel together."""
 _SHARE: Final = 0.2

@@ -26,7 +26,7 @@ def batch(size: int, first: int = 100) -> Batch:
 def test_quick_batches_travel_together_as_far_as_records_and_time_allow() -> None:
     pace = Pace(64)
     assert pace.batches == 1, "before it is known how long one takes"
-    pace.ran(0.0001, 1)
+    pace.ran(0.00001, 1)
     assert pace.batches == TOGETHER // 64
     pace = Pace(1)
     pace.ran(LONGEST / 10, 1)
@@ -42,7 +42,7 @@ def test_a_slow_batch_travels_alone_at_once() -> None:
 
 
 def test_large_batches_travel_alone() -> None:
-    pace = Pace(512)
+    pace = Pace(TOGETHER)
     pace.ran(0.00001, 1)
     assert pace.batches == 1
 
