@@ -26,7 +26,7 @@ TITLES = {
 }
 """How the tables call them."""
 
-SHARES = {"bytewax": 0.5, "quix": 0.2, "faststream": 0.2, "faust": 0.1}
+SHARES = {"bytewax": 0.25, "quix": 0.07, "faststream": 0.07, "faust": 0.03}
 """How much of a row's messages the slower programs get."""
 
 _SOURCE = Path(__file__).parent / "programs" / "relay.c"
