@@ -30,7 +30,10 @@ class Observed(Protocol):
 
 
 class Endpoint:
-    """Serves `/metrics`, `/live` and `/ready` for the services of this process that name the same address."""
+    """Serves `/metrics`, `/live` and `/ready` for the services of this process that name the same address.
+
+    `/health`, the path of Konduit Serving's own server, is another name of `/live`.
+    """
 
     _open: dict[str, Endpoint] = {}  # noqa: RUF012 - one listener an address, whatever the number of services
     _guard = threading.Lock()
@@ -92,12 +95,12 @@ class Endpoint:
                 kind = "application/json"
                 if path == "/metrics":
                     status, body, kind = 200, generate_latest(endpoint._registry), CONTENT_TYPE_LATEST
-                elif path == "/live":
+                elif path in ("/live", "/health"):
                     status, body = endpoint._health(lambda one: one.live())
                 elif path == "/ready":
                     status, body = endpoint._health(lambda one: one.ready())
                 else:
-                    status, body = 404, b'{"error": "there are /metrics, /live and /ready"}'
+                    status, body = 404, b'{"error": "there are /metrics, /live (also /health) and /ready"}'
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))

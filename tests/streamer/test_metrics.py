@@ -106,7 +106,7 @@ def test_the_control_port_serves_metrics_and_health() -> None:
         status, text = get(endpoint, "/metrics")
         assert status == 200
         assert b'streamer_in_flight_bytes{service="one"} 0.0' in text
-        assert get(endpoint, "/live") == (200, b'{"one": "ok"}')
+        assert get(endpoint, "/live") == get(endpoint, "/health") == (200, b'{"one": "ok"}')
         service.trouble = "broker away"
         status, body = get(endpoint, "/ready")
         assert (status, json.loads(body)) == (503, {"one": "broker away"})
