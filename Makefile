@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= auto
 
-.PHONY: help install demo test lint format types layers bench bench-peers soak protos lock clean
+.PHONY: help install native demo test lint format types layers bench bench-peers soak protos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -19,6 +19,13 @@ $(STAMP): pyproject.toml constraints.txt native/Cargo.toml $(wildcard native/src
 	@echo "installing into $(VENV) (about a minute the first time) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
+
+# Only what changed is compiled. Broken Rust is an error here, where an installation goes on without it.
+native:  ## build the compiled hot path again, in place (half a minute), and say whether it can be used
+	cargo check --quiet --manifest-path native/Cargo.toml
+	@rm -f $(STAMP)
+	@$(MAKE) --no-print-directory install
+	@$(BIN)/python -c 'import sys; from pipelines.hotpath import why_not; sys.exit(why_not() or print("it can be used"))'
 
 demo: $(STAMP)  ## run digits from topic to topic on a local broker, in under a minute
 	$(BIN)/streamer demo
