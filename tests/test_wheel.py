@@ -17,7 +17,7 @@ PACKAGES = ("native", "protos", "pipelines", "connectors", "streamer")
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # From a copy of what git has, so that nothing lying about gets in and nothing is left behind.
     source = tmp_path_factory.mktemp("source")
     files = subprocess.run(
@@ -32,18 +32,29 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             target = source / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes((ROOT / name).read_bytes())
-    out = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(source)]
-    # What the extension is made of was compiled when this environment was.
-    surroundings = {**os.environ, "CARGO_TARGET_DIR": str(ROOT / "native" / "target")}
-    subprocess.run(pip, check=True, timeout=110, env=surroundings)
+    return source
+
+
+def built(source: Path, out: Path, **surroundings: str) -> tuple[Path, str]:
+    """The wheel of `source`, and what was said meanwhile."""
+    pip = [sys.executable, "-m", "pip", "wheel", "--verbose", "--no-deps", "--wheel-dir", str(out), str(source)]
+    done = subprocess.run(
+        pip, check=True, timeout=110, env={**os.environ, **surroundings}, capture_output=True, text=True
+    )
     (found,) = out.glob("*.whl")
-    return found
+    return found, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # What the extension is made of was compiled when this environment was.
+    return built(source, tmp_path_factory.mktemp("wheel"), CARGO_TARGET_DIR=str(ROOT / "native" / "target"))[0]
 
 
 def test_the_wheel_holds_every_package_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == set(PACKAGES)
+    assert not [name for name in names if name.endswith((".rs", ".toml", ".lock"))]
     expected = {
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
@@ -62,6 +73,18 @@ def test_the_wheel_holds_the_compiled_hot_path(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert [name for name in names if name.startswith("native/_native") and name.endswith((".so", ".pyd"))]
     assert "-abi3-" in wheel.name
+
+
+def test_without_a_toolchain_the_wheel_is_plain_python_and_the_build_says_so(source: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(source, tmp_path / "source")
+    # What another build left there.
+    shutil.rmtree(copy / "build", ignore_errors=True)
+    (tmp_path / "nothing").mkdir()
+    found, said = built(copy, tmp_path / "wheels", PATH=str(tmp_path / "nothing"))
+    names = zipfile.ZipFile(found).namelist()
+    assert not [name for name in names if name.endswith((".so", ".pyd"))]
+    assert "native/__init__.py" in names
+    assert "can't find Rust compiler" in said
 
 
 def test_the_wheel_imports_from_an_environment_that_has_only_its_dependencies(wheel: Path, tmp_path: Path) -> None:
