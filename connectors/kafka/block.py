@@ -17,6 +17,7 @@ _key: Callable[[Message], bytes | None] = Message.key
 _offset: Callable[[Message], int] = Message.offset  # type: ignore[assignment]
 _partition: Callable[[Message], int] = Message.partition  # type: ignore[assignment]
 _topic: Callable[[Message], str] = Message.topic  # type: ignore[assignment]
+_header_list: Callable[[Message], Sequence[Header] | None] = Message.headers  # type: ignore[assignment]
 
 
 def by_place(messages: Sequence[Message], only_topic: str | None) -> dict[Place, Sequence[Message]]:
@@ -98,18 +99,16 @@ def _size(column: Sequence[bytes | None]) -> int:
 
 
 def _headers(messages: Sequence[Message]) -> Sequence[Sequence[Header] | None] | None:
-    found = [_headers_of(message) for message in messages]
-    if not any(found):
-        return None
-    return found
-
-
-def _headers_of(message: Message) -> Sequence[Header] | None:
-    try:
-        return message.headers()  # type: ignore[return-value]
-    except (SystemError, UnicodeDecodeError):
-        # A name that is no UTF-8: the client cannot give any header of this record, which must not stop the service.
-        return None
+    found: list[Sequence[Header] | None] = []
+    # Only by `map`, which looks at what comes back, and once for each message: for a name that is no UTF-8 the client
+    # raises and remembers a list with a hole in it, that crashes whoever looks at it. Such a record goes without.
+    each = map(_header_list, messages)
+    while len(found) < len(messages):
+        try:
+            found.extend(each)
+        except SystemError:
+            found.append(None)
+    return found if any(found) else None
 
 
 def _timestamps(messages: Sequence[Message]) -> Ints:

@@ -1,5 +1,6 @@
 //! The compiled hot path: what `docs/native.md` says, behind the same seam as the plain Python one.
 
+mod detached;
 mod kafka;
 mod protodata;
 
@@ -7,6 +8,11 @@ use pyo3::prelude::*;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let ending = wrap_pyfunction!(detached::ending, module)?;
+    module
+        .py()
+        .import("atexit")?
+        .call_method1("register", (ending,))?;
     kafka::register(module)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     protodata::register(module)?;

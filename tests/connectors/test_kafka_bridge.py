@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -279,6 +281,30 @@ def test_a_consumer_that_nobody_closes_can_be_forgotten(
         kept = assigned.take(100)
         del assigned
         assert len(list(kept.values)) == 100
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.1])
+def test_a_process_ends_in_peace_while_a_thread_still_reads(
+    kafka: Broker, topics: Topics, hot_path: HotPath, wait: float
+) -> None:
+    script = f"""
+import threading, time
+from connectors.kafka.config import KafkaSourceConfig
+
+source = KafkaSourceConfig(bootstrap={kafka.bootstrap!r}, topics={topics(1)!r}, group="left").build()
+source.open()
+polled = threading.Event()
+
+def read():
+    while True:
+        source.poll(10, 1000, {wait})
+        polled.set()
+
+threading.Thread(target=read, daemon=True).start()
+polled.wait()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_what_is_closed_raises(kafka: Broker, topics: Topics, native: ModuleType) -> None:

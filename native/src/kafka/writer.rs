@@ -12,6 +12,8 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::detached::detached;
+
 use super::client::Client;
 use super::columns::{Array, HeaderColumns, Strings};
 use super::headers::OwnList;
@@ -98,8 +100,7 @@ impl KafkaWriter {
         if first >= count {
             return Ok((count, Vec::new()));
         }
-        py.detach(|| self.hand_over(&topics, &block, first))
-            .map_err(PyRuntimeError::new_err)
+        detached(py, || self.hand_over(&topics, &block, first)).map_err(PyRuntimeError::new_err)
     }
 
     /// How many messages were handed over and are neither acknowledged nor lost.

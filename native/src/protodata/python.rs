@@ -8,6 +8,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
+use crate::detached::detached;
+
 use super::arena::Arena;
 use super::core::columns::{self, Form, Part};
 use super::core::encode::{self, Source, Spans};
@@ -115,7 +117,7 @@ impl Reader {
             .iter()
             .fold(0, |sum, length| sum.saturating_add((*length).max(0)));
         let done = if size as usize >= WORTH_DETACHING {
-            py.detach(work)
+            detached(py, work)
         } else {
             work()
         };

@@ -4,6 +4,8 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
+use crate::detached::detached;
+
 use super::arena::Arena;
 use super::core::encode::{self, Source};
 use super::python::{Block, WORTH_DETACHING, checked};
@@ -69,7 +71,7 @@ fn encoded<'py>(
         arena
     };
     let arena = if size >= WORTH_DETACHING {
-        py.detach(work)
+        detached(py, work)
     } else {
         work()
     };
