@@ -24,6 +24,7 @@ WaitForRoom = Callable[[], bool]
 """Waits a moment; whether to try again."""
 
 _FULL = KafkaError(KafkaError._QUEUE_FULL)
+_LONGEST_TOPIC = 249
 
 
 class Writing(ABC):
@@ -50,7 +51,8 @@ class PlainWriting(Writing):
     def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
         """See `Writing`."""
         common = _common_topic(messages, topic)
-        if common is not None and messages.headers is None and messages.timestamps is None:
+        plain = messages.headers is None and messages.timestamps is None
+        if plain and common is not None and _can_be_topic(common):
             return self._in_bulk(sent, messages, common, wait_for_room)
         return self._one_by_one(sent, messages, topic, wait_for_room)
 
@@ -118,6 +120,9 @@ class PlainWriting(Writing):
                     return refused | dict.fromkeys(range(index, count), _FULL)
                 except KafkaException as exception:
                     refused[index] = error_of(exception)
+                except ValueError:
+                    # Names of topics may come from records, and have a null in them.
+                    refused[index] = KafkaError(KafkaError._INVALID_ARG)
                 break
         return refused
 
@@ -178,3 +183,8 @@ def _common_topic(messages: Messages, topic: str) -> str | None:
     first = messages.topics[0]
     same = all(one == first for one in messages.topics)
     return (first or topic) if same else None
+
+
+def _can_be_topic(name: str) -> bool:
+    # Of one that cannot, the client refuses a whole block without a word about its messages.
+    return name.isprintable() and len(name) <= _LONGEST_TOPIC

@@ -263,6 +263,20 @@ def test_a_topic_that_is_not_there_is_of_the_record(kafka: Broker, topics: Topic
     sink.close()
 
 
+@pytest.mark.parametrize("name", ["nul\0name", "x" * 600])
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_name_that_can_be_no_topic_is_of_the_record(kafka: Broker, topics: Topics, name: str, others: int) -> None:
+    topic = topics(1)
+    sink = opened(kafka.bootstrap, "{t}", topics=[".*"])
+    names = [name] + [topic] * others
+    refused = sink.send(Messages(np.arange(len(names)), [b"x"] * len(names), topics=names), soon())
+    assert list(refused) == [0]
+    assert not refused[0].retriable
+    assert sink.barrier(soon()) == {}
+    assert told(sink) == list(range(1, len(names)))
+    sink.close()
+
+
 def test_keys_go_to_the_partitions_that_kafkas_java_clients_choose(kafka: Broker, topics: Topics) -> None:
     # Hashes from Apache Kafka's UtilsTest.testMurmur2.
     hashes = {
