@@ -218,7 +218,8 @@ class RunLoop:
         else:
             result = run_in_portions(executor.run_batch, work.batch, work.batch.size if self._any_size else most)
         seconds = time.perf_counter() - began
-        self._pace.ran(seconds, -(-work.batch.size // most) or 1)
+        if work.batch.size:
+            self._pace.ran(seconds, -(-work.batch.size // most))
         if self._service.keep:
             result.batch = kept(result.batch, work.batch, self._service.keep)
         self._meters.run.stage("run", began, time.perf_counter() - began, work.batch.size)
