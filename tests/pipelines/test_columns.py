@@ -272,3 +272,23 @@ def test_entries_of_one_buffer_stay_there_when_they_are_taken_and_joined() -> No
     assert isinstance(joined, WireColumn)
     assert isinstance(joined.entries, Spans)
     assert joined.values() == [3, MISSING, MISSING, 4]
+
+
+@pytest.mark.parametrize("left_out", [(), (5,), (0, 7, 99), tuple(range(0, 100, 2))])
+def test_rows_of_unequal_shape_that_are_left_behind_leave_the_others_as_they_were(left_out: tuple[int, ...]) -> None:
+    arrays = [np.full((3 if row in left_out else 4, 2), row, np.float32) for row in range(100)]
+    column = Column.of(arrays)
+    rest = np.array([row for row in range(100) if row not in left_out])
+    taken = column.take(rest)
+    assert isinstance(taken, DenseColumn)
+    assert all(np.array_equal(taken[at], arrays[row]) for at, row in enumerate(rest.tolist()))
+    backwards = column.take(rest[::-1])
+    assert all(np.array_equal(backwards[at], arrays[row]) for at, row in enumerate(rest[::-1].tolist()))
+
+
+def test_rows_of_unequal_shape_stay_unequal_when_most_are_taken() -> None:
+    arrays = [np.full(1 + row % 3, row) for row in range(100)]
+    rows = np.array([row for row in range(100) if row not in (10, 50)])
+    taken = Column.of(arrays).take(rows)
+    assert isinstance(taken, RaggedColumn)
+    assert all(np.array_equal(taken[at], arrays[row]) for at, row in enumerate(rows.tolist()))
