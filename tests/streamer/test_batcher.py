@@ -12,7 +12,7 @@ import pytest
 from connectors.records import Lane, Records, Span
 from connectors.source import Event, Replays, Settle, Source
 from streamer.batcher import Batcher, Closed, HardBatcher, SoftBatcher
-from streamer.pace import Pace
+from streamer.pace import TOGETHER_BYTES, Pace
 
 A, B = Lane("s", "0", 1), Lane("s", "1", 1)
 
@@ -37,8 +37,9 @@ class Scripted(Source):
 
     name, replays = "s", Replays.NONE
 
-    def __init__(self, *blocks: list[int]) -> None:
+    def __init__(self, *blocks: list[int], size: int = 10) -> None:
         self.blocks = [list(block) for block in blocks]
+        self.size = size
         self.asked: list[tuple[int, int, float]] = []
 
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
@@ -46,10 +47,10 @@ class Scripted(Source):
         if not self.blocks:
             time.sleep(timeout)
             return Records.empty("s")
-        count = min(max_records, max(1, max_bytes // 10))
+        count = min(max_records, max(1, max_bytes // self.size))
         given, rest = self.blocks[0][:count], self.blocks[0][count:]
         self.blocks[:1] = [rest] if rest else []
-        return records(*given)
+        return records(*given, size=self.size)
 
     def open(self, settle: Settle | None = None) -> None: ...
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None: ...
@@ -88,6 +89,14 @@ def test_several_soft_batches_are_taken_at_once_where_they_wait_already_and_may_
     found = closed(batcher, source)
     assert (rows(found), found.reason) == ([1, 2, 3, 4, 5, 6], "records")
     assert source.blocks == [[7]]
+
+
+def test_large_records_do_not_travel_in_more_batches_than_stay_in_the_cache() -> None:
+    batcher, source = SoftBatcher(2, 2**30, 60.0), Scripted([1, 2], [3, 4, 5, 6, 7, 8], size=TOGETHER_BYTES // 4)
+    batcher.pace = Pace(2)
+    assert rows(closed(batcher, source)) == [1, 2]
+    batcher.pace.batches = 3
+    assert rows(closed(batcher, source)) == [3, 4, 5, 6], "as many as four records of the last size"
 
 
 def test_a_soft_batch_is_closed_when_it_has_enough_bytes() -> None:
