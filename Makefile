@@ -31,7 +31,7 @@ native:  ## build the compiled hot path again, in place (half a minute), and say
 demo: $(STAMP)  ## run digits from topic to topic on a local broker, in under a minute
 	$(BIN)/streamer demo
 
-test: lint  ## lint, types, layers and the whole test suite (at most eight minutes on two cores)
+test: lint  ## lint, types, layers and the whole test suite (about ten minutes on two cores)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist load --max-worker-restart 0 -m 'not soak'
 
 lint: $(STAMP)  ## ruff, mypy --strict and the layer contract
