@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import subprocess
 import sys
 import threading
@@ -135,6 +136,36 @@ def test_what_is_null_empty_or_has_headers_of_its_own_comes_as_it_was_sent(
     assert [one._replace(topic=None, partition=None) for one in messages_of_records(records)] == all_kinds()
     assert isinstance(records.values, Spans) is isinstance(records.header_column(), Headers) is (hot_path == "native")
     assert records.byte_count == sum(len(one.value or b"") + len(one.key or b"") for one in all_kinds())
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "lz4"])
+def test_headers_of_many_records_come_as_they_were_sent(
+    kafka: Broker, topics: Topics, hot_path: HotPath, compression: str
+) -> None:
+    topic = topics(1, retention_ms="-1")
+    chance = random.Random(compression)
+    sent = []
+    for number in range(3_000):
+        headers = tuple(
+            (
+                chance.choice(["", "a", "trace", "ä" * 70]),
+                chance.choice([None, b"", chance.randbytes(chance.randrange(200))]),
+            )
+            # Most have none, some have many.
+            for _ in range(max(0, chance.randrange(-6, 6)) * (10 if number % 500 == 7 else 1))
+        )
+        sent.append(
+            Message(chance.randbytes(chance.randrange(5)), chance.choice([None, b"key"]), headers, 1_700_000_000_000)
+        )
+    # One whose headers lie far from the next record.
+    sent[100] = sent[100]._replace(headers=(("large", chance.randbytes(10_000)), ("last", b"1")))
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "compression.type": compression, "linger.ms": 50})
+    for one in sent:
+        producer.produce(topic, one.value, one.key, headers=list(one.headers), timestamp=one.timestamp or 0)
+    assert producer.flush(PATIENCE) == 0
+    with Assigned(kafka.bootstrap, topic, hot_path) as assigned:
+        came = messages_of_records(assigned.take(len(sent)))
+    assert [one._replace(topic=None, partition=None, timestamp=sent[0].timestamp) for one in came] == sent
 
 
 @pytest.mark.parametrize("as_columns", [False, True])

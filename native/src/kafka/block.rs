@@ -1,10 +1,11 @@
 //! What was received, as a block of columns in one piece of memory.
 
 use std::ffi::c_int;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 use super::headers;
-use super::library::{HeaderList, Library, Message, Topic, text};
+use super::inplace::{Finder, Found};
+use super::library::{Library, Message, Topic, text};
 use super::memory::{KafkaMemory, Memory};
 
 /// int64 columns of a block: positions, timestamps, starts and lengths of values and of keys.
@@ -210,7 +211,7 @@ impl Bytes {
 
 /// The headers of a block's rows: where they are, and how large.
 struct HeaderSizes {
-    lists: Vec<(usize, HeaderList)>,
+    found: Vec<(usize, Found)>,
     count: usize,
     name_bytes: usize,
     value_bytes: usize,
@@ -221,23 +222,25 @@ impl HeaderSizes {
     /// The messages are librdkafka's and live as long as what is returned.
     unsafe fn of(library: &Library, rows: &[*mut Message]) -> HeaderSizes {
         let mut sizes = HeaderSizes {
-            lists: Vec::new(),
+            found: Vec::new(),
             count: 0,
             name_bytes: 0,
             value_bytes: 0,
         };
+        let mut finder = Finder::new(library);
         for (row, &message) in rows.iter().enumerate() {
-            // Safety: as above; names end with a null.
+            // Safety: as above.
             unsafe {
-                let Some(list) = headers::list_of(library, message) else {
+                let next = rows.get(row + 1).map(|&next| &*next);
+                let Some(found) = finder.find(&*message, next) else {
                     continue;
                 };
-                headers::places(library, list, |(name, value, size)| {
+                headers::each(library, &found, |name, value| {
                     sizes.count += 1;
-                    sizes.name_bytes += std::ffi::CStr::from_ptr(name).to_bytes().len();
-                    sizes.value_bytes += if value.is_null() { 0 } else { size };
+                    sizes.name_bytes += name.len();
+                    sizes.value_bytes += value.map_or(0, <[u8]>::len);
                 });
-                sizes.lists.push((row, list));
+                sizes.found.push((row, found));
             }
         }
         sizes
@@ -258,7 +261,7 @@ impl HeaderSizes {
         if self.count == 0 {
             return;
         }
-        // Safety: as above; the lists live, and are as they were when they were measured.
+        // Safety: as above; what was found lives, and is as it was when it was measured.
         unsafe {
             let mut names = Bytes {
                 start: bytes,
@@ -270,14 +273,15 @@ impl HeaderSizes {
             };
             let places = columns.add(2 * rows);
             let mut at = 0;
-            let mut lists = self.lists.iter().peekable();
+            let mut found = self.found.iter().peekable();
             for row in 0..rows {
                 *columns.add(row) = at as i64;
-                if let Some((_, list)) = lists.next_if(|(owner, _)| *owner == row) {
-                    headers::places(library, *list, |(name, value, size)| {
-                        let length = std::ffi::CStr::from_ptr(name).to_bytes().len();
-                        names.put(name.cast(), length, places.add(at), self.count);
-                        values.put(value, size, places.add(2 * self.count + at), self.count);
+                if let Some((_, found)) = found.next_if(|(owner, _)| *owner == row) {
+                    headers::each(library, found, |name, value| {
+                        let (start, size) =
+                            value.map_or((null(), 0), |value| (value.as_ptr(), value.len()));
+                        names.put(name.as_ptr(), name.len(), places.add(at), self.count);
+                        values.put(start, size, places.add(2 * self.count + at), self.count);
                         at += 1;
                     });
                 }

@@ -61,7 +61,7 @@ impl Strings {
             starts,
             lengths,
         };
-        match (0..count).find(|&at| !strings.is_inside(at)) {
+        match strings.cut().outside() {
             None => Ok(strings),
             Some(at) => Err(PyValueError::new_err(format!(
                 "{name}: entry {at} does not lie inside its buffer"
@@ -73,23 +73,48 @@ impl Strings {
         self.starts.slice().len()
     }
 
-    /// The string at this place; `None` for null.
-    pub fn get(&self, at: usize) -> Option<&[u8]> {
-        let (start, length) = (self.starts.slice()[at], self.lengths.slice()[at]);
-        let start = usize::try_from(start).unwrap_or(usize::MAX);
-        let length = usize::try_from(length).ok()?;
-        self.bytes.slice().get(start..start.checked_add(length)?)
+    /// The same as slices, for whoever reads many of them.
+    pub fn cut(&self) -> Cut<'_> {
+        Cut {
+            bytes: self.bytes.slice(),
+            starts: self.starts.slice(),
+            lengths: self.lengths.slice(),
+        }
+    }
+}
+
+/// `Strings`, looked into: asking Python's buffers for their size costs a division each time.
+#[derive(Clone, Copy)]
+pub struct Cut<'a> {
+    bytes: &'a [u8],
+    starts: &'a [i64],
+    lengths: &'a [i64],
+}
+
+impl<'a> Cut<'a> {
+    pub fn len(&self) -> usize {
+        self.starts.len()
     }
 
-    fn is_inside(&self, at: usize) -> bool {
-        self.lengths.slice()[at] == -1 || self.get(at).is_some()
+    /// The string at this place; `None` for null.
+    pub fn get(&self, at: usize) -> Option<&'a [u8]> {
+        // What is negative becomes larger than any buffer.
+        let (start, length) = (self.starts[at] as u64, self.lengths[at] as u64);
+        let stop = start.checked_add(length)?;
+        self.bytes
+            .get(usize::try_from(start).ok()?..usize::try_from(stop).ok()?)
+    }
+
+    /// The first that does not lie inside the buffer, and is not null.
+    fn outside(&self) -> Option<usize> {
+        (0..self.starts.len()).find(|&at| self.lengths[at] != -1 && self.get(at).is_none())
     }
 }
 
 /// The headers of N messages.
 pub struct HeaderColumns {
-    pub names: Strings,
-    pub values: Strings,
+    names: Strings,
+    values: Strings,
     starts: Array<i64>,
     counts: Array<i64>,
 }
@@ -105,14 +130,10 @@ impl HeaderColumns {
             counts: Array::of(&headers.getattr("counts")?, "headers")?
                 .of_length(count, "headers")?,
         };
-        let there = columns.names.len().min(columns.values.len());
-        let wrong = (0..count).any(|row| {
-            match (columns.starts.slice()[row], columns.counts.slice()[row]) {
-                (_, 0) => false,
-                (start, length) => {
-                    start < 0 || length < 0 || start.saturating_add(length) > there as i64
-                }
-            }
+        let cut = columns.cut();
+        let there = cut.names.len().min(cut.values.len()) as i64;
+        let wrong = cut.starts.iter().zip(cut.counts).any(|(&start, &count)| {
+            count != 0 && (start < 0 || count < 0 || start.saturating_add(count) > there)
         });
         if wrong {
             return Err(PyValueError::new_err(
@@ -122,13 +143,36 @@ impl HeaderColumns {
         Ok(columns)
     }
 
-    /// Where the headers of this message begin, and how many there are.
-    pub fn range(&self, row: usize) -> (usize, usize) {
+    pub fn cut(&self) -> HeaderCut<'_> {
+        HeaderCut {
+            names: self.names.cut(),
+            values: self.values.cut(),
+            starts: self.starts.slice(),
+            counts: self.counts.slice(),
+        }
+    }
+}
+
+/// `HeaderColumns`, looked into.
+#[derive(Clone, Copy)]
+pub struct HeaderCut<'a> {
+    names: Cut<'a>,
+    values: Cut<'a>,
+    starts: &'a [i64],
+    counts: &'a [i64],
+}
+
+impl<'a> HeaderCut<'a> {
+    /// Places of the headers of this message.
+    pub fn range(&self, row: usize) -> std::ops::Range<usize> {
         let there = self.names.len().min(self.values.len());
-        let start = usize::try_from(self.starts.slice()[row])
-            .unwrap_or(0)
-            .min(there);
-        let count = usize::try_from(self.counts.slice()[row]).unwrap_or(0);
-        (start, count.min(there - start))
+        let start = usize::try_from(self.starts[row]).unwrap_or(0).min(there);
+        let count = usize::try_from(self.counts[row]).unwrap_or(0);
+        start..start + count.min(there - start)
+    }
+
+    /// Name and value of the header at this place.
+    pub fn get(&self, at: usize) -> (&'a [u8], Option<&'a [u8]>) {
+        (self.names.get(at).unwrap_or_default(), self.values.get(at))
     }
 }

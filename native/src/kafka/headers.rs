@@ -1,11 +1,11 @@
 //! Headers of messages that came, and of those that go.
 
-use std::ffi::{CStr, c_char, c_void};
-use std::ptr::null_mut;
+use std::ffi::{CStr, c_void};
+use std::ptr::{null, null_mut};
 
-use super::columns::HeaderColumns;
-use super::failure::copied as bytes_at;
+use super::inplace::{self, Found};
 use super::library::{BAD_MESSAGE, Code, HeaderList, Library, Message, OK};
+use super::outgoing::HeaderOf;
 
 /// Name and value.
 pub type Header = (Vec<u8>, Option<Vec<u8>>);
@@ -20,21 +20,25 @@ pub unsafe fn list_of(library: &Library, message: *const Message) -> Option<Head
     (unsafe { (library.message_headers)(message, &mut list) } == OK).then_some(list)
 }
 
-/// One header as it lies in librdkafka's memory: name, value (null: none), size of the value.
-pub type Place = (*const c_char, *const u8, usize);
-
+/// Tells of each header: its name, and its value, if it has one.
+///
 /// # Safety
-/// The list is one of librdkafka's that lives; so long lives what is returned.
-pub unsafe fn places(library: &Library, list: HeaderList, mut each: impl FnMut(Place)) {
-    // Safety: as above.
+/// What was found belongs to a message of librdkafka's that lives.
+pub unsafe fn each(library: &Library, found: &Found, mut tell: impl FnMut(&[u8], Option<&[u8]>)) {
+    // Safety: as above; names end with a null, values are as long as they say.
     unsafe {
+        let list = match found {
+            Found::Lying(count, bytes) => return inplace::each(*count, &**bytes, tell),
+            Found::List(list) => *list,
+        };
         for at in 0..(library.header_cnt)(list) {
-            let (mut name, mut value, mut size) =
-                (std::ptr::null(), std::ptr::null::<c_void>(), 0usize);
+            let (mut name, mut value, mut size) = (null(), null::<c_void>(), 0usize);
             if (library.header_get_all)(list, at, &mut name, &mut value, &mut size) == OK
                 && !name.is_null()
             {
-                each((name, value.cast(), size));
+                let value =
+                    (!value.is_null()).then(|| std::slice::from_raw_parts(value.cast(), size));
+                tell(CStr::from_ptr(name).to_bytes(), value);
             }
         }
     }
@@ -44,14 +48,11 @@ pub unsafe fn places(library: &Library, list: HeaderList, mut each: impl FnMut(P
 /// The message is one of librdkafka's that lives.
 pub unsafe fn copied(library: &Library, message: *const Message) -> Vec<Header> {
     let mut found = Vec::new();
-    // Safety: names end with a null; values are as long as they say.
+    // Safety: as above.
     unsafe {
         if let Some(list) = list_of(library, message) {
-            places(library, list, |(name, value, size)| {
-                found.push((
-                    CStr::from_ptr(name).to_bytes().to_vec(),
-                    bytes_at(value, size),
-                ));
+            each(library, &Found::List(list), |name, value| {
+                found.push((name.to_vec(), value.map(<[u8]>::to_vec)));
             });
         }
     }
@@ -65,21 +66,17 @@ pub struct OwnList<'a> {
 }
 
 impl<'a> OwnList<'a> {
-    pub fn of(
+    pub fn of<'b>(
         library: &'a Library,
-        columns: &HeaderColumns,
-        row: usize,
+        headers: impl ExactSizeIterator<Item = HeaderOf<'b>>,
     ) -> Result<OwnList<'a>, Code> {
-        let (start, count) = columns.range(row);
-        // Safety: librdkafka copies names and values, which lie in Python's buffers meanwhile.
+        // Safety: librdkafka copies names and values.
         unsafe {
             let own = OwnList {
                 library,
-                list: (library.headers_new)(count),
+                list: (library.headers_new)(headers.len()),
             };
-            for at in start..start + count {
-                let name = columns.names.get(at).unwrap_or_default();
-                let value = columns.values.get(at);
+            for (name, value) in headers {
                 let code = (library.header_add)(
                     own.list,
                     name.as_ptr().cast(),

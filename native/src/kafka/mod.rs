@@ -9,9 +9,12 @@ mod client;
 mod columns;
 mod failure;
 mod headers;
+mod inplace;
 mod library;
 mod memory;
+mod outgoing;
 mod plugin;
+mod produce;
 mod reader;
 mod writer;
 

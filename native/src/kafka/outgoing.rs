@@ -1,0 +1,140 @@
+//! A block of messages to be handed over, as Python gives it: columns.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::columns::{Array, Cut, HeaderColumns, HeaderCut, Strings};
+
+/// Columns of Python's, checked, and kept alive.
+pub struct Outgoing {
+    values: Strings,
+    keys: Option<Strings>,
+    headers: Option<HeaderColumns>,
+    timestamps: Option<Array<i64>>,
+    codes: Option<Array<i64>>,
+    partitions: Option<Array<i64>>,
+}
+
+impl Outgoing {
+    /// Of a `Spans`, and as many keys (a `Spans`), headers (a `Headers`), timestamps, places in `topics` and
+    /// partitions, each or none.
+    pub fn of(
+        values: &Bound<'_, PyAny>,
+        keys: Option<&Bound<'_, PyAny>>,
+        headers: Option<&Bound<'_, PyAny>>,
+        numbers: [Option<&Bound<'_, PyAny>>; 3],
+        topics: usize,
+    ) -> PyResult<Outgoing> {
+        let values = Strings::of(values, "values")?;
+        let count = values.len();
+        let column =
+            |object: Option<&Bound<'_, PyAny>>, name: &str| -> PyResult<Option<Array<i64>>> {
+                object
+                    .map(|object| Array::<i64>::of(object, name)?.of_length(count, name))
+                    .transpose()
+            };
+        let [timestamps, codes, partitions] = numbers;
+        let outgoing = Outgoing {
+            keys: keys.map(|keys| Strings::of(keys, "keys")).transpose()?,
+            headers: headers
+                .map(|headers| HeaderColumns::of(headers, count))
+                .transpose()?,
+            timestamps: column(timestamps, "timestamps")?,
+            codes: column(codes, "codes")?,
+            partitions: column(partitions, "partitions")?,
+            values,
+        };
+        if outgoing
+            .keys
+            .as_ref()
+            .is_some_and(|keys| keys.len() != count)
+        {
+            return Err(PyValueError::new_err(
+                "there must be as many keys as values",
+            ));
+        }
+        let known = 0..topics as i64;
+        let codes = outgoing.codes.as_ref().map_or(&[][..], Array::slice);
+        if topics == 0 || codes.iter().any(|code| !known.contains(code)) {
+            return Err(PyValueError::new_err("codes must be places in topics"));
+        }
+        Ok(outgoing)
+    }
+
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    pub fn rows(&self) -> Rows<'_> {
+        Rows {
+            values: self.values.cut(),
+            keys: self.keys.as_ref().map(Strings::cut),
+            headers: self.headers.as_ref().map(HeaderColumns::cut),
+            timestamps: self.timestamps.as_ref().map(Array::slice),
+            codes: self.codes.as_ref().map(Array::slice),
+            partitions: self.partitions.as_ref().map(Array::slice),
+        }
+    }
+}
+
+/// The same as slices.
+pub struct Rows<'a> {
+    values: Cut<'a>,
+    keys: Option<Cut<'a>>,
+    headers: Option<HeaderCut<'a>>,
+    timestamps: Option<&'a [i64]>,
+    codes: Option<&'a [i64]>,
+    partitions: Option<&'a [i64]>,
+}
+
+impl<'a> Rows<'a> {
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether messages have a key and a value only, and go to the first topic.
+    pub fn is_plain(&self) -> bool {
+        self.headers.is_none()
+            && self.timestamps.is_none()
+            && self.codes.is_none()
+            && self.partitions.is_none()
+    }
+
+    pub fn value(&self, row: usize) -> Option<&'a [u8]> {
+        self.values.get(row)
+    }
+
+    pub fn key(&self, row: usize) -> Option<&'a [u8]> {
+        self.keys.and_then(|keys| keys.get(row))
+    }
+
+    /// The headers of this message, if it has any.
+    pub fn headers(&self, row: usize) -> Option<impl ExactSizeIterator<Item = HeaderOf<'a>>> {
+        let headers = self.headers?;
+        let range = headers.range(row);
+        (!range.is_empty()).then(|| range.map(move |at| headers.get(at)))
+    }
+
+    /// In milliseconds, 0 for now; none if no message has one.
+    pub fn timestamp(&self, row: usize) -> Option<i64> {
+        self.timestamps.map(|stamps| stamps[row].max(0))
+    }
+
+    /// Its place among the topics.
+    pub fn topic(&self, row: usize) -> usize {
+        self.codes
+            .map_or(0, |codes| usize::try_from(codes[row]).unwrap_or(usize::MAX))
+    }
+
+    /// As it was asked for; none if partitions are chosen by key.
+    pub fn partition(&self, row: usize) -> Option<i64> {
+        self.partitions.map(|partitions| partitions[row])
+    }
+
+    pub fn has_partitions(&self) -> bool {
+        self.partitions.is_some()
+    }
+}
+
+/// Name and value of a header; `None`: without a value.
+pub type HeaderOf<'a> = (&'a [u8], Option<&'a [u8]>);
