@@ -159,9 +159,9 @@ class KafkaWriter:
         codes: Ints | None = None,
         partitions: Ints | None = None,
         first: int = 0,
-    ) -> tuple[int, list[tuple[int, int]]]:
-        """Hand over the messages from `first` on: where it stopped as the queue is full (else their number), and the
-        indices and error codes of those before that were refused.
+    ) -> tuple[int, list[tuple[int, int]], int]:
+        """Hand over the messages from `first` on: where it stopped as the queue is full (else their number), the
+        indices and error codes of those before that were refused, and the mark of all the others (0: there are none).
 
         Message i goes to `topics[codes[i]]` (else to the first topic), at `timestamps[i]` milliseconds (0 or less: now)
         and to `partitions[i]` (-1: any), which is refused if it does not exist. Raises `ValueError` for columns that do
@@ -170,9 +170,8 @@ class KafkaWriter:
 
     @property
     def outstanding(self) -> int:
-        """How many messages were handed over and are neither acknowledged nor lost."""
+        """How many messages were handed over whose mark is not finished."""
 
-    def failures(
-        self,
-    ) -> list[tuple[int, str, bytes | None, bytes | None, list[tuple[str, bytes | None]], int]]:
-        """Take the messages that were lost: (code, topic, value, key, headers, timestamp)."""
+    def finished(self) -> tuple[list[int], list[tuple[int, int, int]]]:
+        """Take the marks whose messages are all acknowledged or lost, and (code, mark, index) of messages that were lost:
+        all of those marks, and maybe some of others."""

@@ -14,7 +14,7 @@ from connectors.records import Header, Ints, Messages
 _Content = tuple[str | None, bytes | None, bytes | None, tuple[Header, ...]]
 
 
-class Failure(NamedTuple):
+class _Failure(NamedTuple):
     """A message that failed: why, its topic, value, key and headers, and its time in milliseconds."""
 
     error: KafkaError
@@ -25,19 +25,20 @@ class Failure(NamedTuple):
 class Sent:
     """The messages of one `send`, and those of them that failed.
 
-    The client tells of messages that fail, and only of those; no message carries a mark of its own, as that would cost
-    more than sending it. So a failed message is found by its contents. Two with equal contents are each other's equals,
-    and either's place will do.
+    The client tells of messages that fail, and only of those. The compiled bridge says which (`lose`). By
+    confluent-kafka's calls no message carries a mark of its own, as that would cost more than sending it: there a
+    failed message is found by its contents. Two with equal contents are each other's equals: either's place will do.
     """
 
     def __init__(self, messages: Messages, topic: str) -> None:
+        self.parts = 0
+        """How many pieces of it are outstanding, where that is known."""
         self._messages = messages
         self._topic = topic
         self._refused: set[int] = set()
         # Written by the client's callbacks, in whichever thread polls.
-        self._failures: list[Failure] = []
+        self._failures: list[_Failure] = []
         self._lost: dict[int, KafkaError] = {}
-        self._places: dict[_Content, list[int]] | None = None
 
     def refuse(self, index: int) -> None:
         """This message was not taken."""
@@ -48,28 +49,23 @@ class Sent:
         if error is not None:
             headers = cast(list[Header] | None, message.headers())
             content = (message.topic(), message.value(), message.key(), tuple(headers or ()))
-            self._failures.append(Failure(error, content, message.timestamp()[1]))
+            self._failures.append(_Failure(error, content, message.timestamp()[1]))
 
-    def claim(self, failure: Failure) -> bool:
-        """Whether a message with these contents is here; then it is lost, and not there for the next failure."""
-        if self._places is None:
-            self._places = self._by_content()
-        equals = self._places.get(failure.content)
-        if not equals:
-            return False
-        self._lost[self._pick(equals, failure.timestamp)] = failure.error
-        return True
-
-    def lose_all(self, error: KafkaError) -> None:
-        """All that were taken are lost: not to be told from the others. Better all of them again than one never."""
-        self._lost |= dict.fromkeys(self._taken(), error)
+    def lose(self, index: int, error: KafkaError) -> None:
+        """The message at this index is lost."""
+        self._lost[index] = error
 
     def losses(self) -> dict[int, KafkaError]:
         """The messages that failed, by index. To be asked when no callback is outstanding."""
-        failures, self._failures = self._failures, []
-        for failure in failures:
-            if not self.claim(failure):
-                self.lose_all(failure.error)
+        if self._failures:
+            places = self._by_content()
+            for failure in self._failures:
+                if equals := places.get(failure.content):
+                    self._lost[self._pick(equals, failure.timestamp)] = failure.error
+                else:
+                    # Not to be told from the others. Better all of them again than one never.
+                    self._lost |= dict.fromkeys(self._taken(), failure.error)
+            self._failures = []
         return self._lost
 
     def topic(self, index: int) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from connectors.headers import Headers
 from connectors.kafka.errors import error_of
-from connectors.kafka.sent import Failure, Sent
+from connectors.kafka.sent import Sent
 from connectors.records import Messages
 from pipelines.spans import Spans
 
@@ -38,8 +39,12 @@ class Writing(ABC):
     def is_idle(self) -> bool:
         """Whether nothing is outstanding: all failures of what was handed over before are known. From any thread."""
 
-    def tell(self, outstanding: Collection[Sent]) -> None:
-        """Tell the blocks that are not settled yet which of their messages failed, where they do not know it."""
+    def finished(self, outstanding: deque[Sent], settled: int) -> list[Sent]:
+        """Take out the oldest blocks of which is known what became of each message.
+
+        `settled` is how many of the oldest were handed over before a moment at which nothing was outstanding.
+        """
+        return [outstanding.popleft() for _ in range(settled)]
 
 
 class PlainWriting(Writing):
@@ -133,6 +138,7 @@ class CompiledWriting(Writing):
     def __init__(self, producer: Producer, writer: KafkaWriter) -> None:
         self._producer = producer
         self._writer = writer
+        self._by_mark: dict[int, Sent] = {}
 
     def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
         """See `Writing`."""
@@ -145,11 +151,14 @@ class CompiledWriting(Writing):
         refused: Refusals = {}
         first, count = 0, len(values)
         while True:
-            first, codes_of_refused = self._writer.write(
+            first, codes_of_refused, mark = self._writer.write(
                 topics, values, keys, headers, messages.timestamps, codes, None, first
             )
             for index, code in codes_of_refused:
                 refused[index] = KafkaError(code)
+            if mark:
+                self._by_mark[mark] = sent
+                sent.parts += 1
             if first == count:
                 return refused
             if not wait_for_room():
@@ -160,13 +169,17 @@ class CompiledWriting(Writing):
         # The first is librdkafka's own word, the second would find out if a message went missing.
         return len(self._producer) == 0 and self._writer.outstanding == 0
 
-    def tell(self, outstanding: Collection[Sent]) -> None:
-        """See `Writing`."""
-        for code, topic, value, key, headers, timestamp in self._writer.failures():
-            failure = Failure(KafkaError(code), (topic, value, key, tuple(headers)), timestamp)
-            if not any(sent.claim(failure) for sent in outstanding):
-                for sent in outstanding:
-                    sent.lose_all(failure.error)
+    def finished(self, outstanding: deque[Sent], settled: int) -> list[Sent]:
+        """See `Writing`. Each block is known by itself."""
+        marks, failures = self._writer.finished()
+        for code, mark, index in failures:
+            self._by_mark[mark].lose(index, KafkaError(code))
+        for mark in marks:
+            self._by_mark.pop(mark).parts -= 1
+        found = []
+        while outstanding and not outstanding[0].parts:
+            found.append(outstanding.popleft())
+        return found
 
 
 def _coded(messages: Messages, topic: str) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int64]] | None]:

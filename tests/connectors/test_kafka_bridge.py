@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -23,6 +24,8 @@ from connectors.kafka import bridge
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from connectors.kafka.reading import CompiledReading, PlainReading, Reading
 from connectors.kafka.secrets import Scrubber
+from connectors.kafka.sent import Sent
+from connectors.kafka.writing import CompiledWriting
 from connectors.message import Message, block_of, messages_of_records
 from connectors.records import Lane, Records
 from pipelines.hotpath import HotPath
@@ -200,7 +203,7 @@ def test_a_name_of_a_header_that_is_no_text_stops_nobody(
     with monkeypatch.context() as patch:
         patch.setenv("STREAMER_NATIVE", "native")
         writer, producer = writing(kafka.bootstrap)
-    assert writer.write([topic], Spans.of([b"a", b"b"]), None, headers) == (2, [])
+    assert writer.write([topic], Spans.of([b"a", b"b"]), None, headers)[:2] == (2, [])
     assert producer.flush(PATIENCE) == 0
     producer.close()
     with Assigned(kafka.bootstrap, topic, hot_path) as assigned:
@@ -374,12 +377,11 @@ def test_a_partition_that_does_not_exist_is_refused_and_the_others_arrive(
     writer, producer = writing(kafka.bootstrap)
     values = Spans.of([b"0", b"none", b"1", b"any", b"far"])
     partitions = np.array([0, 2, 1, -1, 2**40], np.int64)
-    assert writer.write([topic], values, partitions=partitions) == (
-        5,
-        [(1, KafkaError._UNKNOWN_PARTITION), (4, KafkaError._UNKNOWN_PARTITION)],
-    )
+    stop, refused, mark = writer.write([topic], values, partitions=partitions)
+    assert (stop, refused) == (5, [(1, KafkaError._UNKNOWN_PARTITION), (4, KafkaError._UNKNOWN_PARTITION)])
     assert producer.flush(PATIENCE) == 0
     assert writer.outstanding == 0
+    assert writer.finished() == ([mark], [])
     producer.close()
 
 
@@ -391,14 +393,63 @@ def test_a_full_queue_takes_the_first_and_stops_at_the_next(kafka: Broker, topic
         writer, producer = writing(
             kafka.bootstrap, **{"queue.buffering.max.messages": 20, "linger.ms": 60_000, "message.timeout.ms": 120_000}
         )
-        assert writer.write([topic], values, **columns) == (20, [])
+        stop, refused, first = writer.write([topic], values, **columns)
+        assert (stop, refused) == (20, [])
+        # There is no room: nothing is taken, and nothing goes by a mark.
+        assert writer.write([topic], values, first=20, **columns) == (20, [], 0)
         assert writer.outstanding == 20
+        assert writer.finished() == ([], [])
         assert producer.flush(PATIENCE) == 0
         assert writer.outstanding == 0
-        assert writer.write([topic], values, first=20, **columns) == (30, [])
+        stop, refused, second = writer.write([topic], values, first=20, **columns)
+        assert (stop, refused) == (30, [])
         assert producer.flush(PATIENCE) == 0
+        assert writer.finished() == ([first, second], [])
         producer.close()
     assert [one.value for one in read(kafka.bootstrap, topic, 60)] == numbers(0, 30) * 2
+
+
+def test_a_block_is_confirmed_while_others_are_on_their_way(kafka: Broker, topics: Topics, native: ModuleType) -> None:
+    topic = topics(1)
+    properties = {"linger.ms": 60_000, "batch.num.messages": 100, "message.timeout.ms": 120_000}
+    writer, producer = writing(kafka.bootstrap, **properties)
+    written = CompiledWriting(producer, writer)
+    # The first fill a batch, which goes at once; one more waits for company.
+    blocks = [block_of([Message(one) for one in numbers(start, stop)]) for start, stop in ((0, 100), (100, 101))]
+    outstanding = deque(Sent(block, topic) for block in blocks)
+    first, second = outstanding
+    for sent, block in zip(outstanding, blocks, strict=True):
+        assert written.send(sent, block, topic, lambda: False) == {}
+    deadline = soon()
+    while not (found := written.finished(outstanding, 0)):
+        assert time.monotonic() < deadline
+    assert found == [first]
+    assert first.losses() == {}
+    assert not written.is_idle()
+    assert producer.flush(PATIENCE) == 0
+    assert written.finished(outstanding, 0) == [second]
+    assert written.is_idle()
+    producer.close()
+
+
+def test_a_message_that_is_lost_is_named_though_another_is_its_equal(
+    kafka: Broker, topics: Topics, native: ModuleType
+) -> None:
+    topic = topics(1, max_message_bytes="500")
+    writer, producer = writing(kafka.bootstrap, **{"linger.ms": 0, "batch.num.messages": 1})
+    written = CompiledWriting(producer, writer)
+    # The topic takes no larger message; the client would.
+    large = np.random.default_rng(0).bytes(2000)
+    block = block_of([Message(value) for value in (b"a", large, b"b", large, b"c")])
+    sent = Sent(block, topic)
+    assert written.send(sent, block, topic, lambda: False) == {}
+    assert producer.flush(PATIENCE) == 0
+    assert written.finished(deque([sent]), 1) == [sent]
+    assert {index: error.code() for index, error in sent.losses().items()} == dict.fromkeys(
+        (1, 3), KafkaError.MSG_SIZE_TOO_LARGE
+    )
+    assert [one.value for one in read(kafka.bootstrap, topic, 3)] == [b"a", b"b", b"c"]
+    producer.close()
 
 
 def test_messages_that_are_refused_are_not_outstanding(kafka: Broker, topics: Topics, native: ModuleType) -> None:
@@ -406,10 +457,11 @@ def test_messages_that_are_refused_are_not_outstanding(kafka: Broker, topics: To
     writer, producer = writing(kafka.bootstrap, **{"message.max.bytes": 1000})
     values = Spans.of([b"a", bytes(3000), b"b"])
     for headers in (None, Headers.of([[("n", b"v")]] * 3)):
-        assert writer.write([topic], values, headers=headers) == (3, [(1, KafkaError.MSG_SIZE_TOO_LARGE)])
+        stop, refused, mark = writer.write([topic], values, headers=headers)
+        assert (stop, refused) == (3, [(1, KafkaError.MSG_SIZE_TOO_LARGE)])
         assert producer.flush(PATIENCE) == 0
         assert writer.outstanding == 0
-        assert writer.failures() == []
+        assert writer.finished() == ([mark], [])
     assert writer.write([topic, "nul\0name"], values[:1], codes=np.array([1], np.int64))[1] == [
         (0, KafkaError._INVALID_ARG)
     ]
@@ -456,7 +508,7 @@ def test_columns_that_do_not_fit_together_are_refused(kafka: Broker, native: Mod
             writer.write(["t"], two, **arguments)
     with pytest.raises(ValueError, match="places in topics"):
         writer.write([], two)
-    assert writer.write(["t"], Spans.of([])) == (0, [])
+    assert writer.write(["t"], Spans.of([])) == (0, [], 0)
     producer.close()
 
 

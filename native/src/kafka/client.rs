@@ -1,11 +1,10 @@
 //! One client of confluent-kafka's: its handle while it lives, and what interceptors tell of it.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use super::failure::Failure;
-use super::library::{Library, Message, OK, Rk};
+use super::library::{Library, Message, Rk};
+use super::marks::Marks;
 use super::plugin::lock;
 use super::reader::Reading;
 
@@ -17,8 +16,8 @@ pub struct Client {
     pub library: &'static Library,
     kind: i32,
     handle: Mutex<Option<Open>>,
-    outstanding: AtomicI64,
-    failures: Mutex<Vec<Failure>>,
+    /// Of the messages that this library hands over.
+    pub marks: Marks,
 }
 
 /// What may be used of a client that has not been destroyed; whoever holds it keeps it from being destroyed.
@@ -37,8 +36,7 @@ impl Client {
             // Safety: librdkafka has only just made it.
             kind: unsafe { (library.r#type)(rk) },
             handle: Mutex::new(Some(Open { rk, reading: None })),
-            outstanding: AtomicI64::new(0),
-            failures: Mutex::default(),
+            marks: Marks::new(),
         }
     }
 
@@ -65,50 +63,36 @@ impl Client {
         }
     }
 
-    /// So many messages are handed over; they count as outstanding from before it happens.
-    pub fn handing_over(&self, count: usize) -> HandingOver<'_> {
-        self.outstanding.fetch_add(count as i64, Ordering::AcqRel);
+    /// So many messages are about to be handed over in this thread; `None` while too many blocks are outstanding.
+    pub fn handing_over(&self, count: u32) -> Option<HandingOver<'_>> {
+        let mark = self.marks.begin(count)?;
         WRITING.set(true);
-        HandingOver {
-            client: self,
+        Some(HandingOver {
+            marks: &self.marks,
+            mark,
             rest: count,
-        }
-    }
-
-    /// How many messages were handed over and not yet acknowledged or lost.
-    pub fn outstanding(&self) -> i64 {
-        self.outstanding.load(Ordering::Acquire)
-    }
-
-    /// Takes what was lost so far. Complete for all that was handed over, once nothing is outstanding.
-    pub fn failures(&self) -> Vec<Failure> {
-        std::mem::take(&mut *lock(&self.failures))
+        })
     }
 
     /// The interceptor: the message is on the brokers, or lost.
-    pub fn acknowledged(&self, message: &Message) {
+    pub fn acknowledged(&self, message: &mut Message) {
         // A message that is refused at once is told of too, in the very call that refuses it.
-        if WRITING.get() {
-            return;
+        if !WRITING.get() {
+            self.marks.acknowledged(message);
         }
-        if message.err != OK {
-            let failure = Failure::of(self.library, message);
-            lock(&self.failures).push(failure);
-        }
-        // After the failure: whoever sees none outstanding sees all failures.
-        self.outstanding.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// While messages are handed over in this thread.
 pub struct HandingOver<'a> {
-    client: &'a Client,
-    rest: usize,
+    marks: &'a Marks,
+    pub mark: u32,
+    rest: u32,
 }
 
 impl HandingOver<'_> {
     /// So many of them were taken: they stay outstanding until they are acknowledged.
-    pub fn taken(&mut self, count: usize) {
+    pub fn taken(&mut self, count: u32) {
         self.rest -= count;
     }
 }
@@ -116,8 +100,6 @@ impl HandingOver<'_> {
 impl Drop for HandingOver<'_> {
     fn drop(&mut self) {
         WRITING.set(false);
-        self.client
-            .outstanding
-            .fetch_sub(self.rest as i64, Ordering::AcqRel);
+        self.marks.not_taken(self.mark, self.rest);
     }
 }

@@ -7,9 +7,6 @@ use super::inplace::{self, Found};
 use super::library::{BAD_MESSAGE, Code, HeaderList, Library, Message, OK};
 use super::outgoing::HeaderOf;
 
-/// Name and value.
-pub type Header = (Vec<u8>, Option<Vec<u8>>);
-
 /// The list of a message's headers; `None` for a message without any, or with headers that cannot be read.
 ///
 /// # Safety
@@ -42,21 +39,6 @@ pub unsafe fn each(library: &Library, found: &Found, mut tell: impl FnMut(&[u8],
             }
         }
     }
-}
-
-/// # Safety
-/// The message is one of librdkafka's that lives.
-pub unsafe fn copied(library: &Library, message: *const Message) -> Vec<Header> {
-    let mut found = Vec::new();
-    // Safety: as above.
-    unsafe {
-        if let Some(list) = list_of(library, message) {
-            each(library, &Found::List(list), |name, value| {
-                found.push((name.to_vec(), value.map(<[u8]>::to_vec)));
-            });
-        }
-    }
-    found
 }
 
 /// A list for one message to take along, owned by us until the message is taken.

@@ -149,10 +149,11 @@ fn varint(bytes: &[u8]) -> Option<(i64, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::headers;
     use super::*;
 
-    fn told(bytes: &[u8]) -> Option<Vec<headers::Header>> {
+    type Told = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+    fn told(bytes: &[u8]) -> Option<Told> {
         let (count, headers) = whole(bytes)?;
         let mut found = Vec::new();
         each(count, headers, |name, value| {

@@ -7,10 +7,10 @@
 mod block;
 mod client;
 mod columns;
-mod failure;
 mod headers;
 mod inplace;
 mod library;
+mod marks;
 mod memory;
 mod outgoing;
 mod plugin;

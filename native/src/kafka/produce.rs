@@ -5,10 +5,12 @@ use std::ptr::{null, null_mut};
 
 use super::headers::OwnList;
 use super::library::{
-    ANY_PARTITION, ARGUMENT_FLAGS, ARGUMENT_HEADERS, ARGUMENT_KEY, ARGUMENT_PARTITION,
-    ARGUMENT_TIMESTAMP, ARGUMENT_TOPIC, ARGUMENT_VALUE, Argument, ArgumentBytes, ArgumentValue,
-    COPY, Code, INVALID_ARGUMENT, Library, Message, OK, QUEUE_FULL, Rk, Topic, UNKNOWN_PARTITION,
+    ANY_PARTITION, ARGUMENT_FLAGS, ARGUMENT_HEADERS, ARGUMENT_KEY, ARGUMENT_OPAQUE,
+    ARGUMENT_PARTITION, ARGUMENT_TIMESTAMP, ARGUMENT_TOPIC, ARGUMENT_VALUE, Argument,
+    ArgumentBytes, ArgumentValue, COPY, Code, INVALID_ARGUMENT, Library, Message, OK, QUEUE_FULL,
+    Rk, Topic, UNKNOWN_PARTITION,
 };
+use super::marks::written;
 use super::outgoing::Rows;
 
 /// Messages that librdkafka is told of in one call: what describes them stays in the processor's cache.
@@ -54,13 +56,14 @@ pub fn in_bulk(
     topic: Topic,
     rows: &Rows<'_>,
     first: usize,
+    mark: u32,
 ) -> (usize, Vec<Refused>) {
     let count = rows.len();
     let mut messages: Vec<Message> = Vec::with_capacity(AT_ONCE.min(count - first));
     let mut refused = Vec::new();
     for begin in (first..count).step_by(AT_ONCE) {
         messages.clear();
-        messages.extend((begin..count.min(begin + AT_ONCE)).map(|row| plain(rows, row)));
+        messages.extend((begin..count.min(begin + AT_ONCE)).map(|row| plain(rows, row, mark)));
         // Safety: so many messages are there; values and keys are copied, and not written to.
         let taken = unsafe {
             (library.produce_batch)(
@@ -86,7 +89,7 @@ pub fn in_bulk(
     (count, refused)
 }
 
-fn plain(rows: &Rows<'_>, row: usize) -> Message {
+fn plain(rows: &Rows<'_>, row: usize, mark: u32) -> Message {
     let (payload, len) = parts(rows.value(row));
     let (key, key_len) = parts(rows.key(row));
     Message {
@@ -98,7 +101,7 @@ fn plain(rows: &Rows<'_>, row: usize) -> Message {
         key: key.cast_mut().cast::<c_void>(),
         key_len,
         offset: 0,
-        private: null_mut(),
+        private: written(mark, row as u32),
     }
 }
 
@@ -111,11 +114,18 @@ pub fn one_by_one(
     counts: &[i32],
     rows: &Rows<'_>,
     first: usize,
+    mark: u32,
 ) -> (usize, Vec<Refused>) {
     let mut refused = Vec::new();
     let mut arguments = Arguments::new();
     for row in first..rows.len() {
         arguments.clear();
+        arguments.add(
+            ARGUMENT_OPAQUE,
+            ArgumentValue {
+                pointer: written(mark, row as u32).cast(),
+            },
+        );
         match one(library, rk, topics, counts, rows, row, &mut arguments) {
             OK => {}
             QUEUE_FULL => return (row, refused),
@@ -195,7 +205,7 @@ fn one(
 
 /// The arguments of one `rd_kafka_produceva`.
 struct Arguments {
-    all: [Argument; 7],
+    all: [Argument; 8],
     count: usize,
 }
 
@@ -205,7 +215,7 @@ impl Arguments {
             all: [Argument {
                 kind: 0,
                 value: ArgumentValue { i64: 0 },
-            }; 7],
+            }; 8],
             count: 0,
         }
     }

@@ -1,7 +1,6 @@
 //! Messages in blocks, by the producer that confluent-kafka owns.
 //!
-//! They carry no opaque pointer, which confluent-kafka would take for one of its own. What becomes of them is known
-//! from the interceptor: how many are outstanding, and the contents of those that were lost.
+//! What becomes of them is known from the interceptor, by the marks that they carry (`marks.rs`).
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -10,27 +9,20 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use crate::detached::detached;
 
 use super::client::Client;
-use super::library::{Code, Metadata, OK, PRODUCER, Rk};
+use super::library::{Metadata, OK, PRODUCER, Rk};
+use super::marks::Failure;
 use super::outgoing::Outgoing;
 use super::plugin::{self, lock};
 use super::produce::{Handle, Refused, in_bulk, one_by_one};
 
 const METADATA_WAIT: c_int = 5000;
 
-/// Code, topic, value, key, headers, timestamp of a message that was lost.
-type Lost<'py> = (
-    Code,
-    String,
-    Option<Bound<'py, PyBytes>>,
-    Option<Bound<'py, PyBytes>>,
-    Vec<(String, Option<Bound<'py, PyBytes>>)>,
-    i64,
-);
+/// Where it stopped, those refused before, and the mark of the others; 0 if there are none.
+type Written = (usize, Vec<Refused>, u32);
 
 /// Writes to one producer of confluent-kafka's.
 #[pyclass(frozen, module = "native._native")]
@@ -52,7 +44,8 @@ impl KafkaWriter {
     }
 
     /// Hands over the messages from `first` on; where it stopped because the queue is full, else the number of
-    /// messages, and those before it that were refused.
+    /// messages, those before it that were refused, and the mark by which `finished` will tell of the others: 0 if
+    /// there are none.
     ///
     /// Message i goes to `topics[codes[i]]`, or to the first topic. `values` and `keys` are `Spans`, `headers` is a
     /// `Headers`, timestamps are in milliseconds, at most 0 for now. `partitions` are checked: one that does not exist
@@ -70,12 +63,12 @@ impl KafkaWriter {
         codes: Option<&Bound<'_, PyAny>>,
         partitions: Option<&Bound<'_, PyAny>>,
         first: usize,
-    ) -> PyResult<(usize, Vec<Refused>)> {
+    ) -> PyResult<Written> {
         let numbers = [timestamps, codes, partitions];
         let block = Outgoing::of(values, keys, headers, numbers, topics.len())?;
         let count = block.len();
         if first >= count {
-            return Ok((count, Vec::new()));
+            return Ok((count, Vec::new(), 0));
         }
         detached(py, || self.hand_over(&topics, &block, first)).map_err(PyRuntimeError::new_err)
     }
@@ -83,28 +76,12 @@ impl KafkaWriter {
     /// How many messages were handed over and are neither acknowledged nor lost.
     #[getter]
     fn outstanding(&self) -> i64 {
-        self.client.outstanding()
+        self.client.marks.outstanding()
     }
 
-    /// Takes the messages that were lost. Complete for what was handed over, once nothing is outstanding.
-    fn failures<'py>(&self, py: Python<'py>) -> Vec<Lost<'py>> {
-        let bytes = |value: Option<Vec<u8>>| value.map(|value| PyBytes::new(py, &value));
-        let found = self.client.failures().into_iter().map(|one| {
-            let headers = one
-                .headers
-                .into_iter()
-                .map(|(name, value)| (String::from_utf8_lossy(&name).into_owned(), bytes(value)))
-                .collect();
-            (
-                one.code,
-                one.topic,
-                bytes(one.value),
-                bytes(one.key),
-                headers,
-                one.timestamp,
-            )
-        });
-        found.collect()
+    /// Takes the marks whose messages are all acknowledged or lost, and code, mark and row of messages that were lost.
+    fn finished(&self) -> (Vec<u32>, Vec<Failure>) {
+        self.client.marks.finished()
     }
 }
 
@@ -114,7 +91,7 @@ impl KafkaWriter {
         topics: &[String],
         block: &Outgoing,
         first: usize,
-    ) -> Result<(usize, Vec<Refused>), &'static str> {
+    ) -> Result<Written, &'static str> {
         let library = self.client.library;
         let open = self.client.open();
         let Some(rk) = open.as_ref().map(|open| open.rk) else {
@@ -134,15 +111,20 @@ impl KafkaWriter {
         } else {
             Vec::new()
         };
-        let mut handing_over = self.client.handing_over(rows.len() - first);
+        let count = u32::try_from(rows.len()).map_err(|_| "there are too many messages")?;
+        let Some(mut handing_over) = self.client.handing_over(count - first as u32) else {
+            return Ok((first, Vec::new(), 0));
+        };
+        let mark = handing_over.mark;
         let (stop, refused) = match &topics[..] {
             [topic] if rows.is_plain() && !topic.handle.is_null() => {
-                in_bulk(library, topic.handle, &rows, first)
+                in_bulk(library, topic.handle, &rows, first, mark)
             }
-            _ => one_by_one(library, rk, &topics, &counts, &rows, first),
+            _ => one_by_one(library, rk, &topics, &counts, &rows, first, mark),
         };
-        handing_over.taken(stop - first - refused.len());
-        Ok((stop, refused))
+        let taken = (stop - first - refused.len()) as u32;
+        handing_over.taken(taken);
+        Ok((stop, refused, if taken > 0 { mark } else { 0 }))
     }
 
     /// How many partitions the topic has; none if that cannot be told.
