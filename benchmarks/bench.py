@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.contestants import Contestant, python_program
-from benchmarks.drain import Drained, drain, drain_together
+from benchmarks.drain import Drained, drain, drain_together, run_alone
 from benchmarks.environments import PEERS
 from benchmarks.measurements import Measurements
 from benchmarks.messages import Checker, Messages
@@ -116,7 +116,10 @@ class Bench:
             self._say.step(f"{what}: failed")
 
     def _drained(self, filled: _Filled, program: Contestant, *, check: bool) -> str:
-        run = self._drain(filled, program, filled.row.counted(self._share * program.share), check=check)
+        if program.alone:
+            run = run_alone(program, self._job(filled.row, filled.topic))
+        else:
+            run = self._drain(filled, program, filled.row.counted(self._share * program.share), check=check)
         self.found.add_drained(filled.row.name, program.name, run)
         return f"{run.microseconds:.2f} us, {run.rate:,.0f} msg/s"
 

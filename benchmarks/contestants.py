@@ -17,6 +17,7 @@ from pipelines.hotpath import VARIABLE, why_not
 
 TITLES = {
     "relay-c": "relay in C (the floor)",
+    "model": "the model alone",
     "relay": "relay in Python",
     "ours": "streamer",
     "ours-native": "streamer, native",
@@ -45,6 +46,8 @@ class Contestant:
     relays: bool = False
     """Whether its results are the records as they came."""
     ours: bool = False
+    alone: bool = False
+    """Whether it does without a bus, and says itself what it cost."""
 
     @property
     def share(self) -> float:
@@ -67,6 +70,7 @@ def python_program(
         environment or {},
         relays=name == "relay",
         ours=target.endswith(".ours"),
+        alone=name == "model",
     )
 
 
@@ -110,6 +114,7 @@ def contestants(
     left_out: dict[str, str] = {}
     makers: dict[str, Callable[[], Contestant]] = {
         "relay-c": lambda: compiled_relay(folder),
+        "model": lambda: python_program("model"),
         "ours-native": lambda: ours("native"),
         "ours-python": lambda: ours("python"),
         "handwritten": lambda: python_program("handwritten"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from benchmarks.contestants import Contestant
+from benchmarks.environments import ROOT
 from benchmarks.messages import Checker, Messages
 from benchmarks.process import Program, ProgramFailed
 from benchmarks.programs.job import Job
@@ -60,6 +63,14 @@ def drain(
         elif checker is not None:
             topics.check(job.sink, checker, topics.ends([job.sink])[job.sink])
     return Drained((cpu - first.cpu) / seen * 1e6, seen / (ended - first.time), rss)
+
+
+def run_alone(contestant: Contestant, job: Job) -> Drained:
+    """Run a program that needs no bus to its end. Raises `ProgramFailed`."""
+    done = subprocess.run(contestant.command(job), cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ProgramFailed(f"{contestant.name} ended with code {done.returncode}\n{done.stderr[-3000:]}")
+    return Drained(*json.loads(done.stdout))
 
 
 def drain_together(

@@ -60,7 +60,7 @@ def svg(cells: Mapping[str, Cell], title: str, caption: str) -> str:
 
 
 def _bar(name: str, cell: Cell, hand: Cell | None, top: int, limit: float, scale: float) -> list[str]:
-    kind = "ours" if name.startswith("ours") else "floor" if name == "relay-c" else "other"
+    kind = "ours" if name.startswith("ours") else "floor" if name in ("relay-c", "model") else "other"
     width = min(cell.median, limit) * scale
     value = f"{cell.median:.1f}" if cell.median >= 10 else f"{cell.median:.2f}"
     beside = "" if hand is None else f" ({_times(cell.ratio(hand))})"

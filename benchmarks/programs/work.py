@@ -21,10 +21,7 @@ class Work:
     """Reads payloads, runs the model once on all of them, writes results."""
 
     def __init__(self, job: Job) -> None:
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self._session = ort.InferenceSession(job.model, options, providers=["CPUExecutionProvider"])
+        self._session = opened(job.model)
         self._keep = job.keep
         self._bytes = 4 * job.floats
 
@@ -101,6 +98,14 @@ class Work:
             array.array.append(output.tobytes())
             found.append(result.SerializeToString())
         return found
+
+
+def opened(model: str) -> ort.InferenceSession:
+    """The model, with one thread that waits without spinning."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 _OUTPUTS = ["y"]
