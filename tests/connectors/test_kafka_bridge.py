@@ -432,6 +432,27 @@ def test_a_block_is_confirmed_while_others_are_on_their_way(kafka: Broker, topic
     producer.close()
 
 
+@pytest.mark.parametrize("only_errors", [True, False])
+def test_the_client_may_be_told_of_every_message_and_follows_none_of_our_marks(
+    native: ModuleType, only_errors: bool
+) -> None:
+    script = f"""
+from confluent_kafka import Producer
+from connectors.kafka import bridge
+from pipelines.spans import Spans
+
+native = bridge._bridge("native")
+native.kafka_expect({only_errors})
+producer = Producer({{bridge.PLUGINS: native.__file__, "test.mock.num.brokers": 1}})
+writer = native.KafkaWriter()
+stop, refused, mark = writer.write(["topic"], Spans.of([b"a", b"b"]))
+assert producer.flush({PATIENCE}) == 0
+assert writer.finished() == ([mark], [])
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=2 * PATIENCE)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_a_message_that_is_lost_is_named_though_another_is_its_equal(
     kafka: Broker, topics: Topics, native: ModuleType
 ) -> None:

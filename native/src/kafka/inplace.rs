@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::headers::list_of;
 use super::library::{HeaderList, Library, Message};
 
-/// The next record must begin within so many bytes: as both ends can be read, so can all between, in pages of any size.
+/// The next record must begin nearer than so many bytes: as both ends can be read, so can all between, in pages of any
+/// size.
 const CLOSE: usize = 4096;
 
 static WRONG: AtomicBool = AtomicBool::new(false);
@@ -102,7 +103,7 @@ unsafe fn behind<'a>(message: &'a Message, next: &'a Message) -> Option<&'a [u8]
     let size = (first as usize).checked_sub(start)?;
     // Safety: the byte before the first and the one after the last are librdkafka's, and so near each other that there
     // is no page between them. Nobody writes there while the messages live.
-    (1..=CLOSE).contains(&size).then(|| unsafe {
+    (1..CLOSE).contains(&size).then(|| unsafe {
         std::slice::from_raw_parts(message.payload.cast::<u8>().add(message.len), size)
     })
 }
@@ -149,6 +150,8 @@ fn varint(bytes: &[u8]) -> Option<(i64, &[u8])> {
 
 #[cfg(test)]
 mod tests {
+    use std::ptr::null_mut;
+
     use super::*;
 
     type Told = Vec<(Vec<u8>, Option<Vec<u8>>)>;
@@ -177,6 +180,37 @@ mod tests {
             told(b"\x02\x06a\x00b\x01"),
             Some(vec![(b"a".to_vec(), None)])
         );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_page_between_two_records_is_not_read() {
+        const PAGE: usize = 4096;
+        // Safety: three pages of our own, of which nobody may read the second.
+        let start = unsafe {
+            let all = libc::PROT_READ | libc::PROT_WRITE;
+            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let start = libc::mmap(null_mut(), 3 * PAGE, all, kind, -1, 0);
+            assert_ne!(start, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(start.add(PAGE), PAGE, libc::PROT_NONE), 0);
+            start.cast::<u8>()
+        };
+        let record = |offset, at: usize| Message {
+            err: 0,
+            rkt: null_mut(),
+            partition: 0,
+            payload: start.wrapping_add(at).cast(),
+            len: 1,
+            key: null_mut(),
+            key_len: 0,
+            offset,
+            private: null_mut(),
+        };
+        let (last, next) = (record(0, PAGE - 1), record(1, 2 * PAGE));
+        // Safety: both records lie in pages that can be read.
+        assert_eq!(unsafe { behind(&last, &next) }.map(whole), None);
+        // Safety: it is ours.
+        unsafe { libc::munmap(start.cast(), 3 * PAGE) };
     }
 
     #[test]

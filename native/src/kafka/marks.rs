@@ -79,9 +79,9 @@ impl Marks {
         let Some((mark, row)) = read(message.private) else {
             return;
         };
+        // confluent-kafka may be told of it next, and would take what it finds there for a pointer of its own.
+        message.private = null_mut();
         if message.err != OK {
-            // confluent-kafka is told of it next, and would take what it finds there for a pointer of its own.
-            message.private = null_mut();
             lock(&self.failures).push((message.err, mark, row));
         }
         // After the failure: who sees that a mark is finished sees all its failures.
@@ -160,13 +160,24 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_by_its_row_and_leaves_nothing_to_follow() {
+    fn a_failure_is_told_by_its_row() {
         let marks = Marks::new();
         let mark = marks.begin(1).unwrap();
-        let mut lost = message(-192, written(mark, u32::MAX));
-        marks.acknowledged(&mut lost);
-        assert!(lost.private.is_null());
+        marks.acknowledged(&mut message(-192, written(mark, u32::MAX)));
         assert_eq!(marks.finished(), (vec![mark], vec![(-192, mark, u32::MAX)]));
+    }
+
+    #[test]
+    fn what_was_told_leaves_nothing_to_follow_and_counts_once() {
+        let marks = Marks::new();
+        let mark = marks.begin(3).unwrap();
+        for (row, err) in [OK, -192].into_iter().enumerate() {
+            let mut told = message(err, written(mark, row as u32));
+            marks.acknowledged(&mut told);
+            assert!(told.private.is_null());
+            marks.acknowledged(&mut told);
+        }
+        assert!(marks.finished().0.is_empty());
     }
 
     #[test]
