@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
 from typing import Any, overload
 
 import numpy as np
@@ -33,10 +34,16 @@ class Headers(Sequence[Sequence[Header] | None]):
         """The same headers as columns."""
         if isinstance(rows, Headers):
             return rows
-        counts = np.fromiter((len(row or ()) for row in rows), np.int64, len(rows))
-        flat = [header for row in rows for header in row or ()]
-        names = Spans.of([name.encode() for name, _ in flat])
-        return Headers(names, Spans.of([value for _, value in flat]), np.cumsum(counts) - counts, counts)
+        flat = list(chain.from_iterable(filter(None, rows)))
+        names = [name.encode() for name, _ in flat]
+        return Headers.flat(names, [value for _, value in flat], list(accumulate(len(row or ()) for row in rows)))
+
+    @staticmethod
+    def flat(names: Sequence[bytes], values: Sequence[bytes | None], ends: Sequence[int]) -> Headers:
+        """Headers of all records, one after the other, of which those of record i end at `ends[i]`."""
+        stops = np.array(ends, np.int64)
+        counts = np.diff(stops, prepend=0)
+        return Headers(Spans.of(names), Spans.of(values), stops - counts, counts)
 
     @staticmethod
     def concat(parts: Sequence[Headers]) -> Headers:

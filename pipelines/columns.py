@@ -231,7 +231,7 @@ class RaggedColumn(Column):
         breaks = np.flatnonzero(starts[1:] != ends[:-1])
         if len(breaks) * _SHORT_RUN < len(starts):
             # Nearly all rows, in their order: a few long pieces.
-            pieces = zip(starts[[0, *(breaks + 1)]].tolist(), ends[[*breaks, -1]].tolist(), strict=True)
+            pieces = zip([starts[0], *starts[breaks + 1].tolist()], [*ends[breaks].tolist(), ends[-1]], strict=True)
             return np.concatenate([self.samples[start:end] for start, end in pieces])
         index = np.repeat(starts - splits[:-1], ends - starts) + np.arange(splits[-1])
         gathered: npt.NDArray[Any] = self.samples[index]

@@ -6,15 +6,14 @@ import numpy as np
 
 from pipelines.columns import Mask, Rows
 
-_FEW = 24
-
 
 def among(rows: Rows, few: Rows) -> Mask:
     """For each of `rows` whether it is one of `few`, `bool (N,)`."""
-    if len(few) > _FEW:
+    if (rows[1:] < rows[:-1]).any():
         return np.isin(rows, few)
-    # A comparison takes a microsecond, `np.isin` takes thirty.
+    # Rows rise as a rule: a search for each of a few takes a tenth of what `np.isin` does.
     found: Mask = np.zeros(len(rows), np.bool_)
-    for one in few.tolist():
-        found |= rows == one
+    edges = zip(rows.searchsorted(few).tolist(), rows.searchsorted(few, side="right").tolist(), strict=True)
+    for start, stop in edges:
+        found[start:stop] = True
     return found

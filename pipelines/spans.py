@@ -36,10 +36,15 @@ class Spans(Sequence[bytes | None]):
         """The same strings in one buffer; spans are given back as they are."""
         if isinstance(values, Spans):
             return values
-        lengths = np.fromiter((-1 if value is None else len(value) for value in values), np.int64, len(values))
-        buffer = np.frombuffer(b"".join([value or b"" for value in values]), np.uint8)
-        sizes = np.maximum(lengths, 0)
-        return Spans(buffer, np.cumsum(sizes) - sizes, lengths)
+        try:
+            lengths = sizes = np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
+        except TypeError:
+            # Some are null.
+            lengths = np.array([-1 if value is None else len(value) for value in values], np.int64)
+            sizes = np.maximum(lengths, 0)
+            values = [value or b"" for value in values]
+        buffer = np.frombuffer(b"".join(values), np.uint8)  # type: ignore[arg-type]
+        return Spans(buffer, sizes.cumsum() - sizes, lengths)
 
     @staticmethod
     def of_block(block: Any, count: int) -> Spans:

@@ -12,12 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from connectors.blockcolumns import taken
+from connectors.headers import Headers
 from connectors.records import Header, Messages, Records
 from pipelines.errors import StepError
 
 PREFIX = "streamer-"
 NAMES = ("service", "topic", "partition", "offset", "timestamp", "step", "error", "text", "time")
 """Our headers, without the prefix, in the order in which they stand."""
+_OURS = [f"{PREFIX}{name}".encode() for name in NAMES]
 MAX_TEXT = 2000
 """Characters of an error's text that a header carries."""
 
@@ -37,33 +40,42 @@ class Original(NamedTuple):
 
 def dead_letters(records: Records, first: int, failed: Mapping[int, Exception], service: str) -> Messages:
     """One message for each failed row of `records` (row numbers start at `first`), in row order."""
-    rows = sorted(failed)
+    rows = np.array(sorted(failed), np.int64)
+    index = rows - first
     headers = records.header_column()
-    stamps = records.timestamp_column()
-    made: Header = ("streamer-time", str(int(time.time() * 1000)).encode())
-    sender: Header = ("streamer-service", service.encode())
-    found: list[list[Header]] = []
-    for number in rows:
-        row = number - first
-        span = records.span_of(row)
-        step, error, text = described(failed[number])
-        own: list[Header] = [
+    own = None if headers is None else taken(headers, index)
+    sender, made = service.encode(), b"%d" % int(time.time() * 1000)
+    topics = [topic.encode() for topic in records.topics]
+    partitions = [b"%d" % partition for partition in records.partitions]
+    spans = np.searchsorted([span.stop for span in records.spans], index, side="right").tolist()
+    positions, stamps = records.positions[index].tolist(), records.timestamp_column()[index].tolist()
+    # As columns from the start: a list of pairs for each letter would only be taken apart again.
+    names: list[bytes] = []
+    values: list[bytes | None] = []
+    ends: list[int] = []
+    for at, (row, span) in enumerate(zip(rows.tolist(), spans, strict=True)):
+        step, error, text = described(failed[row])
+        names += _OURS
+        values += (
             sender,
-            ("streamer-topic", records.topics[span].encode()),
-            ("streamer-partition", str(records.partitions[span]).encode()),
-            ("streamer-offset", str(int(records.positions[row])).encode()),
-            ("streamer-timestamp", str(int(stamps[row])).encode()),
-            ("streamer-step", step.encode()),
-            ("streamer-error", error.encode()),
-            ("streamer-text", text[:MAX_TEXT].encode("utf-8", "replace")),
+            topics[span],
+            partitions[span],
+            b"%d" % positions[at],
+            b"%d" % stamps[at],
+            step.encode(),
+            error.encode(),
+            text[:MAX_TEXT].encode("utf-8", "replace"),
             made,
-        ]
-        found.append(own + list((headers[row] or ()) if headers is not None else ()))
+        )
+        for name, value in (own[at] or ()) if own is not None else ():
+            names.append(name.encode())
+            values.append(value)
+        ends.append(len(names))
     return Messages(
-        rows=np.array(rows, np.int64),
-        values=[records.values[number - first] for number in rows],
-        keys=None if records.keys is None else [records.keys[number - first] for number in rows],
-        headers=found,
+        rows=rows,
+        values=taken(records.values, index),
+        keys=None if records.keys is None else taken(records.keys, index),
+        headers=Headers.flat(names, values, ends),
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -281,15 +280,11 @@ class Delivery:
     def _send_letters(self, failed: Failed) -> None:
         if self._dead is None:
             raise ServiceStopped("records failed and there is no dead_letter")
-        by_batch: dict[int, tuple[Work, Failed]] = {}
-        for row in sorted(failed):
-            work = self._work_of(row)
-            # A row that nobody waits for any more was in a lane that has ended: it is someone else's.
-            if work is not None:
-                by_batch.setdefault(work.first, (work, {}))[1][row] = failed[row]
-        for work, own in by_batch.values():
-            for row, error in own.items():
-                self._letters.add(partial(self._place, row), error)
+        # A row that nobody waits for any more was in a lane that has ended: it is someone else's.
+        for block, rows in self.ledger.open_among(_numbers(failed)):
+            work: Work = block.note
+            own = {row: failed[row] for row in rows.tolist()}
+            self._letters.add(own, self._place)
             letters = dead_letters(work.records, work.first, own, self._service)
             for at, refusal in self._send(self._dead, letters).items():
                 place = self._place(int(letters.rows[at]))
@@ -341,8 +336,14 @@ class Delivery:
             self._tally("dropped" if self._drop_failed else "dead", _numbers(failed))
 
     def _count(self, decided: Ints, failed: Failed, dropped: list[int], work: Work | None) -> None:
-        if work is not None and decided is work.rows and not (failed or dropped):
-            self._meters.outcomes[work.source, "ok"] += len(decided)
+        if work is not None and decided is work.rows:
+            # All is about rows of this batch, and none of them is in two places.
+            outcomes, source = self._meters.outcomes, work.source
+            outcomes[source, "ok"] += len(decided) - len(failed) - len(dropped)
+            if failed:
+                outcomes[source, "dropped" if self._drop_failed else "dead"] += len(failed)
+            if dropped:
+                outcomes[source, "dropped"] += len(dropped)
             return
         lost = _numbers(failed)
         gone = np.array(dropped, np.int64)

@@ -141,6 +141,11 @@ class Ledger:
             return None
         return block if block.is_row_open(row - block.first) else None
 
+    def open_among(self, rows: Ints) -> list[tuple[Block, Ints]]:
+        """Those of these rows that are not complete, block by block."""
+        found = [(block, block.rows[places][block.is_open()[places]]) for block, places in self._by_block(rows)]
+        return [(block, left) for block, left in found if len(left)]
+
     def marks(self) -> dict[Lane, int]:
         """Positions that may be acknowledged, for lanes whose position moved since the last call."""
         moved: dict[Lane, int] = {}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, Final
 
 BURST: Final = 10
@@ -25,14 +26,14 @@ class LetterLog:
         self._left = 0
         self._until = 0.0
 
-    def add(self, place: Callable[[], str], error: Exception) -> None:
-        """One more, of the record at `place`."""
+    def add(self, errors: Mapping[int, Exception], place: Callable[[int], str]) -> None:
+        """More of them: what is wrong with these rows; `place` says where the record of a row is."""
         self._begin()
-        if not self._left:
-            self.untold += 1
-            return
-        self._left -= 1
-        self._log.warning("dead letter", at=place(), error=str(error)[:_LONGEST])
+        for row, error in islice(errors.items(), self._left):
+            self._log.warning("dead letter", at=place(row), error=str(error)[:_LONGEST])
+        told = min(self._left, len(errors))
+        self._left -= told
+        self.untold += len(errors) - told
 
     def tell(self, *, now: bool = False) -> None:
         """Tell how many were not told one by one, if their second is over, or `now`."""

@@ -7,6 +7,7 @@ already, several batches' worth of them are decoded, sent and confirmed at once;
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 TOGETHER: Final = 2048
@@ -15,8 +16,9 @@ TOGETHER_BYTES: Final = 4 * 2**20
 """Bytes of them, about: more would not stay in the processor's cache."""
 LONGEST: Final = 0.002
 """Seconds that the pipeline may take for all batches that travel together."""
-_SHARE: Final = 0.2
-"""Weight of the newest batch in the mean; one that takes long counts at once, as it is so much longer."""
+_LAST: Final = 4
+"""Runs that are looked at. The quickest of them counts: what others took longer is the machine's doing as a rule, where
+threads and processes wait for each other, and smaller batches would only make it worse."""
 
 
 class Pace:
@@ -26,10 +28,9 @@ class Pace:
         self.batches = 1
         """That many."""
         self._most = max(1, TOGETHER // max_records)
-        self._mean: float | None = None
+        self._last: deque[float] = deque(maxlen=_LAST)
 
     def ran(self, seconds: float, batches: int) -> None:
         """The pipeline took so long for so many batches."""
-        each = seconds / batches
-        self._mean = each if self._mean is None else self._mean + _SHARE * (each - self._mean)
-        self.batches = max(1, min(self._most, int(LONGEST / max(self._mean, 1e-9))))
+        self._last.append(seconds / batches)
+        self.batches = max(1, min(self._most, int(LONGEST / max(min(self._last), 1e-9))))

@@ -153,6 +153,17 @@ def test_rows_taken_after_their_lane_ended_are_complete_and_acknowledge_nothing(
     assert ledger.marks() == {B: 1}
 
 
+def test_of_several_rows_those_that_are_not_complete_are_found_in_their_blocks() -> None:
+    ledger = Ledger()
+    ready(ledger, block((A, [0, 1]), (B, [0])), 0)
+    ready(ledger, block((A, [2])), 3)
+    ready(ledger, block((B, [1])), 4)
+    ledger.end(B)
+    ledger.confirm(rows(1))
+    found = [(one.first, left.tolist()) for one, left in ledger.open_among(rows(0, 1, 2, 3, 4))]
+    assert found == [(0, [0]), (3, [3])]
+
+
 def test_the_same_partition_assigned_again_is_another_lane() -> None:
     ledger = Ledger()
     ready(ledger, block((A, [7])), 0)

@@ -29,8 +29,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def add(letters: LetterLog, *numbers: int) -> None:
-    for number in numbers:
-        letters.add(lambda at=number: f"t[0]@{at}", StepError(f"no {number}"))  # type: ignore[misc]
+    letters.add({number: StepError(f"no {number}") for number in numbers}, lambda row: f"t[0]@{row}")
 
 
 def test_few_are_told_one_by_one(clock: list[float]) -> None:

@@ -33,12 +33,21 @@ def test_quick_batches_travel_together_as_far_as_records_and_time_allow() -> Non
     assert pace.batches == 10
 
 
-def test_a_slow_batch_travels_alone_at_once() -> None:
+def test_batches_travel_alone_when_the_pipeline_has_become_slow() -> None:
     pace = Pace(64)
     for _ in range(100):
         pace.ran(0.0001, 8)
-    pace.ran(0.1, 1)
+    for _ in range(4):
+        pace.ran(0.1, 1)
     assert pace.batches == 1
+
+
+def test_one_batch_that_had_to_wait_for_the_processor_does_not_part_the_others() -> None:
+    pace = Pace(64)
+    pace.ran(0.0001, 1)
+    together = pace.batches
+    pace.ran(0.1, together)
+    assert pace.batches == together > 1
 
 
 def test_large_batches_travel_alone() -> None:
