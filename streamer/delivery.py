@@ -20,7 +20,7 @@ from pipelines.executors.settling import NOBODY, settled
 from pipelines.membership import among
 from pipelines.result import Result
 from streamer.deadletter import dead_letters
-from streamer.failures import FailureWatch, ServiceStopped
+from streamer.failures import FailureWatch, ServiceStopped, let_go
 from streamer.ledger import Confirmed, Ledger
 from streamer.letterlog import LetterLog
 from streamer.observe.metrics import RunMeters
@@ -221,6 +221,7 @@ class Delivery:
                 self._give_up(outlet, messages, refused, failed)
         self._bury(failed)
         self._count(decided, failed, [*result.dropped, *skipped], work)
+        let_go(failed.values())
 
     def _check(self, failed: Failed, rows: int = 0) -> None:
         """Stop the service if these failures, among `rows` new rows, mean that it must not go on."""

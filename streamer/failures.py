@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pipelines.errors import StepError, StreamerError
 
@@ -62,6 +62,16 @@ class FailureWatch:
         """What was seen, for the message that stops the service."""
         step, count = self._failed.most_common(1)[0]
         return f"{count} of the last {self._rows} records failed in {step or 'the pipeline'}"
+
+
+def let_go(errors: Iterable[Exception]) -> None:
+    """Forget where these errors were raised: what was under way there is the batch, and it would stay until Python's
+    collector comes."""
+    for error in errors:
+        chain: list[BaseException] = [error]
+        for one in chain:
+            one.__traceback__ = None
+            chain += [up for up in (one.__cause__, one.__context__) if up is not None and up not in chain]
 
 
 def step_of(error: Exception) -> str:

@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import pipelines
+from pipelines import Data
 from pipelines.errors import StepError
+from streamer import testing
 from streamer.failures import FailureWatch
+from streamer.service import Service
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Python's collector of cycles does nothing meanwhile."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def failing(rows: range, step: str = "0:ONNX") -> dict[int, Exception]:
@@ -50,3 +69,32 @@ def test_a_ratio_of_one_never_stops() -> None:
     watch = FailureWatch(1.0, 10)
     watch.add(100, failing(range(100)))
     assert watch.broken is None
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_record_that_failed_leaves_nothing_of_its_batch_behind() -> None:
+    class Large:
+        pass
+
+    left: list[weakref.ref[Any]] = []
+
+    def function(data: Data) -> Data:
+        large = Large()
+        left.append(weakref.ref(large))
+        if data["n"] == 1:
+            try:
+                raise KeyError("first")
+            except KeyError as error:
+                raise ValueError("no") from error
+        return data
+
+    fields: dict[str, Any] = {
+        "source": {"type": "memory", "topic": "in"},
+        "pipeline": pipelines.Sequence([function]),
+        "sink": {"type": "memory", "topic": "out"},
+        "dead_letter": {"type": "memory", "topic": "dead"},
+    }
+    report = testing.run(Service(**fields), [Data({"n": number}) for number in range(3)])
+    assert len(report.dead) == 1
+    assert len(left) == 3
+    assert not any(one() for one in left)
