@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
@@ -67,6 +68,14 @@ class Sink(ABC):
 
         Returns within milliseconds. A sink that sends at once has nothing to do.
         """
+
+    def behind(self) -> float:
+        """Seconds since the oldest message was sent that is not known to be confirmed; 0 if there is none.
+
+        A sink that confirms while others are on their way need not be brought to a barrier as long as this is short.
+        Infinite where a barrier is needed: for the sink to learn what is confirmed, or to tell what is lost.
+        """
+        return math.inf
 
     def down(self) -> str | None:
         """Why the sink's peer cannot be reached at present; `None` when all is well. It goes on trying."""

@@ -156,6 +156,10 @@ class Delivery:
         for outlet, lost in losses:
             self._make_good(outlet, lost)
 
+    def behind(self) -> float:
+        """Seconds that the sink which is furthest behind has waited for a confirmation; infinite: `settle`, to know."""
+        return max(outlet.sink.behind() for outlet in self._sinks)
+
     def release(self, *, now: bool = False) -> None:
         """Send dead letters that were held back, once it is clear that not everything fails. `now`: at the end."""
         if self._letters.untold:

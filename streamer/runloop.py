@@ -275,9 +275,12 @@ class RunLoop:
         return {} if self._service.delivery == "at_most_once" else self._running.ledger.all_marks(lanes)
 
     def _commit(self) -> None:
-        trouble = self._settle(min(time.monotonic() + self._service.limits.confirm, self._drain_deadline))
-        if trouble is not None:
-            self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
+        # Sinks that confirm while messages flow need not come to a stop each time. When none is behind at all, they do
+        # not: settling costs nothing, and is how one knows that there is nothing more to wait for.
+        if self._room.is_short or not 0 < self._running.behind() < COMMIT_INTERVAL:
+            trouble = self._settle(min(time.monotonic() + self._service.limits.confirm, self._drain_deadline))
+            if trouble is not None:
+                self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
         self._acknowledge()
 
     def _settle(self, deadline: float) -> ConnectorError | None:

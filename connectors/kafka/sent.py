@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple, cast
@@ -31,6 +32,8 @@ class Sent:
     """
 
     def __init__(self, messages: Messages, topic: str) -> None:
+        self.at = time.monotonic()
+        """When it was sent."""
         self.parts = 0
         """How many pieces of it are outstanding, where that is known."""
         self._messages = messages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -158,6 +159,12 @@ class KafkaSink(Sink):
         self._pushed = now
         # Messages do not linger while somebody flushes. It need not be awaited, but the client's thread has to see it.
         self._producer.flush(_PUSH)
+
+    def behind(self) -> float:
+        """See `Sink.behind`."""
+        if not self._writing.confirms_blocks or self._lost or self._to_send_alone:
+            return math.inf
+        return time.monotonic() - self._outstanding[0].at if self._outstanding else 0.0
 
     def close(self) -> None:
         """See `Sink.close`. What is not confirmed is dropped."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -31,6 +31,9 @@ _LONGEST_TOPIC = 249
 class Writing(ABC):
     """Puts blocks into one producer. Messages without a topic of their own go to `topic`."""
 
+    confirms_blocks: ClassVar[bool]
+    """Whether it is known of each block by itself when it is confirmed."""
+
     @abstractmethod
     def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
         """Hand over these messages; those refused. When the queue is full it waits for room, or refuses the rest."""
@@ -49,6 +52,8 @@ class Writing(ABC):
 
 class PlainWriting(Writing):
     """By `produce_batch` for messages with only key and payload; one by one, at about twice the cost, for others."""
+
+    confirms_blocks = False
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
@@ -134,6 +139,8 @@ class PlainWriting(Writing):
 
 class CompiledWriting(Writing):
     """By the compiled bridge. Messages with headers, timestamps or several topics cost a little more than others."""
+
+    confirms_blocks = True
 
     def __init__(self, producer: Producer, writer: KafkaWriter) -> None:
         self._producer = producer

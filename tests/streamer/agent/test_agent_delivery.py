@@ -177,6 +177,28 @@ def test_results_flow_without_waiting_for_confirmations(
     assert sink.barriers <= time.monotonic() - began + 2, "one about every second, whatever was sent between"
 
 
+class Flowing(Counted):
+    """Confirms while messages flow, and always has some on their way."""
+
+    def behind(self) -> float:
+        return 0.01
+
+
+def test_a_sink_that_keeps_up_is_not_brought_to_a_stop_for_acknowledgements(
+    define: Any, serve: Any, eventually: Any, commit_interval: Any
+) -> None:
+    commit_interval(0.05)
+    sink = Flowing(name="memory")
+    serving = serve(define(batch={"max_records": 10}, dead_letter=None), sinks={"memory": sink})
+    for count in (100, 200, 300):
+        serving.feed(*range(100))
+        eventually(lambda count=count: serving.source.acknowledged == [count])
+    assert sink.barriers == 0
+    # One that does not keep up any more is waited for.
+    sink.behind = lambda: 1.0
+    eventually(lambda: sink.barriers > 0)
+
+
 def test_confirmations_are_taken_in_before_the_next_barrier(
     define: Any, serve: Any, eventually: Any, commit_interval: Any
 ) -> None:
