@@ -173,5 +173,6 @@ class KafkaWriter:
         """How many messages were handed over whose mark is not finished."""
 
     def finished(self) -> tuple[list[int], list[tuple[int, int, int]]]:
-        """Take the marks whose messages are all acknowledged or lost, and (code, mark, index) of messages that were lost:
-        all of those marks, and maybe some of others."""
+        """Take the marks whose messages are all acknowledged or lost, and (code, mark, index) of messages that were
+        lost: all of those marks, and maybe some of others.
+        """
