@@ -85,7 +85,7 @@ pub fn layout(table: &Table) -> Layout {
         };
         if matches!(form, Form::Dense | Form::Ragged) {
             let first = first(column);
-            let shape = shape(column, first);
+            let shape = shape_of(column, first);
             part.element = first.element;
             part.shape = shape[usize::from(form == Form::Ragged)..].to_vec();
             if form == Form::Ragged {
@@ -222,11 +222,13 @@ fn form(column: &Column) -> Form {
 }
 
 fn array_form(column: &Column, first: &Cell) -> Form {
-    let lengths = shape(column, first);
+    let lengths = shape_of(column, first);
     let of_type = |cell: &Cell| {
         cell.kind == Kind::Array && cell.element == first.element && cell.rank == first.rank
     };
-    if present(column).all(|cell| of_type(cell) && shape_of(column, cell) == lengths) {
+    // Entries of one make share their shape.
+    let of_shape = |cell: &Cell| cell.dims_at == first.dims_at || shape_of(column, cell) == lengths;
+    if present(column).all(|cell| of_type(cell) && of_shape(cell)) {
         return Form::Dense;
     }
     // What is ragged and has gaps is a list of arrays.
@@ -249,10 +251,6 @@ fn present(column: &Column) -> impl Iterator<Item = &Cell> {
 /// The first value; columns without any have been left out before this is asked.
 fn first(column: &Column) -> &Cell {
     present(column).next().expect("a column has a value")
-}
-
-fn shape<'a>(column: &'a Column, cell: &Cell) -> &'a [u64] {
-    shape_of(column, cell)
 }
 
 fn shape_of<'a>(column: &'a Column, cell: &Cell) -> &'a [u64] {

@@ -2,7 +2,7 @@
 //!
 //! The block begins with the messages' starts and lengths, 64-bit numbers, one of each a row; the bytes follow.
 
-use super::wire::{FIRST, SECOND, put, put_varint, width};
+use super::wire::{FIRST, SECOND, put, put_part, put_varint, width};
 
 /// Bytes of the largest message; protobuf's own bound.
 const LARGEST: usize = i32::MAX as usize;
@@ -100,9 +100,7 @@ pub fn key_field(key: &[u8]) -> Vec<u8> {
 pub fn lengths(rows: usize, sources: &[Source<'_>], failed: &[usize]) -> Result<Vec<i64>, usize> {
     let mut lengths = vec![0usize; rows];
     for source in sources {
-        for (row, length) in lengths.iter_mut().enumerate() {
-            *length += source.size(row);
-        }
+        source.add_sizes(&mut lengths);
     }
     if let Some(row) = lengths.iter().position(|length| *length > LARGEST) {
         return Err(row);
@@ -182,6 +180,31 @@ impl<'a> Source<'a> {
         }
     }
 
+    fn add_sizes(&self, lengths: &mut [usize]) {
+        match self {
+            Source::Fixed {
+                head,
+                tail,
+                size,
+                present: None,
+                ..
+            } => {
+                let size = head.len() + size + tail.len();
+                lengths.iter_mut().for_each(|length| *length += size);
+            }
+            Source::Wire { spans } => {
+                for (length, size) in lengths.iter_mut().zip(spans.lengths) {
+                    *length += (*size).max(0) as usize;
+                }
+            }
+            _ => {
+                for (row, length) in lengths.iter_mut().enumerate() {
+                    *length += self.size(row);
+                }
+            }
+        }
+    }
+
     #[inline]
     fn size(&self, row: usize) -> usize {
         match self {
@@ -252,9 +275,11 @@ impl<'a> Source<'a> {
                 let out = put(out, string);
                 put(out, if *bytes { b"\x68\x02" } else { b"\x68\x01" })
             }
-            Source::Wire { .. } | Source::Entries { .. } => {
-                put(out, self.string(row).unwrap_or_default())
-            }
+            Source::Wire { spans } => match usize::try_from(spans.lengths[row]) {
+                Ok(length) => put_part(out, spans.bytes, spans.starts[row] as usize, length),
+                Err(_) => out,
+            },
+            Source::Entries { values } => put(out, values[row].unwrap_or_default()),
         }
     }
 }

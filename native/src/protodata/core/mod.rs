@@ -8,6 +8,7 @@
 
 pub mod columns;
 pub mod encode;
+pub mod mould;
 pub mod schema;
 pub mod table;
 pub mod value;

@@ -1,6 +1,6 @@
 //! Whether bytes are a message of protos/data.proto in which protobuf finds nothing unknown.
 
-use super::wire::{delimited, varint};
+use super::wire::{delimited, is_text, varint};
 
 /// Levels of messages that are looked into; protobuf's own bound is 100.
 const DEEPEST: usize = 32;
@@ -26,29 +26,6 @@ pub enum Message {
     Array,
     Box,
     Point,
-}
-
-/// Whether these bytes are a `DataScheme` that protobuf accepts and knows all fields of. False is "perhaps not".
-#[inline]
-pub fn value_well_formed(bytes: &[u8]) -> bool {
-    // Two fields, as most strings and numbers have: value and type.
-    let plain = |(start, end)| bytes[0] == 0x20 || std::str::from_utf8(&bytes[start..end]).is_ok();
-    first_of_two(bytes).is_some_and(plain) || well_formed(bytes, Message::Scheme)
-}
-
-/// Where the string or the number is in a `DataScheme` of one of these and a short type.
-#[inline]
-fn first_of_two(bytes: &[u8]) -> Option<(usize, usize)> {
-    let (&tag, end) = (bytes.first()?, bytes.len().checked_sub(2)?);
-    if bytes[end] != 0x68 || bytes[end + 1] > 0x7F {
-        return None;
-    }
-    let (start, stop) = match tag {
-        0x12 => delimited(bytes, 1, end)?,
-        0x20 => (1, varint(bytes, 1, end)?.1),
-        _ => return None,
-    };
-    (stop == end).then_some((start, stop))
 }
 
 enum Field {
@@ -92,8 +69,7 @@ fn checked(bytes: &[u8], message: Message, depth: usize) -> Option<()> {
             (Field::Bytes, 2) => delimited(bytes, at, end)?.1,
             (Field::Text, 2) => {
                 let (start, stop) = delimited(bytes, at, end)?;
-                std::str::from_utf8(&bytes[start..stop]).ok()?;
-                stop
+                is_text(&bytes[start..stop]).then_some(stop)?
             }
             (Field::Inner(inner), 2) if depth < DEEPEST => {
                 let (start, stop) = delimited(bytes, at, end)?;

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::schema::value_well_formed;
+use super::mould::Mould;
+use super::schema::{self, well_formed};
 use super::value::{self, Cell, Kind};
 use super::wire::{FIRST, SECOND, delimited};
 
@@ -68,6 +69,8 @@ pub struct Column {
     /// The rows' values, if they are wanted; what stands in a gap means nothing.
     pub cells: Vec<Cell>,
     pub dims: Vec<u64>,
+    /// How the last entry was made that was taken apart.
+    mould: Option<Mould>,
 }
 
 /// Plain messages, taken apart.
@@ -127,7 +130,7 @@ impl Table {
             let Some(end) = end else {
                 return Err(Refusal::Outside(row));
             };
-            table.add(row, &messages.bytes[..end], start, options, count)?;
+            table.add(row, messages.bytes, (start, end), options, count)?;
         }
         for column in &mut table.columns {
             column.fill(table.rows.len());
@@ -139,15 +142,15 @@ impl Table {
         &mut self,
         position: usize,
         bytes: &[u8],
-        start: usize,
+        (start, end): Range,
         options: &Options<'_>,
         count: usize,
     ) -> Result<(), Refusal> {
         let (columns, metadata) = (self.columns.len(), self.metadata.len());
-        let outcome = if bytes.len() - start > options.longest {
+        let outcome = if end - start > options.longest {
             Outcome::Odd
         } else {
-            self.row(position, bytes, start, options, count)?
+            self.row(position, bytes, (start, end), options, count)?
         };
         if matches!(outcome, Outcome::Plain) {
             self.rows.push(position as i64);
@@ -173,16 +176,20 @@ impl Table {
         &mut self,
         position: usize,
         bytes: &[u8],
-        start: usize,
+        (start, end): Range,
         options: &Options<'_>,
         count: usize,
     ) -> Result<Outcome, Refusal> {
-        let end = bytes.len();
         let row = self.rows.len();
         let mut outcome = Outcome::Plain;
         let mut expected = 0;
         let mut at = start;
         while at < end {
+            if let Some((place, stop)) = self.likely(bytes, (at, end), row, expected) {
+                expected = place + 1;
+                at = stop;
+                continue;
+            }
             let Some((body, stop)) = delimited(bytes, at + 1, end) else {
                 return Ok(Outcome::Odd);
             };
@@ -217,7 +224,7 @@ impl Table {
             column.fill(row);
             column.starts.push(at as i64);
             column.lengths.push((stop - at) as i64);
-            match column.value(bytes, value) {
+            match column.value(bytes, at, value) {
                 Outcome::Plain => {}
                 Outcome::Wrong => outcome = Outcome::Wrong,
                 Outcome::Odd => return Ok(Outcome::Odd),
@@ -225,6 +232,28 @@ impl Table {
             at = stop;
         }
         Ok(outcome)
+    }
+
+    /// The column of an entry that is made as its last one, and where the entry ends; it is added to the column.
+    #[inline]
+    fn likely(
+        &mut self,
+        bytes: &[u8],
+        entry: Range,
+        row: usize,
+        expected: usize,
+    ) -> Option<(usize, usize)> {
+        let first = self.columns.get_mut(expected);
+        if let Some(stop) = first.and_then(|column| column.likely(bytes, entry, row)) {
+            return Some((expected, stop));
+        }
+        if self.columns.len() > FEW {
+            return None;
+        }
+        let columns = self.columns.iter_mut().enumerate();
+        columns
+            .filter(|(place, _)| *place != expected)
+            .find_map(|(place, column)| Some((place, column.likely(bytes, entry, row)?)))
     }
 
     /// The column of this key; producers mostly send their keys in one order.
@@ -265,6 +294,7 @@ impl Table {
             gaps: false,
             cells: Vec::with_capacity(if wanted { room } else { 0 }),
             dims: Vec::new(),
+            mould: None,
         });
         Some(place)
     }
@@ -272,10 +302,15 @@ impl Table {
 
 impl Column {
     /// Gaps up to this row.
+    #[inline(always)]
     fn fill(&mut self, row: usize) {
-        if self.starts.len() == row {
-            return;
+        if self.starts.len() != row {
+            self.gap(row);
         }
+    }
+
+    #[cold]
+    fn gap(&mut self, row: usize) {
         self.gaps = true;
         self.starts.resize(row, 0);
         self.lengths.resize(row, NULL);
@@ -284,30 +319,41 @@ impl Column {
         }
     }
 
-    fn value(&mut self, bytes: &[u8], (start, stop): (usize, usize)) -> Outcome {
-        if !self.wanted {
-            return if value_well_formed(&bytes[start..stop]) {
-                Outcome::Plain
-            } else {
-                Outcome::Odd
-            };
+    /// Adds the entry at `at` as this row's if it is made as the last one was; where it ends.
+    #[inline(always)]
+    fn likely(&mut self, bytes: &[u8], (at, end): Range, row: usize) -> Option<usize> {
+        let (cell, stop) = self.mould.as_ref()?.take(bytes, at, end)?;
+        if self.starts.len() > row {
+            return None;
         }
+        self.fill(row);
+        self.starts.push(at as i64);
+        self.lengths.push((stop - at) as i64);
+        if self.wanted {
+            self.cells.push(cell);
+        }
+        Some(stop)
+    }
+
+    /// Looks into the value of the entry at `at`, which ends with it.
+    fn value(&mut self, bytes: &[u8], at: usize, (start, stop): Range) -> Outcome {
         let dims = self.dims.len();
         let cell = value::read(bytes, start, stop, &mut self.dims);
-        if !cell.is_some_and(|cell| cell.kind == Kind::Array) {
+        if !self.wanted || !cell.is_some_and(|cell| cell.kind == Kind::Array) {
             self.dims.truncate(dims);
         }
-        match cell {
-            Some(cell) => {
-                self.cells.push(cell);
-                Outcome::Plain
-            }
-            None if value_well_formed(&bytes[start..stop]) => {
-                self.cells.push(NOTHING);
-                Outcome::Wrong
-            }
-            None => Outcome::Odd,
+        if let Some(cell) = cell {
+            self.mould = Mould::of(bytes, at, start, stop, cell);
+        } else if !well_formed(&bytes[start..stop], schema::Message::Scheme) {
+            return Outcome::Odd;
         }
+        if self.wanted {
+            self.cells.push(cell.unwrap_or(NOTHING));
+            if cell.is_none() {
+                return Outcome::Wrong;
+            }
+        }
+        Outcome::Plain
     }
 }
 

@@ -1,7 +1,7 @@
 //! One value of a map entry, where it is of a type that makes a column of plain numbers, arrays or strings.
 
 use super::schema::{Message, well_formed};
-use super::wire::{delimited, varint};
+use super::wire::{delimited, is_text, varint};
 
 /// Dimensions of an array that are counted here.
 const DEEPEST_SHAPE: usize = 8;
@@ -104,8 +104,8 @@ pub fn read(bytes: &[u8], start: usize, stop: usize, dims: &mut Vec<u64>) -> Opt
 
 fn cell(bytes: &[u8], value_type: u64, member: &Member, dims: &mut Vec<u64>) -> Option<Cell> {
     let content = &bytes[member.start..member.stop];
-    if member.tag == 0x12 {
-        std::str::from_utf8(content).ok()?;
+    if member.tag == 0x12 && !is_text(content) {
+        return None;
     }
     let kind = match (value_type, member.tag) {
         (0, 0x42) => return array(bytes, member.start, member.stop, dims),

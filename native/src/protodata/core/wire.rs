@@ -8,17 +8,37 @@ pub const SECOND: u8 = 0x12;
 /// The varint at `at`, and where it ends. `None` if it does not end before `end` or is no number of 64 bits.
 #[inline(always)]
 pub fn varint(bytes: &[u8], at: usize, end: usize) -> Option<(u64, usize)> {
-    let bytes = bytes.get(at..end)?;
-    let first = *bytes.first()?;
+    let first = *bytes.get(at..end)?.first()?;
     if first < 0x80 {
-        Some((first.into(), at + 1))
-    } else {
-        long_varint(bytes, at)
+        return Some((first.into(), at + 1));
     }
+    let Some(raw) = bytes[at..].first_chunk::<8>() else {
+        return longest_varint(&bytes[at..end], at);
+    };
+    let word = u64::from_le_bytes(*raw);
+    let last = !word & HIGH;
+    if last == 0 {
+        return longest_varint(&bytes[at..end], at);
+    }
+    let stop = at + last.trailing_zeros() as usize / 8 + 1;
+    // What lies behind the last byte goes, and so does the highest bit of each.
+    let word = word & (last ^ (last - 1)) & !HIGH;
+    (stop <= end).then_some((packed(word), stop))
 }
 
+/// The highest bit of each byte: of a varint, whether there is more of it; of a text, whether it is more than ASCII.
+const HIGH: u64 = 0x8080_8080_8080_8080;
+
+/// Eight times seven bits, put together.
 #[inline]
-fn long_varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+fn packed(word: u64) -> u64 {
+    let pairs = (word & 0x007F_007F_007F_007F) | (word & 0x7F00_7F00_7F00_7F00) >> 1;
+    let fours = (pairs & 0x0000_3FFF_0000_3FFF) | (pairs & 0x3FFF_0000_3FFF_0000) >> 2;
+    (fours & 0x0FFF_FFFF) | (fours & 0x0FFF_FFFF_0000_0000) >> 4
+}
+
+#[cold]
+fn longest_varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let mut number = 0;
     let mut place = 0;
     loop {
@@ -48,6 +68,25 @@ pub fn delimited(bytes: &[u8], at: usize, end: usize) -> Option<(usize, usize)> 
     (stop <= end).then_some((start, stop))
 }
 
+/// Whether these bytes are UTF-8.
+#[inline]
+pub fn is_text(bytes: &[u8]) -> bool {
+    is_ascii(bytes) || std::str::from_utf8(bytes).is_ok()
+}
+
+/// The standard library's test goes byte by byte through short strings.
+#[inline(always)]
+fn is_ascii(bytes: &[u8]) -> bool {
+    let Some(last) = bytes.last_chunk::<8>() else {
+        return bytes.iter().fold(0, |seen, byte| seen | byte) < 0x80;
+    };
+    let mut seen = u64::from_ne_bytes(*last);
+    for raw in bytes.chunks_exact(8) {
+        seen |= u64::from_ne_bytes(raw.try_into().unwrap_or_default());
+    }
+    seen & HIGH == 0
+}
+
 /// Bytes that `number` takes as a varint.
 #[inline]
 pub fn width(number: u64) -> usize {
@@ -74,6 +113,24 @@ pub fn put<'a>(out: &'a mut [u8], bytes: &[u8]) -> &'a mut [u8] {
     let (place, rest) = out.split_at_mut(bytes.len());
     place.copy_from_slice(bytes);
     rest
+}
+
+/// Bytes that are copied at once: most numbers and short strings are no longer, with their keys.
+const PIECE: usize = 32;
+
+/// Writes `length` bytes from `start` on at the beginning of `out`, and perhaps some of what comes next; the rest of it.
+///
+/// What is too much is overwritten by what is written next; a copy of a fixed size costs half of one that is not.
+#[inline]
+pub fn put_part<'a>(out: &'a mut [u8], bytes: &[u8], start: usize, length: usize) -> &'a mut [u8] {
+    if length <= PIECE {
+        let piece = bytes[start..].first_chunk::<PIECE>();
+        if let (Some(piece), Some(place)) = (piece, out.first_chunk_mut::<PIECE>()) {
+            *place = *piece;
+            return &mut out[length..];
+        }
+    }
+    put(out, &bytes[start..start + length])
 }
 
 #[cfg(test)]

@@ -1,0 +1,180 @@
+//! Entries that are made as the last one of their key was, known at a glance.
+//!
+//! A producer writes its messages in one way: tags, key, type and shape of an entry are, byte for byte, those of the
+//! entry before. Where they are, only its content is new, and nothing else has to be looked at. A mould says no more
+//! than that: whatever does not fit into it is taken apart.
+
+use super::value::{Cell, Kind};
+use super::wire::{is_text, varint};
+
+/// Bytes before the content at most; longer keys are not worth more words.
+const HEAD: usize = 32;
+const WORDS: usize = HEAD / 8;
+/// Bytes of the type behind the content, which is where producers write it.
+const TYPE: usize = 2;
+
+/// What entries of one make have in common.
+#[derive(Clone, Copy)]
+pub struct Mould {
+    /// The bytes before the content, and which of them count.
+    head: [u64; WORDS],
+    mask: [u64; WORDS],
+    /// Where the content begins.
+    content: usize,
+    /// The bytes behind the content, if there are any.
+    tail: Option<[u8; TYPE]>,
+    length: Length,
+    /// What such an entry holds, but for `bits`, and for `size` where lengths differ.
+    cell: Cell,
+}
+
+/// Bytes of an entry, its tag included.
+#[derive(Clone, Copy)]
+enum Length {
+    Fixed(usize),
+    /// It stands in the entry, and so does the value's, which begins here.
+    Short {
+        value: usize,
+    },
+}
+
+impl Mould {
+    /// The make of this entry: `bytes[at..stop]`, with a value from `value` on that was read as `cell`.
+    ///
+    /// `None` if it is not made in one of the ways that are known here.
+    pub fn of(bytes: &[u8], at: usize, value: usize, stop: usize, cell: Cell) -> Option<Mould> {
+        let number = matches!(cell.kind, Kind::Integer | Kind::Double | Kind::Boolean);
+        let (from, to) = match cell.kind {
+            Kind::Other => return None,
+            _ if number => (value + 1, stop.checked_sub(TYPE)?),
+            _ => (cell.bits as usize, cell.bits as usize + cell.size),
+        };
+        let tail = match stop - to {
+            0 => None,
+            TYPE => Some([bytes[to], bytes[to + 1]]),
+            _ => return None,
+        };
+        let fits = match cell.kind {
+            Kind::Integer => bytes[value] == 0x20 && tail == Some([0x68, 5]),
+            Kind::Boolean => bytes[value] == 0x28 && tail == Some([0x68, 6]) && to == from + 1,
+            Kind::Double => bytes[value] == 0x31 && tail == Some([0x68, 4]) && to == from + 8,
+            _ => true,
+        };
+        let content = from - at;
+        if !fits || content > HEAD {
+            return None;
+        }
+        let mut head = [0; HEAD];
+        let mut mask = [0; HEAD];
+        head[..content].copy_from_slice(&bytes[at..from]);
+        mask[..content].fill(0xFF);
+        let (value, size) = (value - at, stop - at);
+        // Numbers and short strings are of many lengths, each of which then takes one byte.
+        let string = matches!(cell.kind, Kind::Text | Kind::Bytes);
+        let plain = content == value + if string { 2 } else { 1 };
+        let length = if (string || cell.kind == Kind::Integer)
+            && plain
+            && tail.is_some()
+            && size - 2 < 0x80
+            && usize::from(head[1]) == size - 2
+            && usize::from(head[value - 1]) == size - value
+        {
+            mask[1] = 0;
+            mask[value - 1] = 0;
+            if string {
+                mask[value + 1] = 0;
+            }
+            Length::Short { value }
+        } else {
+            Length::Fixed(size)
+        };
+        Some(Mould {
+            head: words(&head),
+            mask: words(&mask),
+            content,
+            tail,
+            length,
+            cell,
+        })
+    }
+
+    /// What the entry at `at` holds and where it ends, if it is of this make and ends before `end`.
+    #[inline(always)]
+    pub fn take(&self, bytes: &[u8], at: usize, end: usize) -> Option<(Cell, usize)> {
+        let head = bytes.get(at..)?.first_chunk::<HEAD>()?;
+        let found = words(head);
+        let mut other = 0;
+        for (place, word) in found.iter().enumerate() {
+            other |= (word ^ self.head[place]) & self.mask[place];
+        }
+        if other != 0 {
+            return None;
+        }
+        let size = match self.length {
+            Length::Fixed(size) => size,
+            Length::Short { value } => {
+                let size = usize::from(head[1]) + 2;
+                if head[1] > 0x7F || usize::from(head[value - 1]) + value != size {
+                    return None;
+                }
+                size
+            }
+        };
+        let (from, stop) = (at + self.content, at + size);
+        if stop > end {
+            return None;
+        }
+        let to = match self.tail {
+            None => stop,
+            Some(tail) => {
+                let to = stop - TYPE;
+                if bytes[to..stop] != tail {
+                    return None;
+                }
+                to
+            }
+        };
+        let content = bytes.get(from..to)?;
+        let mut cell = self.cell;
+        cell.bits = from as u64;
+        match cell.kind {
+            Kind::Text | Kind::Bytes => {
+                if matches!(self.length, Length::Short { .. })
+                    && usize::from(head[self.content - 1]) != content.len()
+                {
+                    return None;
+                }
+                if cell.kind == Kind::Text && !is_text(content) {
+                    return None;
+                }
+                cell.size = content.len();
+            }
+            Kind::Array => {}
+            Kind::Integer => {
+                let (number, after) = varint(bytes, from, to)?;
+                if after != to {
+                    return None;
+                }
+                cell.bits = number;
+            }
+            Kind::Double => cell.bits = u64::from_le_bytes(*content.first_chunk::<8>()?),
+            Kind::Boolean => {
+                cell.bits = content[0].into();
+                if content[0] > 1 {
+                    return None;
+                }
+            }
+            Kind::Other => return None,
+        }
+        Some((cell, stop))
+    }
+}
+
+#[inline(always)]
+fn words(bytes: &[u8; HEAD]) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    for (word, raw) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_le_bytes(raw.try_into().unwrap_or_default());
+    }
+    words
+}
