@@ -2,7 +2,7 @@
 //!
 //! The block begins with the messages' starts and lengths, 64-bit numbers, one of each a row; the bytes follow.
 
-use super::wire::{FIRST, SECOND, put, put_part, put_varint, width};
+use super::wire::{FIRST, SECOND, put, put_varint, width};
 
 /// Bytes of the largest message; protobuf's own bound.
 const LARGEST: usize = i32::MAX as usize;
@@ -275,10 +275,7 @@ impl<'a> Source<'a> {
                 let out = put(out, string);
                 put(out, if *bytes { b"\x68\x02" } else { b"\x68\x01" })
             }
-            Source::Wire { spans } => match usize::try_from(spans.lengths[row]) {
-                Ok(length) => put_part(out, spans.bytes, spans.starts[row] as usize, length),
-                Err(_) => out,
-            },
+            Source::Wire { spans } => put(out, spans.get(row).unwrap_or_default()),
             Source::Entries { values } => put(out, values[row].unwrap_or_default()),
         }
     }

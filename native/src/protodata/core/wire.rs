@@ -111,26 +111,24 @@ pub fn put_varint(out: &mut [u8], mut number: u64) -> &mut [u8] {
 #[inline]
 pub fn put<'a>(out: &'a mut [u8], bytes: &[u8]) -> &'a mut [u8] {
     let (place, rest) = out.split_at_mut(bytes.len());
-    place.copy_from_slice(bytes);
+    // A call costs more than these few bytes: two copies of a fixed size, which may overlap.
+    match bytes.len() {
+        16..=32 => put_ends::<16>(place, bytes),
+        8..16 => put_ends::<8>(place, bytes),
+        0 => {}
+        _ => place.copy_from_slice(bytes),
+    }
     rest
 }
 
-/// Bytes that are copied at once: most numbers and short strings are no longer, with their keys.
-const PIECE: usize = 32;
-
-/// Writes `length` bytes from `start` on at the beginning of `out`, and perhaps some of what comes next; the rest of it.
-///
-/// What is too much is overwritten by what is written next; a copy of a fixed size costs half of one that is not.
-#[inline]
-pub fn put_part<'a>(out: &'a mut [u8], bytes: &[u8], start: usize, length: usize) -> &'a mut [u8] {
-    if length <= PIECE {
-        let piece = bytes[start..].first_chunk::<PIECE>();
-        if let (Some(piece), Some(place)) = (piece, out.first_chunk_mut::<PIECE>()) {
-            *place = *piece;
-            return &mut out[length..];
-        }
+#[inline(always)]
+fn put_ends<const SIZE: usize>(place: &mut [u8], bytes: &[u8]) {
+    if let (Some(to), Some(from)) = (place.first_chunk_mut::<SIZE>(), bytes.first_chunk()) {
+        *to = *from;
     }
-    put(out, &bytes[start..start + length])
+    if let (Some(to), Some(from)) = (place.last_chunk_mut::<SIZE>(), bytes.last_chunk()) {
+        *to = *from;
+    }
 }
 
 #[cfg(test)]
