@@ -74,10 +74,12 @@ fn kept(lines: usize) -> Option<Vec<Line>> {
     let fits = |block: &Vec<Line>| {
         (lines..=lines.saturating_mul(SLACK).max(lines + 64)).contains(&block.len())
     };
+    // Of equally long ones the one that came back last: it is likely still in the processor's caches.
     let best = pool
         .blocks
         .iter()
         .enumerate()
+        .rev()
         .filter(|(_, block)| fits(block))
         .min_by_key(|(_, block)| block.len())?
         .0;
