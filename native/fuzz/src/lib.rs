@@ -9,6 +9,7 @@ use arena::Arena;
 use wire::columns::{self, Form};
 use wire::encode::{self, Source, Spans};
 use wire::table::{Messages, NULL, Options, STRANGER, Table};
+use wire::value::Cell;
 
 /// Reads these bytes as messages, whole and in parts, with all keys wanted and with none.
 pub fn messages(bytes: &[u8]) {
@@ -20,6 +21,61 @@ pub fn messages(bytes: &[u8]) {
         read(bytes, &starts, &lengths, &|_| everything);
     }
     read(bytes, &starts, &lengths, &|key| key.len() % 2 == 1);
+    // One change of many, another one for other bytes.
+    let sum: usize = bytes.iter().map(|byte| usize::from(*byte)).sum();
+    neighbours(bytes, sum % bytes.len().max(1), 1 << (sum % 8));
+}
+
+/// What is made of a message is the same whatever came before it: here, and behind itself with one byte changed.
+pub fn neighbours(bytes: &[u8], place: usize, flip: u8) {
+    let mut other = bytes.to_vec();
+    if let Some(byte) = other.get_mut(place) {
+        *byte ^= flip;
+    }
+    let size = bytes.len() as i64;
+    // What is read in long words is not short of them.
+    let all = [bytes, &other, bytes, &[0; 64]].concat();
+    let starts = [0, size, 2 * size];
+    let options = Options {
+        wanted: &|key| key.len() % 2 == 1,
+        longest: 1 << 20,
+        room: 16,
+    };
+    let table = |starts: &[i64], lengths: &[i64]| {
+        let messages = Messages {
+            bytes: &all,
+            starts,
+            lengths,
+        };
+        Table::read(messages, &options).ok()
+    };
+    let Some(together) = table(&starts, &[size; 3]) else {
+        return;
+    };
+    for (message, start) in starts.into_iter().enumerate() {
+        let alone = table(&[start], &[size]).expect("fewer keys");
+        let row = together.rows.iter().position(|row| *row == message as i64);
+        assert_eq!(row.is_some(), !alone.rows.is_empty(), "plain or not");
+        let Some(row) = row else { continue };
+        for column in &together.columns {
+            let found = alone.columns.iter().find(|one| one.key == column.key);
+            assert_eq!(
+                (column.lengths[row] != NULL).then_some((column.starts[row], column.lengths[row])),
+                found.map(|one| (one.starts[0], one.lengths[0]))
+            );
+            if let (Some(one), true) = (found, column.wanted) {
+                let (cell, same) = (&column.cells[row], &one.cells[0]);
+                assert_eq!(
+                    (cell.kind, cell.element, cell.bits, cell.size),
+                    (same.kind, same.element, same.bits, same.size)
+                );
+                let shape = |dims: &[u64], cell: &Cell| {
+                    dims[cell.dims_at as usize..][..cell.rank.into()].to_vec()
+                };
+                assert_eq!(shape(&column.dims, cell), shape(&one.dims, same));
+            }
+        }
+    }
 }
 
 /// Reads bytes with spans that may lie anywhere: the bytes begin with them.
@@ -240,6 +296,18 @@ mod tests {
                 let bytes = std::fs::read(file.unwrap().path()).unwrap();
                 super::messages(&bytes);
                 super::spans(&bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn messages_of_the_corpus_are_read_alike_behind_others() {
+        for file in std::fs::read_dir("corpus/messages").expect("in native/fuzz") {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            for place in 0..bytes.len().min(300) {
+                for flip in [1, 2, 3, 4, 8, 0x10, 0x20, 0x40, 0x80, 0xFF] {
+                    super::neighbours(&bytes, place, flip);
+                }
             }
         }
     }

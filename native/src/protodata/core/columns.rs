@@ -3,7 +3,8 @@
 //! The block begins with lines of 64-bit numbers, one number a row: the rows' positions in line 0, then one or two
 //! lines a column. Behind the lines, each at a multiple of 64, are the parts that have another shape.
 
-use super::table::{Column, NULL, Table};
+use super::column::Column;
+use super::table::{NULL, Table};
 use super::value::{BOOL, Cell, Kind};
 
 /// Where parts begin, so that arrays of every dtype are aligned, also for vector instructions.

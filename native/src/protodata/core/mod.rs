@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod column;
 pub mod columns;
 pub mod encode;
 pub mod mould;

@@ -178,3 +178,94 @@ fn words(bytes: &[u8; HEAD]) -> [u64; WORDS] {
     }
     words
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::value;
+    use super::*;
+
+    const TEXT: &[u8] = b"\x0a\x0b\x0a\x01s\x12\x06\x12\x02ab\x68\x01";
+    const NUMBER: &[u8] = b"\x0a\x09\x0a\x01n\x12\x04\x20\x07\x68\x05";
+    const ARRAY: &[u8] = b"\x0a\x13\x0a\x01x\x12\x0e\x42\x0c\x0a\x02\x01\x02\x10\x06\x1a\x04abcd";
+    const DOUBLE: &[u8] = b"\x0a\x10\x0a\x01d\x12\x0b\x31abcdefgh\x68\x04";
+    const BOOLEAN: &[u8] = b"\x0a\x09\x0a\x01b\x12\x04\x28\x01\x68\x06";
+
+    fn mould(entry: &[u8]) -> Mould {
+        // Keys here are of one letter: a value begins with its eighth byte.
+        let cell = value::read(entry, 7, entry.len(), &mut Vec::new()).expect("plain");
+        Mould::of(entry, 0, 7, entry.len(), cell).expect("of a common make")
+    }
+
+    /// What the mould of `model` makes of `entry`, if something follows it.
+    fn taken(model: &[u8], entry: &[u8]) -> Option<(u64, usize, usize)> {
+        let bytes = [entry, &[0; HEAD]].concat();
+        let (cell, stop) = mould(model).take(&bytes, 0, entry.len())?;
+        Some((cell.bits, cell.size, stop))
+    }
+
+    #[test]
+    fn contents_differ_and_of_numbers_and_short_strings_their_lengths() {
+        let longer = b"\x0a\x0d\x0a\x01s\x12\x08\x12\x04abcd\x68\x01";
+        assert_eq!(taken(TEXT, TEXT), Some((9, 2, 13)));
+        assert_eq!(taken(TEXT, longer), Some((9, 4, 15)));
+        let more = b"\x0a\x0a\x0a\x01n\x12\x05\x20\x85\x01\x68\x05";
+        assert_eq!(taken(NUMBER, more), Some((133, 0, 12)));
+        let other = [&ARRAY[..17], b"wxyz"].concat();
+        assert_eq!(taken(ARRAY, &other), Some((17, 4, 21)));
+        let double = u64::from_le_bytes(*b"abcdefgh");
+        assert_eq!(taken(DOUBLE, DOUBLE), Some((double, 0, 18)));
+        assert_eq!(taken(BOOLEAN, BOOLEAN), Some((1, 0, 11)));
+    }
+
+    #[test]
+    fn whatever_else_differs_is_not_taken() {
+        for model in [TEXT, NUMBER, ARRAY, DOUBLE, BOOLEAN] {
+            for place in 0..model.len() {
+                for flip in 1..=255 {
+                    let mut entry = model.to_vec();
+                    entry[place] ^= flip;
+                    let Some((_, _, stop)) = taken(model, &entry) else {
+                        continue;
+                    };
+                    // Then it is what a reader without a mould makes of it.
+                    assert_eq!(stop, entry.len());
+                    assert!(value::read(&entry, 7, stop, &mut Vec::new()).is_some());
+                    assert!((7..model.len()).contains(&place), "{place} of {model:?}");
+                }
+            }
+            for end in 0..model.len() {
+                assert!(
+                    mould(model)
+                        .take(&[model, &[0; HEAD]].concat(), 0, end)
+                        .is_none()
+                );
+            }
+        }
+        assert_eq!(
+            taken(TEXT, b"\x0a\x0b\x0a\x01s\x12\x06\x12\x02\xff\xfe\x68\x01"),
+            None
+        );
+        assert_eq!(
+            taken(BOOLEAN, b"\x0a\x09\x0a\x01b\x12\x04\x28\x02\x68\x06"),
+            None
+        );
+    }
+
+    #[test]
+    fn lengths_of_more_than_a_byte_are_taken_as_they_are() {
+        let long = [
+            &b"\x0a\x8f\x01\x0a\x01s\x12\x89\x01\x12\x84\x01"[..],
+            &[b'a'; 132],
+            b"\x68\x01",
+        ]
+        .concat();
+        let cell = value::read(&long, 9, long.len(), &mut Vec::new()).expect("plain");
+        let mould = Mould::of(&long, 0, 9, long.len(), cell).expect("of a common make");
+        assert!(mould.take(&long, 0, long.len()).is_some());
+        assert!(
+            mould
+                .take(&[TEXT, &[0; HEAD]].concat(), 0, TEXT.len())
+                .is_none()
+        );
+    }
+}

@@ -3,10 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::mould::Mould;
-use super::schema::{self, well_formed};
-use super::value::{self, Cell, Kind};
-use super::wire::{FIRST, SECOND, delimited};
+use super::column::{Column, Outcome};
+use super::wire::{FIRST, Range, SECOND, delimited};
 
 /// Columns up to which looking at each is quicker than asking a map.
 const FEW: usize = 12;
@@ -56,23 +54,6 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The entries of one key.
-pub struct Column {
-    pub key: Vec<u8>,
-    pub wanted: bool,
-    /// Position of the first message that had it.
-    pub first: usize,
-    /// Where each row's entry begins, its tag included, and its bytes; -1 bytes where a row has none.
-    pub starts: Vec<i64>,
-    pub lengths: Vec<i64>,
-    pub gaps: bool,
-    /// The rows' values, if they are wanted; what stands in a gap means nothing.
-    pub cells: Vec<Cell>,
-    pub dims: Vec<u64>,
-    /// How the last entry was made that was taken apart.
-    mould: Option<Mould>,
-}
-
 /// Plain messages, taken apart.
 #[derive(Default)]
 pub struct Table {
@@ -85,22 +66,6 @@ pub struct Table {
     pub metadata: Vec<(i64, i64, i64)>,
     places: HashMap<Vec<u8>, usize>,
 }
-
-enum Outcome {
-    Plain,
-    /// Understood, but for a value.
-    Wrong,
-    Odd,
-}
-
-const NOTHING: Cell = Cell {
-    kind: Kind::Other,
-    element: 0,
-    rank: 0,
-    dims_at: 0,
-    bits: 0,
-    size: 0,
-};
 
 impl Table {
     /// Takes all messages apart. Nulls are passed over.
@@ -165,9 +130,7 @@ impl Table {
             }
         }
         for column in &mut self.columns {
-            column.starts.truncate(self.rows.len());
-            column.lengths.truncate(self.rows.len());
-            column.cells.truncate(self.rows.len());
+            column.truncate(self.rows.len());
         }
         Ok(())
     }
@@ -217,14 +180,7 @@ impl Table {
                 };
             };
             expected = place + 1;
-            let column = &mut self.columns[place];
-            if column.starts.len() > row {
-                return Ok(Outcome::Odd);
-            }
-            column.fill(row);
-            column.starts.push(at as i64);
-            column.lengths.push((stop - at) as i64);
-            match column.value(bytes, at, value) {
+            match self.columns[place].add(bytes, (at, stop), value, row) {
                 Outcome::Plain => {}
                 Outcome::Wrong => outcome = Outcome::Wrong,
                 Outcome::Odd => return Ok(Outcome::Odd),
@@ -244,7 +200,7 @@ impl Table {
         expected: usize,
     ) -> Option<(usize, usize)> {
         let first = self.columns.get_mut(expected);
-        if let Some(stop) = first.and_then(|column| column.likely(bytes, entry, row)) {
+        if let Some(stop) = first.and_then(|column| column.add_likely(bytes, entry, row)) {
             return Some((expected, stop));
         }
         if self.columns.len() > FEW {
@@ -253,7 +209,7 @@ impl Table {
         let columns = self.columns.iter_mut().enumerate();
         columns
             .filter(|(place, _)| *place != expected)
-            .find_map(|(place, column)| Some((place, column.likely(bytes, entry, row)?)))
+            .find_map(|(place, column)| Some((place, column.add_likely(bytes, entry, row)?)))
     }
 
     /// The column of this key; producers mostly send their keys in one order.
@@ -285,79 +241,10 @@ impl Table {
         let place = self.columns.len();
         self.places.insert(key.to_vec(), place);
         let room = if place < FEW { count } else { 0 };
-        self.columns.push(Column {
-            key: key.to_vec(),
-            wanted,
-            first: position,
-            starts: Vec::with_capacity(room),
-            lengths: Vec::with_capacity(room),
-            gaps: false,
-            cells: Vec::with_capacity(if wanted { room } else { 0 }),
-            dims: Vec::new(),
-            mould: None,
-        });
+        self.columns.push(Column::new(key, wanted, position, room));
         Some(place)
     }
 }
-
-impl Column {
-    /// Gaps up to this row.
-    #[inline(always)]
-    fn fill(&mut self, row: usize) {
-        if self.starts.len() != row {
-            self.gap(row);
-        }
-    }
-
-    #[cold]
-    fn gap(&mut self, row: usize) {
-        self.gaps = true;
-        self.starts.resize(row, 0);
-        self.lengths.resize(row, NULL);
-        if self.wanted {
-            self.cells.resize(row, NOTHING);
-        }
-    }
-
-    /// Adds the entry at `at` as this row's if it is made as the last one was; where it ends.
-    #[inline(always)]
-    fn likely(&mut self, bytes: &[u8], (at, end): Range, row: usize) -> Option<usize> {
-        let (cell, stop) = self.mould.as_ref()?.take(bytes, at, end)?;
-        if self.starts.len() > row {
-            return None;
-        }
-        self.fill(row);
-        self.starts.push(at as i64);
-        self.lengths.push((stop - at) as i64);
-        if self.wanted {
-            self.cells.push(cell);
-        }
-        Some(stop)
-    }
-
-    /// Looks into the value of the entry at `at`, which ends with it.
-    fn value(&mut self, bytes: &[u8], at: usize, (start, stop): Range) -> Outcome {
-        let dims = self.dims.len();
-        let cell = value::read(bytes, start, stop, &mut self.dims);
-        if !self.wanted || !cell.is_some_and(|cell| cell.kind == Kind::Array) {
-            self.dims.truncate(dims);
-        }
-        if let Some(cell) = cell {
-            self.mould = Mould::of(bytes, at, start, stop, cell);
-        } else if !well_formed(&bytes[start..stop], schema::Message::Scheme) {
-            return Outcome::Odd;
-        }
-        if self.wanted {
-            self.cells.push(cell.unwrap_or(NOTHING));
-            if cell.is_none() {
-                return Outcome::Wrong;
-            }
-        }
-        Outcome::Plain
-    }
-}
-
-type Range = (usize, usize);
 
 /// Key and value of the map entry at `bytes[start..stop]`, if it is a key and a value and nothing else.
 fn entry(bytes: &[u8], start: usize, stop: usize) -> Option<(Range, Range)> {

@@ -5,6 +5,9 @@ pub const FIRST: u8 = 0x0A;
 /// Tag of a length-delimited field 2: an entry of `DataMap.metaData`, and the value in an entry.
 pub const SECOND: u8 = 0x12;
 
+/// Where something begins and ends.
+pub type Range = (usize, usize);
+
 /// The varint at `at`, and where it ends. `None` if it does not end before `end` or is no number of 64 bits.
 #[inline(always)]
 pub fn varint(bytes: &[u8], at: usize, end: usize) -> Option<(u64, usize)> {
@@ -155,6 +158,49 @@ mod tests {
         assert_eq!(varint(&bytes, 0, 11), None);
         bytes[9] = 0x81;
         assert_eq!(varint(&bytes, 0, 11), None);
+    }
+
+    #[test]
+    fn varints_are_read_alike_wherever_they_end() {
+        for shift in 0..64 {
+            let mut out = [0u8; 24];
+            let left = put_varint(&mut out, (1 << shift) | 1).len();
+            let size = out.len() - left;
+            for behind in 0..8 {
+                assert_eq!(
+                    varint(&out[..size + behind], 0, size),
+                    Some(((1 << shift) | 1, size))
+                );
+            }
+            out[size..].fill(0xFF);
+            assert_eq!(varint(&out, 0, size), Some(((1 << shift) | 1, size)));
+            assert_eq!(varint(&out, 0, size - 1), None);
+        }
+    }
+
+    #[test]
+    fn texts_of_every_length_are_looked_at_to_the_last_byte() {
+        for length in 0..40 {
+            let mut text = vec![b'a'; length];
+            assert!(is_text(&text));
+            for place in 0..length {
+                text[place] = 0xFF;
+                assert!(!is_text(&text));
+                text[place] = b'a';
+            }
+        }
+        assert!(is_text("ein Häuschen im Grünen".as_bytes()));
+    }
+
+    #[test]
+    fn parts_of_every_length_are_written_whole() {
+        let bytes: Vec<u8> = (0..70).collect();
+        for length in 0..70 {
+            let mut out = [0xFFu8; 80];
+            assert_eq!(put(&mut out, &bytes[..length]).len(), 80 - length);
+            assert_eq!(out[..length], bytes[..length]);
+            assert!(out[length..].iter().all(|byte| *byte == 0xFF));
+        }
     }
 
     #[test]
