@@ -249,6 +249,9 @@ mod tests {
             taken(BOOLEAN, b"\x0a\x09\x0a\x01b\x12\x04\x28\x02\x68\x06"),
             None
         );
+        // A number, and something behind it.
+        let more = b"\x0a\x0a\x0a\x01n\x12\x05\x20\x07\x07\x68\x05";
+        assert_eq!(taken(NUMBER, more), None);
     }
 
     #[test]
