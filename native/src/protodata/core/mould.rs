@@ -7,9 +7,8 @@
 use super::value::{Cell, Kind};
 use super::wire::{is_text, varint};
 
-/// Bytes before the content at most; longer keys are not worth more words.
+/// Bytes before the content at most; entries with more are always taken apart.
 const HEAD: usize = 32;
-const WORDS: usize = HEAD / 8;
 /// Bytes of the type behind the content, which is where producers write it.
 const TYPE: usize = 2;
 
@@ -17,8 +16,8 @@ const TYPE: usize = 2;
 #[derive(Clone, Copy)]
 pub struct Mould {
     /// The bytes before the content, and which of them count.
-    head: [u64; WORDS],
-    mask: [u64; WORDS],
+    head: [u8; HEAD],
+    mask: [u8; HEAD],
     /// Where the content begins.
     content: usize,
     /// The bytes behind the content, if there are any.
@@ -89,8 +88,8 @@ impl Mould {
             Length::Fixed(size)
         };
         Some(Mould {
-            head: words(&head),
-            mask: words(&mask),
+            head,
+            mask,
             content,
             tail,
             length,
@@ -102,10 +101,9 @@ impl Mould {
     #[inline(always)]
     pub fn take(&self, bytes: &[u8], at: usize, end: usize) -> Option<(Cell, usize)> {
         let head = bytes.get(at..)?.first_chunk::<HEAD>()?;
-        let found = words(head);
         let mut other = 0;
-        for (place, word) in found.iter().enumerate() {
-            other |= (word ^ self.head[place]) & self.mask[place];
+        for (place, byte) in head.iter().enumerate() {
+            other |= (byte ^ self.head[place]) & self.mask[place];
         }
         if other != 0 {
             return None;
@@ -168,15 +166,6 @@ impl Mould {
         }
         Some((cell, stop))
     }
-}
-
-#[inline(always)]
-fn words(bytes: &[u8; HEAD]) -> [u64; WORDS] {
-    let mut words = [0; WORDS];
-    for (word, raw) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = u64::from_le_bytes(raw.try_into().unwrap_or_default());
-    }
-    words
 }
 
 #[cfg(test)]
