@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from connectors.records import Ints
+from connectors.records import Ints, Lane
 
 Mask = npt.NDArray[np.bool_]
 Places: TypeAlias = Ints | slice
@@ -31,6 +31,7 @@ class Block:
         "byte_count",
         "count",
         "first",
+        "lanes",
         "note",
         "rows",
         "taken_at",
@@ -50,6 +51,8 @@ class Block:
         self.byte_count = byte_count
         self.taken_at = taken_at
         self.note = note
+        self.lanes: list[Lane] = []
+        """The lanes of its rows, as far as the ledger has entered it into them."""
         self._all_undecided = True
         self._all_missing = 0
         # `_undecided` and `_missing`, of each row, are made when rows do not fare alike any more.

@@ -73,6 +73,7 @@ class Ledger:
         if at and self._blocks[at - 1].first + self._blocks[at - 1].count > first:
             raise StreamerError(f"row {first} was taken before")
         block = Block(first, rows, records.byte_count, time.monotonic(), note)
+        block.lanes = [span.lane for span in records.spans]
         self._blocks.insert(at, block)
         self._firsts.insert(at, first)
         self._whole[id(rows)] = block
@@ -218,6 +219,10 @@ class Ledger:
         if at >= 0 and self._blocks[at] is block:
             del self._blocks[at], self._firsts[at], self._whole[id(block.rows)]
             self._freed(block.byte_count)
+            # Its records' memory is held by the runs too, and is not to wait until somebody asks for marks.
+            for lane in block.lanes:
+                if (state := self._lanes.get(lane)) is not None:
+                    self._advance(state)
 
     @staticmethod
     def _advance(state: _LaneState) -> None:

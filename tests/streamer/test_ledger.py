@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -139,6 +141,19 @@ def test_bytes_are_freed_when_the_last_row_of_a_block_is_complete() -> None:
     ledger.confirm(rows(1))
     assert freed == [5, 7]
     assert ledger.oldest() is None
+
+
+def test_records_are_let_go_of_when_they_are_complete_and_not_only_when_marks_are_asked_for() -> None:
+    ledger = Ledger()
+    records = block((A, [0, 1]), (B, [7]))
+    positions = weakref.ref(records.positions)
+    ready(ledger, records, 0)
+    del records
+    ledger.confirm(rows(0, 2))
+    assert positions() is not None
+    ledger.confirm(rows(1))
+    assert positions() is None
+    assert ledger.marks() == {A: 2, B: 8}
 
 
 def test_rows_taken_after_their_lane_ended_are_complete_and_acknowledge_nothing() -> None:

@@ -18,7 +18,7 @@ const SMALLEST: usize = 256;
 /// Larger pieces go back to the system at once.
 const LARGEST_KEPT: usize = 8 << 20;
 /// So many bytes are kept at most.
-const KEPT: usize = 64 << 20;
+const KEPT: usize = 32 << 20;
 const SIZES: usize = (LARGEST_KEPT / SMALLEST).ilog2() as usize + 1;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool {
