@@ -25,7 +25,7 @@ def create_topics(
     client: Mapping[str, str | int | float | bool] | None = None,
     timeout: float = 30.0,
 ) -> None:
-    """Create each topic of `topics` (name to number of partitions) and wait until every partition has a leader.
+    """Create each topic of `topics` (name to number of partitions) and wait until every partition is led.
 
     A topic that exists already stays as it is, also with another number of partitions. On librdkafka's mock cluster,
     where topics appear on first use, asking for them is the use; they have four partitions.
@@ -41,22 +41,29 @@ def create_topics(
         raise MissingPackageError("confluent-kafka", "kafka", "Creating topics") from error
     deadline = time.monotonic() + timeout
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **(client or {})})
-    if not _cluster_id(admin, bootstrap, timeout).startswith(_MOCK):
+    if not _cluster_id(admin, bootstrap, deadline).startswith(_MOCK):
         _create(admin, topics, replication, config or {}, timeout)
     for name in topics:
-        while not _has_leaders(admin, name):
+        while not _is_led(admin, name):
             if time.monotonic() > deadline:
                 raise BrokerError(f"topic {name} was created but has no leader on {bootstrap} after {timeout:g} s")
             time.sleep(0.02)
 
 
-def _cluster_id(admin: AdminClient, bootstrap: str, timeout: float) -> str:
+def _cluster_id(admin: AdminClient, bootstrap: str, deadline: float) -> str:
     from confluent_kafka import KafkaException
 
-    try:
-        return str(admin.list_topics(timeout=timeout).cluster_id)
-    except KafkaException as error:
-        raise BrokerError(f"no Kafka answers on {bootstrap} ({error.args[0]}): is the broker running?") from error
+    while True:
+        try:
+            found = admin.list_topics(timeout=max(0.1, deadline - time.monotonic()))
+        except KafkaException as error:
+            raise BrokerError(f"no Kafka answers on {bootstrap} ({error.args[0]}): is the broker running?") from error
+        # A client that is told of no controller, as by a broker that was away, waits for one and does not ask again.
+        if found.controller_id >= 0:
+            return str(found.cluster_id)
+        if time.monotonic() > deadline:
+            raise BrokerError(f"the Kafka on {bootstrap} has no controller, which creates topics")
+        time.sleep(0.02)
 
 
 def _create(
@@ -77,12 +84,20 @@ def _create(
                 raise BrokerError(f"topic {name} could not be created: {error.args[0].str()}") from error
 
 
-def _has_leaders(admin: AdminClient, name: str) -> bool:
-    from confluent_kafka import KafkaException
+def _is_led(admin: AdminClient, name: str) -> bool:
+    from confluent_kafka import KafkaException, TopicPartition
+    from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
     try:
         topic = admin.list_topics(name, timeout=5.0).topics[name]
+        partitions = topic.partitions.values()
+        if topic.error is not None or not partitions or any(p.error or p.leader < 0 for p in partitions):
+            return False
+        # Asked, too: a broker tells who leads a partition a moment before it begins to lead it.
+        end = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        wanted = {TopicPartition(name, number): end for number in topic.partitions}
+        for found in admin.list_offsets(wanted, request_timeout=5.0).values():
+            found.result()
     except KafkaException:
         return False
-    partitions = topic.partitions.values()
-    return topic.error is None and bool(partitions) and all(p.error is None and p.leader >= 0 for p in partitions)
+    return True

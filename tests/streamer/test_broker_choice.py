@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pipelines.errors import MissingPackageError
@@ -39,7 +40,7 @@ def test_a_broker_named_in_the_environment_is_taken_before_all_others(
     with open_broker("the test") as broker:
         assert (broker.kind, broker.bootstrap) == ("environment", mock_kafka.bootstrap)
         assert VARIABLE in broker.describe()
-    assert AdminClient({"bootstrap.servers": mock_kafka.bootstrap}).list_topics(timeout=10).brokers
+    assert AdminClient({"bootstrap.servers": mock_kafka.bootstrap}).list_topics(timeout=30).brokers
 
 
 def test_a_broker_named_in_the_environment_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,8 +105,18 @@ def test_topics_are_there_when_create_topics_returns(kafka: Broker, topic_name: 
     first, second = topic_name(), topic_name()
     create_topics(kafka.bootstrap, {first: 1, second: 5}, config={"max.message.bytes": "2000"})
     create_topics(kafka.bootstrap, {first: 3})
-    known = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=10).topics
+    known = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=30).topics
     assert (len(known[first].partitions), len(known[second].partitions)) == (1, 5)
+
+
+def test_partitions_are_led_when_create_topics_returns(kafka: Broker, topic_name: Callable[..., str]) -> None:
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "none"})
+    for _ in range(5):
+        topic = topic_name()
+        create_topics(kafka.bootstrap, {topic: 8})
+        # Raises where the broker does not lead the partition yet.
+        assert {consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=30) for n in range(8)} == {(0, 0)}
+    consumer.close()
 
 
 def test_a_topic_that_the_broker_refuses_is_an_error(kafka: Broker) -> None:
@@ -116,7 +127,7 @@ def test_a_topic_that_the_broker_refuses_is_an_error(kafka: Broker) -> None:
 def test_topics_of_the_mock_cluster_appear(mock_kafka: MockKafka) -> None:
     name = uuid.uuid4().hex
     create_topics(mock_kafka.bootstrap, {name: 4})
-    known = AdminClient({"bootstrap.servers": mock_kafka.bootstrap}).list_topics(timeout=10).topics
+    known = AdminClient({"bootstrap.servers": mock_kafka.bootstrap}).list_topics(timeout=30).topics
     assert len(known[name].partitions) == 4
 
 
