@@ -43,7 +43,7 @@ class LocalKafka:
     `data`: a folder that keeps the topics from start to start; without it a temporary one, removed at the end.
     `port`: the first node's client port (the next nodes have the next numbers); without it free ports.
     `settings`: server properties that replace ours, such as `{"message.max.bytes": "5000000"}`.
-    `heap`: a node's Java heap in MiB. `timeout`: seconds to wait for an answer.
+    `heap`: a node's Java heap in MiB. `timeout`: seconds to wait for an answer of nodes that run.
     `progress` is told what takes long.
 
         with LocalKafka() as kafka:
@@ -65,7 +65,7 @@ class LocalKafka:
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
         heap: int | None = None,
-        timeout: float = 60.0,
+        timeout: float = 120.0,
         progress: Progress | None = None,
     ) -> None:
         if nodes < 1:
@@ -155,6 +155,9 @@ class LocalKafka:
         for each in self._chosen(node):
             self._processes[each].send_signal(signal.SIGSTOP)
             self._frozen.add(each)
+            # On a busy machine a process of many threads runs on for some milliseconds. (Not on macOS before 3.13.)
+            if hasattr(os, "waitid"):
+                os.waitid(os.P_PID, self._processes[each].pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self, node: int | None = None) -> None:
         """Let a frozen node (or all) go on (SIGCONT)."""
