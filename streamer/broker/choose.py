@@ -14,6 +14,7 @@ from streamer.broker.errors import BrokerError
 from streamer.broker.jars import Progress
 from streamer.broker.local import LocalKafka
 from streamer.broker.mock import MockKafka
+from streamer.broker.settings import SLOW_LOSS
 
 Kind = Literal["environment", "docker", "jars", "mock"]
 
@@ -91,7 +92,7 @@ def _docker(progress: Progress | None) -> Iterator[Broker]:
 
 @contextmanager
 def _jars(progress: Progress | None) -> Iterator[Broker]:
-    with LocalKafka(progress=progress) as kafka:
+    with LocalKafka(settings=SLOW_LOSS, progress=progress) as kafka:
         yield Broker(kafka.bootstrap, "jars", kafka.describe())
 
 

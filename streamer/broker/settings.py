@@ -34,6 +34,9 @@ QUICK_LOSS = {
 }
 """Settings of nodes that are there to be killed."""
 
+SLOW_LOSS = {"broker.session.timeout.ms": "30000"}
+"""Settings of a node that nobody kills: on a machine that stands still for seconds it goes on leading its topics."""
+
 
 def server_properties(
     node: int,
