@@ -32,7 +32,7 @@ demo: $(STAMP)  ## run digits from topic to topic on a local broker, in under a 
 	$(BIN)/streamer demo
 
 test: lint  ## lint, types, layers and the whole test suite (about ten minutes on two cores)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist load --max-worker-restart 0 -m 'not soak'
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m 'not soak'
 
 lint: $(STAMP)  ## ruff, mypy --strict and the layer contract
 	$(BIN)/ruff format --check .

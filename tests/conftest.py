@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import signal
 import threading
 import time
 import uuid
@@ -15,6 +16,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any, Protocol
 
+import hypothesis
 import pytest
 
 from pipelines import hotpath
@@ -23,6 +25,10 @@ from pipelines.hotpath import HotPath
 from streamer.broker import Broker, BrokerError, KafkaJars, LocalKafka, MockKafka, create_topics, open_broker
 
 _REAL = {"kafka", "start_kafka"}
+
+# How long an example takes says nothing on a machine that does other things too.
+hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("patient")
 
 
 class Topics(Protocol):
@@ -101,7 +107,7 @@ class _BrokerOfTheRun:
 def _ask(contact: dict[str, Any]) -> Broker | str:
     host, port = contact["address"]
     with Client((host, port), authkey=bytes.fromhex(contact["key"])) as connection:
-        answer: Broker | str = connection.recv()
+        answer: Broker | str = connection.recv() if connection.poll(900) else "a Kafka did not start in 15 minutes"
         return answer
 
 
@@ -121,10 +127,42 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["kafka"] = node.config.stash[_broker_of_the_run].listen()
 
 
+# Files, each of which one worker takes as a whole: those that take half a minute and more come before all others, so
+# that no worker is left with one of them at the end.
+_LONGEST = (
+    "connectors/test_kafka_contract.py",
+    "faults/test_kill.py",
+    "connectors/test_kafka_group.py",
+    "streamer/test_broker.py",
+    "test_wheel.py",
+    "connectors/test_kafka_source.py",
+    "connectors/test_kafka_sink.py",
+    "faults/test_bad_input.py",
+    "test_docs.py",
+    "test_plugin.py",
+    "services/test_demo.py",
+    "connectors/test_kafka_bridge.py",
+    "streamer/test_build.py",
+    "streamer/test_cli_topics.py",
+)
+_TURNS = {Path(__file__).parent / name: turn for turn, name in enumerate(_LONGEST)}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _TURNS.get(item.path, len(_TURNS)))
     for item in items:
         if _REAL & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
+
+
+@contextmanager
+def off_the_clock() -> Iterator[None]:
+    """What a test waits for because of others is no time of its own: pytest-timeout's clock stands still."""
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left)
 
 
 @pytest.fixture(scope="session")
@@ -134,7 +172,9 @@ def kafka(request: pytest.FixtureRequest) -> Broker:
     Without one the test is skipped, saying why; in CI it fails.
     """
     worker = getattr(request.config, "workerinput", None)
-    answer = _ask(worker["kafka"]) if worker else request.config.stash[_broker_of_the_run].get()
+    # The first test of a fresh machine downloads it.
+    with off_the_clock():
+        answer = _ask(worker["kafka"]) if worker else request.config.stash[_broker_of_the_run].get()
     if isinstance(answer, Broker):
         return answer
     if os.environ.get("CI"):
@@ -205,14 +245,16 @@ def start_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     Workers take turns, so that few such tests run at a time (one on two cores).
     """
     try:
-        KafkaJars.resolve()
+        with off_the_clock():
+            KafkaJars.resolve()
     except (BrokerError, MissingPackageError) as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
     with ExitStack() as stack:
         if hasattr(request.config, "workerinput"):
-            stack.enter_context(_turn(tmp_path_factory.getbasetemp().parent))
+            with off_the_clock():
+                stack.enter_context(_turn(tmp_path_factory.getbasetemp().parent))
 
         def start(nodes: int = 1, data: Path | None = None, **settings: str) -> LocalKafka:
             cluster = LocalKafka(nodes, data, settings=_dotted(settings))
