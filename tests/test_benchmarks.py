@@ -26,7 +26,7 @@ def test_a_benchmark_prints_a_line_for_each_case(command: list[str], line: str) 
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
     )
     assert done.returncode == 0, done.stderr
     assert re.search(line, done.stdout, re.MULTILINE), done.stdout

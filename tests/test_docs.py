@@ -92,7 +92,7 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page: str, folder: Path) -
 
 
 def _succeeds(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -63,14 +63,14 @@ class Scratch:
 
     def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         ended = subprocess.run(
-            [self.python, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=100, check=False
+            [self.python, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=250, check=False
         )
         assert ended.returncode == code, ended.stdout + ended.stderr
         return ended
 
     def pip(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "pip", "--python", str(self.python), "--quiet", *arguments]
-        subprocess.run(command, check=True, cwd=self.folder, timeout=100)
+        subprocess.run(command, check=True, cwd=self.folder, timeout=250)
 
     def contents(self) -> dict[str, str]:
         """What every file of our packages contains."""
@@ -93,7 +93,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("template")
     copy = shutil.copytree(TEMPLATE, folder / "plugin")
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder)]
-    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(copy)], check=True, timeout=100)
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(copy)], check=True, timeout=250)
     (found,) = folder.glob("*.whl")
     return found
 

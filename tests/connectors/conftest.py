@@ -20,6 +20,7 @@ from connectors.kafka.source import KafkaSource
 from pipelines import hotpath
 from pipelines.errors import MissingPackageError
 from streamer.broker import BrokerError, LocalKafka
+from streamer.broker.ports import ReservedPorts
 
 MakeSource = Callable[..., KafkaSource]
 Write = Callable[..., None]
@@ -32,14 +33,15 @@ class CuttableKafka:
     """A real broker whose clients come through a proxy, as it tells them to.
 
     `cut` closes their connections and refuses new ones until `mend`; `broker` can be frozen. It tells members of the
-    new group protocol soon what they have to give up.
+    new group protocol soon what they have to give up, and does not wait long for one whose goodbye was lost.
     """
 
     def __init__(self) -> None:
         self._proxy = _Proxy()
-        quick = dict.fromkeys(
-            ("group.consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms"), "300"
-        )
+        intervals = {"heartbeat.interval": "300", "session.timeout": "6000"}
+        quick = {
+            f"group.consumer.{least}{name}.ms": value for name, value in intervals.items() for least in ("", "min.")
+        }
         here = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._proxy.port}"}
         self.broker = LocalKafka(settings=quick | here)
         self.bootstrap = f"127.0.0.1:{self._proxy.port}"
@@ -56,14 +58,16 @@ class CuttableKafka:
         self._proxy.listen()
 
     def stop(self) -> None:
-        self._proxy.close()
+        self._proxy.end()
         self.broker.stop()
 
 
 class _Proxy:
     def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
+        # While nothing listens there it would else become the source port of one that tries to connect to it.
+        self._reserved = ReservedPorts(1)
+        self.port = self._reserved.numbers[0]
+        self._listener = socket.create_server(("127.0.0.1", self.port))
         self._upstream: Callable[[], int] = lambda: 0
         self._connections: list[socket.socket] = []
         self._lock = threading.Lock()
@@ -85,6 +89,10 @@ class _Proxy:
             connections, self._connections = self._connections, []
         for one in connections:
             _shut(one)
+
+    def end(self) -> None:
+        self.close()
+        self._reserved.close()
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -152,12 +160,12 @@ def _write(bootstrap: str, topic: str, values: Iterable[bytes | None], partition
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "enable.idempotence": True})
     for value in values:
         producer.produce(topic, value, partition=partition, **more)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def _committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=20)
+    (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=60)
     consumer.close()
     return -1 if found.offset is None else found.offset
 

@@ -23,8 +23,8 @@ def write(sink: Sink, *messages: Message | bytes) -> Refused:
     block = block_of([message if isinstance(message, Message) else Message(message) for message in messages])
     sink.open()
     try:
-        refused = sink.send(block, time.monotonic() + 5)
-        assert sink.barrier(time.monotonic() + 5) == {}
+        refused = sink.send(block, time.monotonic() + 30)
+        assert sink.barrier(time.monotonic() + 30) == {}
     finally:
         sink.close()
     return refused

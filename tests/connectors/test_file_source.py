@@ -211,7 +211,7 @@ def test_an_acknowledgement_nobody_waits_for_is_written_while_it_polls_and_when_
         received = reader.take(3)
         reader.acknowledge(received[:1], wait=False)
         reader.acknowledge(received[:2], wait=False)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while _acknowledged(checkpoint) < 2 and time.monotonic() < deadline:
             reader.poll()
         assert _acknowledged(checkpoint) == 2

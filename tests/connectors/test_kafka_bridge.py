@@ -34,7 +34,7 @@ from streamer.broker import Broker
 
 Topics = Callable[..., str]
 Write = Callable[..., None]
-PATIENCE = 30.0
+PATIENCE = 60.0
 HERE = Lane("test", "0", 0)
 
 

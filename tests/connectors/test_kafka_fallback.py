@@ -25,7 +25,7 @@ from pipelines.hotpath import HotPathError
 from streamer.broker import Broker
 
 Topics = Callable[..., str]
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def soon() -> float:
@@ -158,7 +158,7 @@ def test_a_library_that_is_none_of_kafkas_is_told_by_what_it_lacks(native: Modul
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     first, second = found.stdout.splitlines()
@@ -178,7 +178,7 @@ def plugin(folder: Path, body: str) -> str:
         pytest.skip("no C compiler (cc) on the PATH")
     source, library = folder / "plugin.c", folder / "plugin.so"
     source.write_text(PLUGIN % body)
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True, timeout=60)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True, timeout=120)
     return str(library)
 
 

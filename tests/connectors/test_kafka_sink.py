@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from connectors.kafka.config import KafkaSinkConfig
 from connectors.kafka.sink import KafkaSink
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("hot_path")
 
 Topics = Callable[..., str]
 Name = Callable[..., str]
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class CuttableKafka(Protocol):
@@ -53,7 +53,7 @@ def read(bootstrap: str, topic: str, partitions: int = 1) -> list[Message]:
     """All that is there now."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    ends = [consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=PATIENCE)[1] for n in range(partitions)]
+    ends = [end_of(consumer, topic, number) for number in range(partitions)]
     found: list[Message] = []
     deadline = soon()
     while len(found) < sum(ends) and time.monotonic() < deadline:
@@ -64,6 +64,17 @@ def read(bootstrap: str, topic: str, partitions: int = 1) -> list[Message]:
         ]
     consumer.close()
     return found
+
+
+def end_of(consumer: Consumer, topic: str, partition: int) -> int:
+    """As soon as the broker says so: one that was frozen leads nothing for a while."""
+    deadline = soon()
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)[1])
+        except KafkaException:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
 def lost_to_a_frozen_broker(kafka: CuttableKafka, topic: str, block: Messages) -> tuple[KafkaSink, dict[int, Any]]:
@@ -97,11 +108,16 @@ def test_every_message_that_a_frozen_broker_made_time_out_is_named_by_its_row(
     assert len(lost) >= 900, "the broker was frozen"
     assert all(isinstance(error, ConnectorError) and error.retriable for error in lost.values())
     cuttable_kafka.broker.thaw()
-    # What is confirmed is there. What is lost may be: an answer that never came is no refusal.
+    # What is confirmed is there. What is lost may be: an answer that never came is no refusal. A broker that was
+    # frozen takes a while to be itself again, so that messages which have a second only may be lost again.
     again = [one for row, one in enumerate(numbered(1000, **more), 500) if row in lost]
-    assert sink.send(block_of(again, 5000), soon()) == {}
-    assert sink.barrier(soon()) == {}
-    assert sorted(told(sink)) == list(range(5000, 5000 + len(again)))
+    deadline = soon()
+    while again:
+        assert time.monotonic() < deadline
+        assert sink.send(block_of(again, 5000), soon()) == {}
+        lost = dict(sink.barrier(soon()))
+        assert sorted([*lost, *told(sink)]) == list(range(5000, 5000 + len(again)))
+        again = [one for row, one in enumerate(again, 5000) if row in lost]
     sink.close()
     assert {one.value for one in read(cuttable_kafka.bootstrap, topic)} == {b"before"} | {
         b"%d" % n for n in range(1000)
@@ -177,7 +193,7 @@ def pushed(bootstrap: str, topic: str) -> bool:
     time.sleep(0.3)
     assert told(sink) == []
     sink.push()
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 10.0
     while not (rows := told(sink)) and time.monotonic() < deadline:
         time.sleep(0.01)
     sink.close()
@@ -342,7 +358,7 @@ def test_closing_while_the_broker_hangs_does_not_wait(cuttable_kafka: CuttableKa
     time.sleep(0.2)
     began = time.monotonic()
     sink.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
 
 
 def test_a_topic_made_from_values_is_not_looked_for_when_opening(kafka: Broker, topics: Topics) -> None:

@@ -127,7 +127,7 @@ def test_what_is_fetched_ahead_while_nobody_polls_does_not_fill_the_memory(
     for number in range(4000):
         producer.produce(topic, b"%06d" % number + bytes(100_000), partition=number % 4)
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     del producer
     process = psutil.Process()
     with Reader(source(kafka.bootstrap, topic, topic)) as reader:
@@ -264,7 +264,7 @@ def test_a_source_opens_and_closes_without_a_broker(cuttable_kafka: CuttableKafk
     assert [event.down for event in one.events() if isinstance(event, SourceDown)] == [True]
     began = time.monotonic()
     one.close()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 20
 
 
 def test_lag_is_the_distance_to_the_end(kafka: Broker, topics: Topics, source: MakeSource, write: Write) -> None:

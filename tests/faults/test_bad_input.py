@@ -56,7 +56,6 @@ def bad_payloads() -> dict[str, bytes | None]:
     }
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.usefixtures("hot_path")
 def test_every_bad_record_ends_in_the_dead_letter_or_the_output_and_no_good_one_is_harmed(
     kafka: Any, topics: Any, topic_name: Any
@@ -80,12 +79,12 @@ def test_every_bad_record_ends_in_the_dead_letter_or_the_output_and_no_good_one_
     producer.produce(names["source"], None, "gone")
     producer.produce(names["source"], b"", "empty")
     producer.produce(names["source"], Data({"image": IMAGE, "id": "nan", "t": float("nan")}).to_bytes(), "nan")
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
     service = streamer.loads(SERVICE.format(bootstrap=kafka.bootstrap, group=topic_name(), **names), base=EXAMPLE)
     with service:
         out, dead = [], []
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while len(out) < sent_good + 2 or len(dead) < sent_bad + 1:
             assert time.monotonic() < deadline, (len(out), len(dead))
             out = read_all(kafka.bootstrap, names["sink"])
@@ -105,7 +104,7 @@ def test_every_bad_record_ends_in_the_dead_letter_or_the_output_and_no_good_one_
     assert sorted(key.decode() for key, _, _ in dead) == sorted([*payloads, "empty"])
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_a_broker_that_is_away_costs_no_record_and_no_memory(private_kafka: Any, topic_name: Any) -> None:
     from confluent_kafka import Producer
 
@@ -119,11 +118,11 @@ def test_a_broker_that_is_away_costs_no_record_and_no_memory(private_kafka: Any,
         producer.produce(source, good(number), str(number % 100))
         if number % 10_000 == 0:
             producer.poll(0.1)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
     text = SERVICE.format(bootstrap=private_kafka.bootstrap, source=source, sink=sink, dead=dead, group=topic_name())
     memory = psutil.Process().memory_info
     with streamer.loads(text + "limits: {in_flight: 16MiB}\n", base=EXAMPLE):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while high_watermark(private_kafka.bootstrap, sink) < 500:
             assert time.monotonic() < deadline
         before = memory().rss
@@ -131,7 +130,7 @@ def test_a_broker_that_is_away_costs_no_record_and_no_memory(private_kafka: Any,
         time.sleep(30)
         grown = memory().rss - before
         private_kafka.thaw()
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 180
         while high_watermark(private_kafka.bootstrap, sink) < count:
             assert time.monotonic() < deadline, high_watermark(private_kafka.bootstrap, sink)
     ids = {Data.from_bytes(value)["id"] for _, value, _ in read_all(private_kafka.bootstrap, sink) if value}
@@ -139,7 +138,6 @@ def test_a_broker_that_is_away_costs_no_record_and_no_memory(private_kafka: Any,
     assert grown < 150 * 2**20
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.usefixtures("hot_path")
 def test_results_that_their_topic_refuses_become_dead_letters(kafka: Any, topics: Any, topic_name: Any) -> None:
     from confluent_kafka import Producer
@@ -154,12 +152,12 @@ def test_results_that_their_topic_refuses_become_dead_letters(kafka: Any, topics
         # The id is kept in the result, so a long one, that does not compress, makes a result that the topic refuses.
         name = random.Random(5).randbytes(2000).hex() if number == 20 else f"good-{number}"
         producer.produce(names["source"], Data({"image": IMAGE, "id": name}).to_bytes(), "k")
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     text = SERVICE.format(bootstrap=kafka.bootstrap, group=topic_name(), **names)
     # One at a time: a broker refuses a whole batch of messages for one that is too large.
     text = text.replace("max_records: 64", "max_records: 1")
     with streamer.loads(text, base=EXAMPLE):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not read_all(kafka.bootstrap, names["dead"]) or high_watermark(kafka.bootstrap, names["sink"]) < 39:
             assert time.monotonic() < deadline
     (letter,) = read_all(kafka.bootstrap, names["dead"])
@@ -171,17 +169,27 @@ def test_results_that_their_topic_refuses_become_dead_letters(kafka: Any, topics
 
 
 def high_watermark(bootstrap: str, topic: str) -> int:
-    """The end of a topic of one partition; 0 while the broker cannot say."""
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
+    """The end of a topic of one partition."""
+    from confluent_kafka import Consumer
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watermarks"})
     try:
-        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1])
-    except KafkaException:
-        # A broker that was frozen leads nothing for a while. Who asks has a deadline.
-        return 0
+        return end_of(consumer, topic)
     finally:
         consumer.close()
+
+
+def end_of(consumer: Any, topic: str) -> int:
+    """Where partition 0 ends, as soon as the broker says so: one that was frozen leads nothing for a while."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1])
+        except KafkaException:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
 def read_all(bootstrap: str, topic: str) -> list[tuple[Any, Any, Any]]:
@@ -197,10 +205,10 @@ def read_all(bootstrap: str, topic: str) -> list[tuple[Any, Any, Any]]:
         }
     )
     try:
-        end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1]
+        end = end_of(consumer, topic)
         consumer.assign([TopicPartition(topic, 0, 0)])
         found: list[tuple[Any, Any, Any]] = []
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(found) < end:
             assert time.monotonic() < deadline
             found += [(m.key(), m.value(), m.headers()) for m in consumer.consume(1000, 0.2) if m.error() is None]

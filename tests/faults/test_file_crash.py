@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,10 @@ sink.open()
 number = 0
 while True:
     block = [Message(b'{"n": "%08d", "pad": "%b"}' % (number + n, b"." * 5000)) for n in range(50)]
-    assert not sink.send(block_of(block), time.monotonic() + 10)
+    assert not sink.send(block_of(block), time.monotonic() + 60)
     number += 50
     if number % 250 == 0:
-        sink.barrier(time.monotonic() + 10)
+        sink.barrier(time.monotonic() + 60)
         print(number, flush=True)
 """
 
@@ -41,10 +42,29 @@ with Reader(FileSource(sys.argv[1], checkpoint=sys.argv[2])) as reader:
 """
 
 
+Started = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def started() -> Iterator[Started]:
+    """`started(script, *arguments)` starts Python on a script; what still runs at the end is killed."""
+    running: list[subprocess.Popen[str]] = []
+
+    def start(script: str, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", script, *arguments]
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
 @pytest.mark.parametrize("form", ["protodata", "jsonl"])
-def test_a_killed_writer_leaves_a_file_that_goes_on(tmp_path: Path, form: str) -> None:
+def test_a_killed_writer_leaves_a_file_that_goes_on(tmp_path: Path, form: str, started: Started) -> None:
     path = tmp_path / "out"
-    writer = _started(WRITER, str(path), form)
+    writer = started(WRITER, str(path), form)
     assert writer.stdout is not None
     for _ in range(3):
         confirmed = int(writer.stdout.readline())
@@ -54,8 +74,8 @@ def test_a_killed_writer_leaves_a_file_that_goes_on(tmp_path: Path, form: str) -
 
     sink = FileSink(path, form)
     sink.open()
-    assert sink.send(block_of([Message(b'{"n": "after"}')]), time.monotonic() + 10) == {}
-    assert sink.barrier(time.monotonic() + 10) == {}
+    assert sink.send(block_of([Message(b'{"n": "after"}')]), time.monotonic() + 60) == {}
+    assert sink.barrier(time.monotonic() + 60) == {}
     sink.close()
 
     with Reader(FileSource(path, form)) as reader:
@@ -64,15 +84,17 @@ def test_a_killed_writer_leaves_a_file_that_goes_on(tmp_path: Path, form: str) -
     assert [value[7:15] for value in values[:-1]] == [b"%08d" % number for number in range(len(values) - 1)]
 
 
-def test_a_killed_reader_gets_what_it_had_not_acknowledged_again_and_nothing_is_skipped(tmp_path: Path) -> None:
+def test_a_killed_reader_gets_what_it_had_not_acknowledged_again_and_nothing_is_skipped(
+    tmp_path: Path, started: Started
+) -> None:
     path, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
     sink = FileSink(path)
     sink.open()
-    sink.send(block_of([Message(b"%06d" % number) for number in range(20_000)]), time.monotonic() + 10)
+    sink.send(block_of([Message(b"%06d" % number) for number in range(20_000)]), time.monotonic() + 60)
     sink.close()
     seen: list[list[int]] = []
     for _ in range(2):
-        reader = _started(READER, str(path), str(checkpoint))
+        reader = started(READER, str(path), str(checkpoint))
         assert reader.stdout is not None
         lines = [reader.stdout.readline() for _ in range(150)]
         reader.kill()
@@ -85,7 +107,3 @@ def test_a_killed_reader_gets_what_it_had_not_acknowledged_again_and_nothing_is_
     assert second == list(range(second[0], second[0] + len(second)))
     assert 0 < second[0] <= len(first), "it goes on where it had acknowledged: nothing is skipped"
     assert second[0] >= len(first) - 40, "what was acknowledged does not come again"
-
-
-def _started(script: str, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", script, *arguments], stdout=subprocess.PIPE, text=True)

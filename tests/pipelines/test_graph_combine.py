@@ -239,7 +239,7 @@ def test_first_takes_a_record_whole_from_one_input() -> None:
 def late(release: threading.Event, calls: list[int]) -> Callable[[Data], Data]:
     def wait(data: Data) -> Data:
         calls.append(data["n"])
-        assert release.wait(20)
+        assert release.wait(60)
         return Data({"by": "model", "n": data["n"]})
 
     return wait
@@ -262,7 +262,7 @@ def test_first_waits_for_the_first_input_within_the_limit() -> None:
     begun = threading.Event()
 
     def slow(data: Data) -> Data:
-        assert begun.wait(20)
+        assert begun.wait(60)
         return Data({"by": "model"})
 
     def quick(data: Data) -> Data:

@@ -41,7 +41,7 @@ def parallel(*functions: Callable[[Batch], Batch]) -> Graph:
 
 
 def test_independent_branches_run_at_the_same_time() -> None:
-    together = threading.Barrier(3, timeout=10)
+    together = threading.Barrier(3, timeout=60)
     graph = parallel(*(making(key, together.wait) for key in "abc"))
     with ThreadPoolExecutor(3) as pool, graph.open(pool=pool) as executor:
         assert executor.run(Data({"n": 1})) == Data({"a": 1, "b": 1, "c": 1, "n": 1})
@@ -51,7 +51,7 @@ def test_a_branch_does_not_wait_for_a_slower_one_before_its_own_next_step() -> N
     second_ran = threading.Event()
 
     def slow(data: Data) -> Data:
-        assert second_ran.wait(10)
+        assert second_ran.wait(60)
         return Data({"slow": 1})
 
     def second(data: Data) -> Data:
@@ -96,7 +96,7 @@ def test_an_error_in_one_branch_waits_for_no_other_and_no_step_is_run_by_two_thr
 
     def broken(batch: Batch) -> Batch:
         if batch["n"][0] == 1:
-            assert begun.wait(10)
+            assert begun.wait(60)
             raise ContractError("broken")
         return making("a")(batch)
 
@@ -104,7 +104,7 @@ def test_an_error_in_one_branch_waits_for_no_other_and_no_step_is_run_by_two_thr
         running.append(1)
         begun.set()
         assert len(running) == 1
-        assert release.wait(10)
+        assert release.wait(60)
         running.pop()
 
     with ThreadPoolExecutor(2) as pool, parallel(broken, making("b", slow)).open(pool=pool) as executor:

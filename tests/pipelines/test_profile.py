@@ -64,7 +64,7 @@ def test_a_profile_has_each_step_and_batch_and_steps_inside_others_lie_within_th
 
 
 def test_branches_that_run_at_the_same_time_are_in_threads_of_their_own(tmp_path: Path) -> None:
-    meeting = threading.Barrier(2, timeout=10)
+    meeting = threading.Barrier(2, timeout=60)
 
     def left(data: Data) -> Data:
         meeting.wait()

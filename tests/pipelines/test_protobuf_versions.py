@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 OLDEST = "6.33.0"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_the_wire_form_is_the_same_under_the_oldest_protobuf(tmp_path: Path) -> None:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path)]
     installed = subprocess.run([*pip, f"protobuf=={OLDEST}"], capture_output=True, text=True, check=False)

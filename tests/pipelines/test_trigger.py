@@ -19,7 +19,7 @@ from pipelines import (
 from pipelines.executors.clock import Clock
 from pipelines.executors.trigger import OpenTrigger, TriggerError
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which a test that waits for a thread gives up."""
 
 

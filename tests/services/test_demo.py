@@ -20,7 +20,7 @@ def demo(folder: Path, bootstrap: str, *arguments: str) -> subprocess.CompletedP
         env={**os.environ, "KAFKA_BOOTSTRAP_SERVERS": bootstrap},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
     )
 
 

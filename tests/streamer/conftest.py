@@ -38,8 +38,8 @@ class Started(Protocol):
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str]) -> Iterator[Cli]:
     """Runs commands; what they change in the process is put back at the end."""
-    path, root = list(sys.path), logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+    path, root, clients = list(sys.path), logging.getLogger(), logging.getLogger("connectors.kafka.client")
+    handlers, level, client_level = list(root.handlers), root.level, clients.level
 
     def run(*arguments: str | os.PathLike[str]) -> Ended:
         capsys.readouterr()
@@ -50,6 +50,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Iterator[Cli]:
     sys.path[:] = path
     root.handlers[:] = handlers
     root.setLevel(level)
+    clients.setLevel(client_level)
 
 
 @pytest.fixture

@@ -29,18 +29,22 @@ def write(bootstrap: str, topic: str, values: list[bytes]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in values:
         producer.produce(topic, value)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    messages = consumer.consume(count, 30.0)
+    found: list[bytes] = []
+    deadline = time.monotonic() + 60
+    while len(found) < count and time.monotonic() < deadline:
+        # Nodes that were killed are told of too.
+        found += [message.value() or b"" for message in consumer.consume(count, 0.5) if message.error() is None]
     consumer.close()
-    return sorted(message.value() or b"" for message in messages)
+    return sorted(found)
 
 
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -72,7 +76,7 @@ def test_a_frozen_broker_answers_nothing_can_be_restarted_and_ends_without_a_tra
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=1.0)
     private_kafka.thaw()
-    assert admin.list_topics(timeout=30.0).brokers
+    assert admin.list_topics(timeout=60.0).brokers
 
     private_kafka.freeze()
     private_kafka.restart()
@@ -131,7 +135,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_broker_does_not_outlive_a_parent_that_is_killed(start_kafka: StartKafka) -> None:
-    done = subprocess.run([sys.executable, "-c", HARD_END], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run([sys.executable, "-c", HARD_END], capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     left = json.loads(done.stdout)
     assert until(lambda: all(gone(pid) for pid in left["pids"]))
@@ -176,9 +180,9 @@ def test_three_nodes_lose_nothing_when_one_is_killed(start_kafka: StartKafka) ->
         producer.poll(0)
         if number == 2000:
             cluster.kill(2)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
 
     assert failed == []
     assert sorted(cluster.pids) == [1, 3]
     assert read(cluster.bootstrap, "replicated", len(values)) == values
-    assert sorted(admin.list_topics(timeout=10.0).brokers) == [1, 3]
+    assert until(lambda: sorted(admin.list_topics(timeout=30.0).brokers) == [1, 3])

@@ -16,11 +16,11 @@ def test_a_broker_with_topics_runs_until_ctrl_c(start: Any) -> None:
     process = start("broker", "--port", "0", "-t", "images:3", "-t", "predictions", "--json")
     told = json.loads(process.stdout.readline())
     admin = AdminClient({"bootstrap.servers": told["bootstrap"]})
-    topics = admin.list_topics(timeout=20).topics
+    topics = admin.list_topics(timeout=60).topics
     assert len(topics["images"].partitions) == 3
     assert len(topics["predictions"].partitions) == 1
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 0
     assert f"export KAFKA_BOOTSTRAP_SERVERS={told['bootstrap']}" in err
     assert err.splitlines()[-1] == "stopped"

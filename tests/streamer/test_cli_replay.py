@@ -33,11 +33,11 @@ class Letters:
             ("trace", b"\x00\xff"),
         ]
         self._producer.produce(self.topic, value, b"key-" + value, headers=headers)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(60) == 0
 
     def stranger(self, value: bytes) -> None:
         self._producer.produce(self.topic, value)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(60) == 0
 
     def back(self, topic: str | None = None) -> list[bytes]:
         return [message.value() for message in self.messages(topic)]
@@ -46,7 +46,7 @@ class Letters:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.partition.eof": True})
         consumer.assign([TopicPartition(topic or self.origin, 0, 0)])
         found = []
-        while (message := consumer.poll(10.0)) is not None and message.error() is None:
+        while (message := consumer.poll(30.0)) is not None and message.error() is None:
             found.append(message)
         consumer.close()
         return found

@@ -8,7 +8,7 @@ import pipelines
 from pipelines import Async, Data, GraphBuilder, IntSwitch, Sequence, SimpleLoopTrigger
 from streamer import Service, testing
 
-TOGETHER = threading.Barrier(2, timeout=20)
+TOGETHER = threading.Barrier(2, timeout=60)
 
 
 def meet(name: str) -> pipelines.Batch:

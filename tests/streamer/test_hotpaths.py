@@ -164,6 +164,6 @@ def test_the_choice_is_in_the_log_and_in_the_metrics(caplog: pytest.LogCaptureFi
         )
     finally:
         agent.stop()
-        agent.join(20.0)
+        agent.join(60.0)
     assert value == 1
     assert any(line.startswith("hot path ") and "part='source memory codec'" in line for line in caplog.messages)

@@ -263,7 +263,7 @@ class Model:
         return mark
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_marks_are_always_the_longest_complete_prefix(data: st.DataObject) -> None:
     ledger, model = Ledger(), Model()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pipelines.batch import Batch
 from pipelines.errors import StreamerError
 from pipelines.observing import StepRun
+from streamer.broker.ports import ReservedPorts
 from streamer.observe.endpoint import Endpoint
 from streamer.observe.metrics import SECONDS, Histogram, ServiceMeters
 
@@ -90,10 +92,18 @@ class Service:
         return self.trouble
 
 
+@pytest.fixture
+def reserved_port() -> Iterator[int]:
+    """A port of 127.0.0.1 that nobody else is given."""
+    reserved = ReservedPorts(1)
+    yield reserved.numbers[0]
+    reserved.close()
+
+
 def get(endpoint: Endpoint, path: str) -> tuple[int, bytes]:
     host, port = endpoint.address
     try:
-        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=30) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
@@ -117,11 +127,8 @@ def test_the_control_port_serves_metrics_and_health() -> None:
         get(endpoint, "/live")
 
 
-def test_services_of_one_process_share_a_port() -> None:
-    endpoint = Endpoint.join("127.0.0.1:0", "one", Service("one"))
-    port = endpoint.address[1]
-    endpoint.leave("one")
-    listen = f"127.0.0.1:{port}"
+def test_services_of_one_process_share_a_port(reserved_port: int) -> None:
+    listen = f"127.0.0.1:{reserved_port}"
     first = Endpoint.join(listen, "one", Service("one"))
     second = Endpoint.join(listen, "two", Service("two"))
     try:

@@ -228,7 +228,7 @@ def test_nothing_is_imported_from_the_working_directory(tmp_path: Path) -> None:
     written(tmp_path)
     for options, ran in ((["--no-code"], False), ([], True)):
         command = [sys.executable, "-m", "streamer", "check", "mine.yaml", *options]
-        done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stderr
         assert (tmp_path / "mark").exists() is ran
 
@@ -247,7 +247,7 @@ def test_no_command_takes_plug_ins_from_the_folder_of_the_file_or_the_working_di
         cwd=tmp_path,
         env={**ENVIRONMENT, VARIABLE: "1"},
         capture_output=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert nothing_ran(tmp_path)

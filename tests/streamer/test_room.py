@@ -38,7 +38,7 @@ def test_whoever_waits_enters_as_soon_as_there_is_room() -> None:
         time.sleep(0.001)
     began = time.monotonic()
     room.leave(100)
-    waiting.join(10)
+    waiting.join(60)
     assert entered == [True]
     assert time.monotonic() - began < 5
 
@@ -50,7 +50,7 @@ def test_it_is_short_when_half_is_taken_or_somebody_waits() -> None:
     assert not room.is_short
     waiting = threading.Thread(target=lambda: room.enter(80, 0.5))
     waiting.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not room.is_short:
         assert time.monotonic() < deadline
         time.sleep(0.001)

@@ -190,7 +190,7 @@ def test_a_service_cannot_be_changed_behind_the_agents_back() -> None:
 
 
 def waited(ready: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not ready() and time.monotonic() < deadline:
         time.sleep(0.01)
     return ready()

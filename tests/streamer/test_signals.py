@@ -28,7 +28,7 @@ print("ended")
 
 def run(first: str, second: str) -> subprocess.CompletedProcess[str]:
     code = PROGRAM.replace("{first}", first).replace("{second}", second)
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])

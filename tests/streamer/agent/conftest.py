@@ -63,7 +63,7 @@ class Serving:
         """The `x` of every dead letter."""
         return [Data.from_bytes(one.value)["x"] for one in self.dead.messages]
 
-    def stop(self, timeout: float = 30.0) -> Summary:
+    def stop(self, timeout: float = 60.0) -> Summary:
         """Stop it and wait for the end."""
         self.agent.stop()
         return self.agent.join(timeout)
@@ -122,7 +122,7 @@ def serve() -> Iterator[Callable[..., Serving]]:
 def eventually() -> Callable[..., None]:
     """`eventually(condition)` waits until it holds."""
 
-    def wait(true: Callable[[], bool], seconds: float = 20.0) -> None:
+    def wait(true: Callable[[], bool], seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         while not true():
             assert time.monotonic() < deadline, "it did not happen in time"

@@ -147,14 +147,14 @@ class World:
         for sink in [*member.sinks.values(), member.dead]:
             sink.dead = True
         member.source.die()
-        assert member.agent.join(20).reason == "failed"
+        assert member.agent.join(60).reason == "failed"
 
     def break_down(self) -> None:
         """The second sink of a member is broken for good, after the first has its batch: the member gives up."""
         member = self.members.pop(self.chance.randrange(len(self.members)))
         member.sinks["b"].broken = True
         self.write(50)
-        assert member.agent.join(20).reason == "failed"
+        assert member.agent.join(60).reason == "failed"
 
     def check(self) -> int:
         """What is acknowledged is where it belongs; returns how many records are."""
@@ -200,7 +200,7 @@ class World:
             topic.faults.delay = 0.0
         if not self.members:
             self.join()
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 120
         while self.check() < self.written:
             assert time.monotonic() < deadline, f"{self.check()} of {self.written} records are acknowledged"
             time.sleep(0.02)

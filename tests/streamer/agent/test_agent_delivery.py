@@ -40,14 +40,14 @@ def test_nothing_is_acknowledged_while_the_sink_is_away_and_nothing_is_lost(
 ) -> None:
     monkeypatch.setattr("streamer.sending.SEND_TRY", 0.1)
     monkeypatch.setattr("streamer.sending.LONGEST_PAUSE", 0.1)
-    limits = {"in_flight": "64KiB", "confirm": "200ms", "stuck": "1s"}
+    limits = {"in_flight": "64KiB", "confirm": "200ms", "stuck": "2s"}
     sink = MemorySink(name="memory", max_in_flight=4096)
     serving = serve(define(limits=limits, batch={"max_records": 50, "max_bytes": "16KiB"}), sinks={"memory": sink})
     sink.topic.faults.cut()
     for start in range(0, 5000, 500):
         serving.feed(*range(start, start + 500))
     eventually(lambda: serving.agent.ready() is not None)
-    time.sleep(1.5)
+    time.sleep(2.5)
     assert serving.source.acknowledged == [0]
     assert serving.agent.meters.in_flight() <= 64 * 1024
     assert serving.agent.live() is None, "a restart would not bring the sink back"
@@ -87,7 +87,7 @@ def test_messages_that_are_lost_after_the_source_has_ended_are_sent_again(define
     sink.topic.faults.lose = lose
     source = MemorySource([Data({"x": x}) for x in range(10)], name="memory")
     serving = serve(define(), {"memory": source}, {"memory": sink})
-    summary = serving.agent.join(30)
+    summary = serving.agent.join(60)
     assert (summary.reason, summary.error) == ("ended", None)
     assert lost == [8]
     assert set(serving.results()) == {2 * x for x in range(10)}
@@ -122,12 +122,12 @@ def test_at_most_once_acknowledges_before_it_runs(define: Any, serve: Any) -> No
 
     def wait(data: Data) -> Data:
         begun.set()
-        go_on.wait(10)
+        go_on.wait(60)
         return Data({"y": 1})
 
     serving = serve(define(wait, delivery="at_most_once"))
     serving.feed(1)
-    assert begun.wait(10)
+    assert begun.wait(60)
     assert serving.source.acknowledged == [1]
     assert list(serving.agent.acknowledged.values()) == [1]
     go_on.set()

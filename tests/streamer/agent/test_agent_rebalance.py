@@ -24,7 +24,7 @@ def gate() -> Iterator[threading.Event]:
 
 def gated(gate: threading.Event) -> Any:
     def step(data: Data) -> Data:
-        gate.wait(30)
+        gate.wait(60)
         return Data({"y": data["x"]})
 
     return step
@@ -64,7 +64,7 @@ def test_records_in_the_queue_and_in_hand_go_to_the_next_owner(
     eventually(lambda: serving.agent.meters.sources["memory"].polled_rows == 4)
     second = MemorySource(topic=first.topic, name="second")
     second.open()
-    eventually(lambda: len(second.poll(1, 0, 0.05)) == 0 and len(second.group.owned(second)) == 1, 30)
+    eventually(lambda: len(second.poll(1, 0, 0.05)) == 0 and len(second.group.owned(second)) == 1)
     gate.set()
     feed(first, 0, 1, 2)
     eventually(lambda: first.acknowledged[0] == 2)
@@ -82,7 +82,7 @@ def test_what_can_be_done_in_time_is_done_before_lanes_go(define: Any, serve: An
     second = MemorySource(topic=first.topic, name="second")
     second.open()
     threading.Timer(1.5, gate.set).start()
-    eventually(lambda: len(second.poll(1, 0, 0.05)) == 0 and len(second.group.owned(second)) == 1, 30)
+    eventually(lambda: len(second.poll(1, 0, 0.05)) == 0 and len(second.group.owned(second)) == 1)
     # Three were with the run thread, the fourth was in hand.
     assert first.acknowledged[1] == 3
     assert serving.results() == [10, 11, 12]
@@ -117,9 +117,9 @@ def test_a_partition_that_comes_back_is_read_from_where_it_was_acknowledged(
     eventually(lambda: serving.agent.meters.sources["memory"].polled_rows == 4)
     second = MemorySource(topic=first.topic, name="second")
     second.open()
-    eventually(lambda: len(second.poll(1, 0, 0.05)) == 0 and len(second.group.owned(second)) == 1, 30)
+    eventually(lambda: len(second.poll(1, 0, 0.05)) == 0 and len(second.group.owned(second)) == 1)
     second.close()
-    eventually(lambda: first.group.owned(first) == {0, 1}, 30)
+    eventually(lambda: first.group.owned(first) == {0, 1})
     # The old lane's records are in the pipeline and in the queue, those of the new one come behind them.
     gate.set()
     eventually(lambda: first.acknowledged == [0, 4])

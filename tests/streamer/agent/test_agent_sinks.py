@@ -28,7 +28,7 @@ def test_what_one_sink_has_and_another_never_got_is_not_acknowledged(define: Any
     serving.feed(0)
     eventually(lambda: serving.source.acknowledged == [1])
     serving.feed(1)
-    summary = serving.agent.join(30)
+    summary = serving.agent.join(60)
     assert (summary.reason, summary.error) == ("failed", "b is broken")
     assert serving.results("a") == [0, 2]
     assert serving.source.acknowledged == [1]
@@ -49,7 +49,7 @@ class TakesOne(MemorySink):
 def test_half_of_what_a_record_became_is_not_enough_to_acknowledge_it(define: Any, serve: Any) -> None:
     serving = serve(define(twice), sinks={"memory": TakesOne(name="memory")})
     serving.feed(7)
-    assert serving.agent.join(30).reason == "failed"
+    assert serving.agent.join(60).reason == "failed"
     assert serving.results() == [7]
     assert serving.source.acknowledged == [0]
 
@@ -127,7 +127,7 @@ def test_a_dead_letter_that_is_refused_stops_the_service_with_its_record_unackno
     dead.topic.faults.refuse = lambda message: "too large"
     serving = serve(define(fail, errors={"stop_ratio": 1}), dead=dead)
     serving.feed(1)
-    summary = serving.agent.join(30)
+    summary = serving.agent.join(60)
     assert summary.reason == "failed"
     assert "memory[0]@0: dead_letter: too large" in str(summary.error)
     assert serving.source.acknowledged == [0]

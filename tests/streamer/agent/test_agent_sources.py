@@ -39,7 +39,7 @@ def test_a_source_that_fails_ends_the_service_and_what_was_done_is_acknowledged(
     serving.feed(1, 2, source="a")
     eventually(lambda: len(serving.results()) == 2)
     sources["b"].fail.set()
-    summary = serving.agent.join(8)
+    summary = serving.agent.join(60)
     assert (summary.reason, summary.error) == ("failed", "b is gone")
     assert sources["a"].acknowledged == [2]
 
@@ -49,7 +49,7 @@ def test_a_source_that_leaves_its_thread_ends_the_service(define: Any, serve: An
     source = Failing(error, name="memory")
     serving = serve(define(), {"memory": source})
     source.fail.set()
-    assert serving.agent.join(8).reason == "failed"
+    assert serving.agent.join(60).reason == "failed"
 
 
 def test_a_step_that_leaves_the_thread_fails_the_service(define: Any, serve: Any) -> None:
@@ -58,7 +58,7 @@ def test_a_step_that_leaves_the_thread_fails_the_service(define: Any, serve: Any
 
     serving = serve(define(leave))
     serving.feed(1)
-    summary = serving.agent.join(8)
+    summary = serving.agent.join(60)
     assert summary.reason == "failed"
     assert "SystemExit" in str(summary.error)
     assert serving.source.acknowledged == [0]
@@ -114,7 +114,7 @@ def test_a_source_that_has_ended_waits_for_the_others(define: Any, serve: Any, e
     eventually(lambda: sources["b"].acknowledged == [1])
     assert serving.agent.summary is None
     sources["b"].end()
-    assert serving.agent.join(30).reason == "ended"
+    assert serving.agent.join(60).reason == "ended"
 
 
 class Sighing(MemorySource):
@@ -140,7 +140,7 @@ def test_a_source_gives_signs_of_life_while_the_pipeline_takes_its_time(
     go_on = threading.Event()
 
     def slow(data: Data) -> Data:
-        go_on.wait(20)
+        go_on.wait(60)
         return Data({"y": 1})
 
     source = Sighing(name="memory")
@@ -204,7 +204,7 @@ def test_a_busy_source_does_not_hold_up_the_hand_over_of_another(define: Any, se
         other.open()
         began = time.monotonic()
         eventually(lambda: other.poll(1, 1, 0.05) is not None and len(other.group.owned(other)) == 1)
-        assert time.monotonic() - began < 10, "a hand-over has thirty seconds, and needs none of them"
+        assert time.monotonic() - began < 20, "a hand-over has thirty seconds, and needs none of them"
         other.close()
     finally:
         busy.set()

@@ -27,7 +27,7 @@ def test_stopping_does_not_wait_until_a_batch_is_full_or_old(define: Any, serve:
 def test_the_end_of_a_source_closes_a_batch_that_is_waiting(define: Any, serve: Any) -> None:
     source = MemorySource([Data({"x": 1})], name="memory")
     serving = serve(define(batch={"max_wait": "1m"}), {"memory": source})
-    assert serving.agent.join(10).reason == "ended"
+    assert serving.agent.join(60).reason == "ended"
     assert serving.results() == [2]
 
 
@@ -45,7 +45,7 @@ def test_a_slow_pipeline_is_cut_short_when_the_time_to_drain_is_over(define: Any
 
     serving = serve(define(slow, batch={"max_records": 1}, limits={"drain": "1s", "batches": 20}))
     serving.feed(*range(20))
-    eventually(lambda: len(serving.results()) == 1)
+    eventually(lambda: len(serving.results()) >= 1)
     began = time.monotonic()
     summary = serving.stop()
     assert time.monotonic() - began < 8
@@ -78,7 +78,7 @@ def test_a_service_that_fails_ends_at_once(define: Any, serve: Any) -> None:
     serving = serve(define(fail, dead_letter=None, batch={"max_records": 1}))
     serving.feed(*range(300))
     began = time.monotonic()
-    assert serving.agent.join(30).reason == "failed"
+    assert serving.agent.join(60).reason == "failed"
     assert time.monotonic() - began < 8
     assert serving.source.acknowledged == [0]
     assert serving.source.group.members == []
@@ -96,20 +96,20 @@ def test_stopping_while_it_opens_ends_it_without_joining_the_group(define: Any, 
     class Slow(MemorySource):
         def open(self, settle: Any = None) -> None:
             opening.set()
-            go_on.wait(20)
+            go_on.wait(60)
             super().open(settle)
 
     source = Slow(name="memory")
     starting: list[Any] = []
     thread = threading.Thread(target=lambda: starting.append(serve(define(), {"memory": source})))
     thread.start()
-    assert opening.wait(10)
+    assert opening.wait(60)
     # Only now is there something to stop.
     agent = next(one for one in threading.enumerate() if one.name == "run test")._target.__self__  # type: ignore[attr-defined]
     agent.stop()
     go_on.set()
-    thread.join(20)
-    assert agent.join(20).reason == "stopped"
+    thread.join(60)
+    assert agent.join(60).reason == "stopped"
     assert source.group.members == []
 
 
@@ -158,7 +158,7 @@ def test_a_rebalance_during_the_last_confirmations_is_answered(define: Any, serv
     time.sleep(1.5)
     serving.sink.topic.faults.mend()
     began = time.monotonic()
-    assert serving.agent.join(30).reason == "stopped"
+    assert serving.agent.join(60).reason == "stopped"
     assert time.monotonic() - began < 10
     polled.join()
     assert sum(source.acknowledged) >= 5
@@ -184,7 +184,7 @@ def test_a_rebalance_is_answered_also_by_a_service_that_fails(
     other = MemorySource(topic=source.topic, name="other")
     other.open()
     began = time.monotonic()
-    summary = serving.agent.join(30)
+    summary = serving.agent.join(60)
     assert (summary.reason, "too large after all" in str(summary.error)) == ("failed", True)
     assert time.monotonic() - began < 8, "nobody waited for an answer"
     assert source.acknowledged == [0, 0]

@@ -229,7 +229,8 @@ def test_windows_that_leave_no_room_for_the_records_that_would_complete_them_are
     windowed: Any, serve: Any, eventually: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streamer.runloop.STANDSTILL", 0.3)
-    serving = serve(windowed(batch={"max_records": 1, "max_bytes": "1KiB"}, limits={"in_flight": "1KiB"}))
+    limits = {"in_flight": "1KiB", "drain": "500ms"}
+    serving = serve(windowed(batch={"max_records": 1, "max_bytes": "1KiB"}, limits=limits))
     serving.source.feed(*[Data({"x": n, "filler": b"." * 600}).to_bytes() for n in range(3)])
     eventually(lambda: "limits.in_flight" in caplog.text)
     assert serving.results() == []
