@@ -289,7 +289,7 @@ def test_a_topic_that_is_deleted_is_an_error_and_commits_to_it_are_told_to_fail(
         received = reader.take(5)
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         for deleted in admin.delete_topics([topic]).values():
-            deleted.result(20)
+            deleted.result(60)
         with caplog.at_level(logging.WARNING, "connectors.kafka"):
             reader.acknowledge(received, wait=False)
             with pytest.raises(ConnectorError, match=f"{topic}.*create the topic, or check its name"):

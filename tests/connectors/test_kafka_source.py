@@ -152,7 +152,7 @@ def test_a_position_that_retention_has_deleted_is_an_error_unless_it_is_said_whe
         reader.acknowledge(reader.take(5))
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     for deleted in admin.delete_records([TopicPartition(topic, 0, 12)]).values():
-        deleted.result(20)
+        deleted.result(60)
     with Reader(source(kafka.bootstrap, topic, topic, out_of_range=policy)) as reader:
         if policy == "stop":
             with pytest.raises(ConnectorError, match="set out_of_range to earliest or latest"):
