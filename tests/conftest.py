@@ -127,23 +127,27 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["kafka"] = node.config.stash[_broker_of_the_run].listen()
 
 
-# Files, each of which one worker takes as a whole: those that take half a minute and more come before all others, so
-# that no worker is left with one of them at the end.
+# A worker takes a file as a whole. Those that take twenty seconds and more come before all others, the longest first,
+# so that no worker is left with one of them at the end.
 _LONGEST = (
     "connectors/test_kafka_contract.py",
     "faults/test_kill.py",
+    "test_plugin.py",
     "connectors/test_kafka_group.py",
+    "streamer/test_build.py",
+    "test_docs.py",
     "streamer/test_broker.py",
     "test_wheel.py",
     "connectors/test_kafka_source.py",
-    "connectors/test_kafka_sink.py",
+    "streamer/test_cli_run.py",
     "faults/test_bad_input.py",
-    "test_docs.py",
-    "test_plugin.py",
-    "services/test_demo.py",
-    "connectors/test_kafka_bridge.py",
-    "streamer/test_build.py",
+    "streamer/test_no_code.py",
+    "connectors/test_kafka_sink.py",
+    "pipelines/test_wire_columns.py",
     "streamer/test_cli_topics.py",
+    "connectors/test_kafka_bridge.py",
+    "services/test_demo.py",
+    "pipelines/test_protobuf_versions.py",
 )
 _TURNS = {Path(__file__).parent / name: turn for turn, name in enumerate(_LONGEST)}
 

@@ -21,6 +21,7 @@ from pipelines import hotpath
 from pipelines.errors import MissingPackageError
 from streamer.broker import BrokerError, LocalKafka
 from streamer.broker.ports import ReservedPorts
+from streamer.broker.settings import SLOW_LOSS
 
 MakeSource = Callable[..., KafkaSource]
 Write = Callable[..., None]
@@ -43,7 +44,7 @@ class CuttableKafka:
             f"group.consumer.{least}{name}.ms": value for name, value in intervals.items() for least in ("", "min.")
         }
         here = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._proxy.port}"}
-        self.broker = LocalKafka(settings=quick | here)
+        self.broker = LocalKafka(settings=SLOW_LOSS | quick | here)
         self.bootstrap = f"127.0.0.1:{self._proxy.port}"
 
     def start(self) -> None:
