@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from connectors.kafka.config import KafkaSinkConfig
 from connectors.kafka.sink import KafkaSink
@@ -53,7 +53,7 @@ def read(bootstrap: str, topic: str, partitions: int = 1) -> list[Message]:
     """All that is there now."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    ends = [end_of(consumer, topic, number) for number in range(partitions)]
+    ends = [consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=PATIENCE)[1] for n in range(partitions)]
     found: list[Message] = []
     deadline = soon()
     while len(found) < sum(ends) and time.monotonic() < deadline:
@@ -64,17 +64,6 @@ def read(bootstrap: str, topic: str, partitions: int = 1) -> list[Message]:
         ]
     consumer.close()
     return found
-
-
-def end_of(consumer: Consumer, topic: str, partition: int) -> int:
-    """As soon as the broker says so: one that was frozen leads nothing for a while."""
-    deadline = soon()
-    while True:
-        try:
-            return int(consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)[1])
-        except KafkaException:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
 
 
 def lost_to_a_frozen_broker(kafka: CuttableKafka, topic: str, block: Messages) -> tuple[KafkaSink, dict[int, Any]]:

@@ -169,33 +169,27 @@ def test_results_that_their_topic_refuses_become_dead_letters(kafka: Any, topics
 
 
 def high_watermark(bootstrap: str, topic: str) -> int:
-    """The end of a topic of one partition."""
-    from confluent_kafka import Consumer
-
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watermarks"})
-    try:
-        return end_of(consumer, topic)
-    finally:
-        consumer.close()
-
-
-def end_of(consumer: Any, topic: str) -> int:
-    """Where partition 0 ends, as soon as the broker says so: one that was frozen leads nothing for a while."""
-    from confluent_kafka import KafkaException, TopicPartition
+    """The end of a topic of one partition, as soon as the broker says so: it leads nothing at first after a freeze."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     deadline = time.monotonic() + 60
     while True:
+        # A new one each time: who asks while nobody leads a partition gets the same answer for ever.
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watermarks"})
         try:
             return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1])
         except KafkaException:
             assert time.monotonic() < deadline
             time.sleep(0.1)
+        finally:
+            consumer.close()
 
 
 def read_all(bootstrap: str, topic: str) -> list[tuple[Any, Any, Any]]:
     """Key, value and headers of every message of a topic of one partition."""
     from confluent_kafka import Consumer, TopicPartition
 
+    end = high_watermark(bootstrap, topic)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -205,7 +199,6 @@ def read_all(bootstrap: str, topic: str) -> list[tuple[Any, Any, Any]]:
         }
     )
     try:
-        end = end_of(consumer, topic)
         consumer.assign([TopicPartition(topic, 0, 0)])
         found: list[tuple[Any, Any, Any]] = []
         deadline = time.monotonic() + 60
