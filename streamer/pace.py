@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-TOGETHER: Final = 2048
+TOGETHER: Final = 4096
 """Records that travel together at most."""
 TOGETHER_BYTES: Final = 4 * 2**20
-"""Bytes of them, about: more would not stay in the processor's cache."""
-LONGEST: Final = 0.002
+"""Bytes of them, about."""
+LONGEST: Final = 0.004
 """Seconds that the pipeline may take for all batches that travel together."""
 _LAST: Final = 4
 """Runs that are looked at. The quickest of them counts: what others took longer is the machine's doing as a rule, where
