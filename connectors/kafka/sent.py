@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import NamedTuple, cast
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 from confluent_kafka import KafkaError, Message
 
-from connectors.records import Header, Ints, Messages
+from connectors.records import Ints, Messages
 
-_Content = tuple[str | None, bytes | None, bytes | None, tuple[Header, ...]]
-
-
-class _Failure(NamedTuple):
-    """A message that failed: why, its topic, value, key and headers, and its time in milliseconds."""
-
-    error: KafkaError
-    content: _Content
-    timestamp: int
+_Content = tuple[str | None, bytes | None, bytes | None]
+"""Topic, value and key: what the client gives of a message that failed. It leaves out headers and timestamps."""
 
 
 class Sent:
@@ -29,6 +21,8 @@ class Sent:
     The client tells of messages that fail, and only of those. The compiled bridge says which (`lose`). By
     confluent-kafka's calls no message carries a mark of its own, as that would cost more than sending it: there a
     failed message is found by its contents. Two with equal contents are each other's equals: either's place will do.
+    If they differ in what the client does not give, their headers and timestamps, all of them are taken for lost:
+    better all of them again than one never.
     """
 
     def __init__(self, messages: Messages, topic: str) -> None:
@@ -40,7 +34,7 @@ class Sent:
         self._topic = topic
         self._refused: set[int] = set()
         # Written by the client's callbacks, in whichever thread polls.
-        self._failures: list[_Failure] = []
+        self._failures: list[tuple[_Content, KafkaError]] = []
         self._lost: dict[int, KafkaError] = {}
 
     def refuse(self, index: int) -> None:
@@ -50,9 +44,7 @@ class Sent:
     def failed(self, error: KafkaError | None, message: Message) -> None:
         """The client's callback: this message is lost."""
         if error is not None:
-            headers = cast(list[Header] | None, message.headers())
-            content = (message.topic(), message.value(), message.key(), tuple(headers or ()))
-            self._failures.append(_Failure(error, content, message.timestamp()[1]))
+            self._failures.append(((message.topic(), message.value(), message.key()), error))
 
     def lose(self, index: int, error: KafkaError) -> None:
         """The message at this index is lost."""
@@ -61,13 +53,18 @@ class Sent:
     def losses(self) -> dict[int, KafkaError]:
         """The messages that failed, by index. To be asked when no callback is outstanding."""
         if self._failures:
-            places = self._by_content()
-            for failure in self._failures:
-                if equals := places.get(failure.content):
-                    self._lost[self._pick(equals, failure.timestamp)] = failure.error
-                else:
-                    # Not to be told from the others. Better all of them again than one never.
-                    self._lost |= dict.fromkeys(self._taken(), failure.error)
+            failures: dict[_Content, list[KafkaError]] = defaultdict(list)
+            for content, error in self._failures:
+                failures[content].append(error)
+            places = self._by_content(failures)
+            for content, errors in failures.items():
+                match list(places[content].values()):
+                    case [equals]:
+                        self._lost |= dict(zip(equals, errors, strict=False))
+                    case []:
+                        self._lost |= dict.fromkeys(self._taken(), errors[0])
+                    case several:
+                        self._lost |= dict.fromkeys((index for equals in several for index in equals), errors[0])
             self._failures = []
         return self._lost
 
@@ -104,18 +101,15 @@ class Sent:
     def _taken(self) -> Iterable[int]:
         return (index for index in range(len(self._messages)) if index not in self._refused)
 
-    def _by_content(self) -> dict[_Content, list[int]]:
+    def _by_content(self, wanted: Iterable[_Content]) -> dict[_Content, dict[Hashable, list[int]]]:
+        """The messages with these contents, apart by their headers and timestamps."""
         block = self._messages
-        places: dict[_Content, list[int]] = defaultdict(list)
+        places: dict[_Content, dict[Hashable, list[int]]] = {content: {} for content in wanted}
         for index in self._taken():
             key = None if block.keys is None else block.keys[index]
-            headers = None if block.headers is None else block.headers[index]
-            places[self.topic(index), block.values[index], key, tuple(headers or ())].append(index)
-        return dict(places)
-
-    def _pick(self, equals: list[int], timestamp: int) -> int:
-        stamps = self._messages.timestamps
-        at = 0
-        if stamps is not None:
-            at = next((at for at, index in enumerate(equals) if stamps[index] == timestamp), 0)
-        return equals.pop(at)
+            found = places.get((self.topic(index), block.values[index], key))
+            if found is not None:
+                headers = () if block.headers is None else tuple(block.headers[index] or ())
+                stamp = 0 if block.timestamps is None else int(block.timestamps[index])
+                found.setdefault((headers, stamp), []).append(index)
+        return places

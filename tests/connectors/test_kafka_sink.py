@@ -155,6 +155,31 @@ def test_messages_that_differ_only_in_headers_or_time_are_told_apart_when_lost(
     sink.close()
 
 
+def test_a_message_with_headers_that_is_lost_takes_no_other_with_it(kafka: Broker, topics: Topics) -> None:
+    topic = topics(1, max_message_bytes="500")
+    sink = opened(kafka.bootstrap, topic, compression="none", client={"batch.num.messages": 1})
+    values = [b"a", bytes(2000), b"b", bytes(2000), b"c"]
+    block = block_of([Message(value, b"k", (("n", b"%d" % at),)) for at, value in enumerate(values)])
+    assert sink.send(block, soon()) == {}
+    assert sorted(sink.barrier(soon())) == [1, 3]
+    assert told(sink) == [0, 2, 4]
+    sink.close()
+    assert [one.value for one in read(kafka.bootstrap, topic)] == [b"a", b"b", b"c"]
+
+
+def test_of_messages_that_differ_only_in_headers_none_that_is_lost_is_taken_for_another(
+    kafka: Broker, topics: Topics
+) -> None:
+    topic = topics(1, max_message_bytes="500")
+    sink = opened(kafka.bootstrap, topic, compression="none", client={"batch.num.messages": 1})
+    block = block_of([Message(b"same", b"k", (("n", bytes(size)),)) for size in (0, 2000, 1)])
+    assert sink.send(block, soon()) == {}
+    assert list(sink.barrier(soon())) == [1]
+    assert sorted(told(sink)) == [0, 2]
+    sink.close()
+    assert {len(one.headers[0][1] or b"") for one in read(kafka.bootstrap, topic)} == {0, 1}
+
+
 def test_what_is_confirmed_is_told_without_a_barrier(kafka: Broker, topics: Topics) -> None:
     topic = topics(1)
     sink = opened(kafka.bootstrap, topic)
