@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard};
 
-use super::library::{Library, Message, Rk};
+use super::library::{Library, Message, PRODUCER, Rk};
 use super::marks::Marks;
 use super::plugin::lock;
 use super::reader::Reading;
@@ -31,12 +31,13 @@ unsafe impl Send for Open {}
 
 impl Client {
     pub fn new(library: &'static Library, rk: Rk) -> Client {
+        // Safety: librdkafka has only just made it.
+        let kind = unsafe { (library.r#type)(rk) };
         Client {
             library,
-            // Safety: librdkafka has only just made it.
-            kind: unsafe { (library.r#type)(rk) },
+            kind,
             handle: Mutex::new(Some(Open { rk, reading: None })),
-            marks: Marks::new(),
+            marks: Marks::new(kind == PRODUCER),
         }
     }
 

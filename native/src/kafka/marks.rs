@@ -15,8 +15,9 @@ use super::plugin::lock;
 /// Marks that can be in use at a time: more than librdkafka's queue has messages, as it is set by default.
 const PLACES: usize = 1 << 17;
 const LOW: u64 = u32::MAX as u64;
-/// Marks have 31 bits, and none is 0.
+/// Marks have 31 bits, and none is 0. A message has room for one and its row where pointers have 64 bits.
 const LAST: u32 = u32::MAX >> 1;
+const _: () = assert!(usize::BITS == 64);
 /// Tells what a message of ours carries from a pointer of somebody else's: none of a process has this bit.
 const OURS: u64 = 1 << 63;
 
@@ -34,9 +35,11 @@ pub struct Marks {
 }
 
 impl Marks {
-    pub fn new() -> Marks {
+    /// Of a producer, or of a client that sends nothing.
+    pub fn new(producer: bool) -> Marks {
+        let count = if producer { PLACES } else { 0 };
         Marks {
-            places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
+            places: (0..count).map(|_| AtomicU64::new(0)).collect(),
             next: AtomicU32::new(1),
             outstanding: AtomicI64::new(0),
             finished: Mutex::default(),
@@ -145,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_finished_with_the_last_of_its_messages() {
-        let marks = Marks::new();
+        let marks = Marks::new(true);
         let (first, second) = (marks.begin(2).unwrap(), marks.begin(3).unwrap());
         assert_eq!(marks.outstanding(), 5);
         marks.acknowledged(&mut message(OK, written(second, 0)));
@@ -161,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_by_its_row() {
-        let marks = Marks::new();
+        let marks = Marks::new(true);
         let mark = marks.begin(1).unwrap();
         marks.acknowledged(&mut message(-192, written(mark, u32::MAX)));
         assert_eq!(marks.finished(), (vec![mark], vec![(-192, mark, u32::MAX)]));
@@ -169,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_was_told_leaves_nothing_to_follow_and_counts_once() {
-        let marks = Marks::new();
+        let marks = Marks::new(true);
         let mark = marks.begin(3).unwrap();
         for (row, err) in [OK, -192].into_iter().enumerate() {
             let mut told = message(err, written(mark, row as u32));
@@ -182,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_message_without_a_mark_is_somebody_elses() {
-        let marks = Marks::new();
+        let marks = Marks::new(true);
         marks.begin(1);
         let pointer = (&raw const marks).cast_mut().cast();
         for private in [null_mut(), pointer] {
@@ -196,7 +199,7 @@ mod tests {
 
     #[test]
     fn there_is_no_mark_while_all_are_in_use_and_none_is_zero() {
-        let marks = Marks::new();
+        let marks = Marks::new(true);
         marks.next.store(LAST, Ordering::Relaxed);
         assert_eq!((marks.begin(1), marks.begin(1)), (Some(LAST), Some(1)));
         for _ in 2..PLACES - 1 {
