@@ -83,6 +83,13 @@ class Block:
         waiting |= self._undecided
         return waiting
 
+    def first_open(self, start: int, stop: int) -> int:
+        """The first of the rows `[start, stop)` that is not complete; `stop` if all are."""
+        if self._alike:
+            return stop if self.is_complete else start
+        waiting = self.is_open()[start:stop]
+        return start + int(np.argmax(waiting)) if waiting.any() else stop
+
     def is_row_open(self, place: int) -> bool:
         """Whether the row at this place is not complete."""
         if self._alike:

@@ -229,12 +229,9 @@ class Ledger:
         runs = state.runs
         while runs:
             run = runs[0]
-            waiting = None if run.block.is_complete else run.block.is_open()[run.start : run.stop]
-            if waiting is None or not waiting.any():
-                state.mark = int(run.positions[run.stop - 1]) + 1
-                runs.popleft()
-                continue
-            done = int(np.argmax(waiting))
-            if done:
-                state.mark = int(run.positions[run.start + done - 1]) + 1
-            return
+            first_open = run.block.first_open(run.start, run.stop)
+            if first_open > run.start:
+                state.mark = int(run.positions[first_open - 1]) + 1
+            if first_open < run.stop:
+                return
+            runs.popleft()
