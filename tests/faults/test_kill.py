@@ -27,8 +27,8 @@ def kill_again_and_again(ledger: Any, bench: Any, kills: int, seed: int) -> floa
     chance = random.Random(seed)
     ledger.write(RECORDS)
     made = bench(ledger)
-    # Slow enough that the backlog outlasts ten kills: 200 records take 100 ms or more, and a member lives for two seconds
-    # or so after its first.
+    # Slow enough that the backlog outlasts ten kills: 200 records take 100 ms or more, and a member lives for two
+    # seconds or so after its first.
     sleep = 0.1
     for _ in range(kills):
         member = made.start(sleep)
