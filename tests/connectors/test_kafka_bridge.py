@@ -453,6 +453,22 @@ assert writer.finished() == ([mark], [])
     assert ended.returncode == 0, ended.stderr
 
 
+def test_a_sink_says_how_far_behind_it_is_where_it_confirms_block_by_block(
+    kafka: Broker, topics: Topics, hot_path: HotPath
+) -> None:
+    sink = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topics(1), hot_path=hot_path).build()
+    sink.open()
+    if hot_path == "native":
+        assert sink.behind() == 0
+        assert sink.send(block_of([Message(b"x")]), soon()) == {}
+        assert 0 < sink.behind() < PATIENCE
+        assert sink.barrier(soon()) == {}
+        assert sink.behind() == 0
+    else:
+        assert sink.behind() == float("inf")
+    sink.close()
+
+
 def test_a_message_that_is_lost_is_named_though_another_is_its_equal(
     kafka: Broker, topics: Topics, native: ModuleType
 ) -> None:

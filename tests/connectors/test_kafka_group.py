@@ -310,7 +310,7 @@ def test_waiting_for_a_commit_ends_when_the_broker_hangs(
         began = time.monotonic()
         with pytest.raises(ConnectorError) as raised:
             reader.acknowledge(received)
-        assert time.monotonic() - began < 9.5, "it would be 10 outside of tests"
+        assert time.monotonic() - began < 8
         assert raised.value.retriable
         cuttable_kafka.broker.thaw()
 

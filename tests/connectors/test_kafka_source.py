@@ -264,7 +264,7 @@ def test_a_source_opens_and_closes_without_a_broker(cuttable_kafka: CuttableKafk
     assert [event.down for event in one.events() if isinstance(event, SourceDown)] == [True]
     began = time.monotonic()
     one.close()
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 10
 
 
 def test_lag_is_the_distance_to_the_end(kafka: Broker, topics: Topics, source: MakeSource, write: Write) -> None:

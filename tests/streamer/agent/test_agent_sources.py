@@ -204,7 +204,7 @@ def test_a_busy_source_does_not_hold_up_the_hand_over_of_another(define: Any, se
         other.open()
         began = time.monotonic()
         eventually(lambda: other.poll(1, 1, 0.05) is not None and len(other.group.owned(other)) == 1)
-        assert time.monotonic() - began < 20, "a hand-over has thirty seconds, and needs none of them"
+        assert time.monotonic() - began < 10, "a hand-over has thirty seconds, and needs none of them"
         other.close()
     finally:
         busy.set()
