@@ -10,6 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from benchmarks.messages import Checker, Messages
+from benchmarks.programs.job import PARTITIONER
 from streamer.broker import create_topics
 
 PARTITIONS = 4
@@ -37,7 +38,14 @@ class Topics:
 
     def fill(self, topic: str, messages: Messages, count: int, already: int = 0) -> None:
         """Send `count` messages, from number `already` on, and wait until the broker has them."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20, "batch.size": 1_000_000})
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "linger.ms": 20,
+                "batch.size": 1_000_000,
+                "partitioner": PARTITIONER,
+            }
+        )
         for number in range(already, already + count):
             key, value, headers = messages.message(number)
             while True:

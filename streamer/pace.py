@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-TOGETHER: Final = 4096
+TOGETHER: Final = 8192
 """Records that travel together at most."""
 TOGETHER_BYTES: Final = 4 * 2**20
 """Bytes of them, about."""

@@ -56,7 +56,7 @@ class Limits(Settings):
     in_flight: Annotated[Size, Field(ge=1)] = 64 << 20
     """Payload bytes between arrival and confirmation; above it nothing more is polled."""
     batches: Annotated[int, Field(ge=1)] = 2
-    """Decoded batches that wait for the pipeline at most; those that travel together, of 4096 records at most, count as one."""  # noqa: E501
+    """Decoded batches that wait for the pipeline at most; those that travel together, of 8192 records at most, count as one."""  # noqa: E501
     drain: Duration = 25.0
     """How long a stopping service may take to finish what it has begun; the rest is delivered again by the next run."""
     threads: Annotated[int, Field(ge=0)] = 0

@@ -11,7 +11,7 @@ from bytewax.dataflow import Dataflow
 from bytewax.run import cli_main
 from confluent_kafka import OFFSET_BEGINNING
 
-from benchmarks.programs.job import FirstRecord, Job
+from benchmarks.programs.job import PARTITIONER, FirstRecord, Job
 from benchmarks.programs.work import Work
 
 
@@ -39,7 +39,7 @@ def main() -> None:
         batch_size=job.batch,
     )
     results = op.flat_map_batch("infer", op.input("in", flow, source), infer)
-    op.output("out", results, KafkaSink([job.bootstrap], job.sink, add_config={"enable.idempotence": "true"}))
+    op.output("out", results, KafkaSink([job.bootstrap], job.sink, add_config={"enable.idempotence": "true", "partitioner": PARTITIONER}))
     cli_main(flow)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from faststream import AckPolicy, FastStream
 from faststream.confluent import KafkaBroker, KafkaMessage, KafkaPublishMessage
 
-from benchmarks.programs.job import FirstRecord, Job
+from benchmarks.programs.job import PARTITIONER, FirstRecord, Job
 from benchmarks.programs.work import Work
 
 
@@ -23,6 +23,7 @@ def main() -> None:
         config={"fetch.queue.backoff.ms": 5},
         enable_idempotence=True,
         acks="all",
+        partitioner=PARTITIONER,
         linger_ms=round(job.linger * 1000),
         logger=None,
         log_level=logging.WARNING,

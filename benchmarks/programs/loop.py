@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer
 
-from benchmarks.programs.job import FirstRecord, Job
+from benchmarks.programs.job import PARTITIONER, FirstRecord, Job
 
 COMMIT_INTERVAL = 1.0
 """Seconds between commits."""
@@ -23,7 +23,7 @@ CONSUMER = {
     # The default of a second stops a fast consumer for a second whenever its queue was full.
     "fetch.queue.backoff.ms": 5,
 }
-PRODUCER = {"enable.idempotence": True, "delivery.report.only.error": True}
+PRODUCER = {"enable.idempotence": True, "delivery.report.only.error": True, "partitioner": PARTITIONER}
 
 
 class Failures:

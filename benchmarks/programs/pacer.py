@@ -9,6 +9,7 @@ import time
 from confluent_kafka import Producer
 
 from benchmarks.messages import Messages
+from benchmarks.programs.job import PARTITIONER
 from benchmarks.rows import Content
 
 _TICK = 0.001
@@ -19,7 +20,7 @@ def main() -> None:
     order = json.loads(sys.argv[1])
     messages = Messages(Content(*order["content"]))
     # A request for every record or two would keep the broker busier than everything else together.
-    producer = Producer({"bootstrap.servers": order["bootstrap"], "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": order["bootstrap"], "linger.ms": 5, "partitioner": PARTITIONER})
     sent = 0
     began = time.monotonic()
     while (now := time.monotonic() - began) < order["seconds"]:

@@ -38,6 +38,7 @@ enum { CONSUMER = 1, PRODUCER = 0 };
 enum { ERR_QUEUE_FULL = -184, ERR_NO_OFFSET = -168 };
 enum { MSG_COPY = 2 };
 enum { VT_END = 0, VT_RKT = 2, VT_VALUE = 4, VT_KEY = 5, VT_MSGFLAGS = 7, VT_HEADERS = 10 };
+#define PARTITIONER "murmur2_random" /* as in job.py */
 enum { UNASSIGNED = -1, LARGEST_BATCH = 10000 };
 
 static struct {
@@ -210,6 +211,7 @@ int main(int count, char **arguments) {
     set(conf, "bootstrap.servers", arguments[2]);
     set(conf, "linger.ms", arguments[8]);
     set(conf, "enable.idempotence", "true");
+    set(conf, "partitioner", PARTITIONER);
     set(conf, "delivery.report.only.error", "true");
     rd.conf_set_dr_msg_cb(conf, report);
     rd_kafka_t *producer = client(PRODUCER, conf);
