@@ -149,6 +149,11 @@ class KafkaWriter:
     def __new__(cls) -> KafkaWriter:
         """Of the producer that this thread made since `kafka_expect`. Raises `RuntimeError` if there is none."""
 
+    def foresee(self, topic: str, partitions: int, partitioner: str) -> None:
+        """The topic has so many partitions, among which librdkafka's property `partitioner` chooses. Messages that will
+        go to the same are handed over together then, which makes them a quarter cheaper to send. It need not be right.
+        """
+
     def write(
         self,
         topics: list[str],
@@ -158,10 +163,11 @@ class KafkaWriter:
         timestamps: Ints | None = None,
         codes: Ints | None = None,
         partitions: Ints | None = None,
-        first: int = 0,
-    ) -> tuple[int, list[tuple[int, int]], int]:
-        """Hand over the messages from `first` on: where it stopped as the queue is full (else their number), the
-        indices and error codes of those before that were refused, and the mark of all the others (0: there are none).
+        rows: list[int] | None = None,
+    ) -> tuple[list[int], list[tuple[int, int]], int]:
+        """Hand over the messages of these rows, in this order (all, in an order that keeps that of each partition): the
+        rows that the queue had no room for, in the order to go on with, the indices and error codes of those before
+        that were refused, and the mark of all the others (0: there are none).
 
         Message i goes to `topics[codes[i]]` (else to the first topic), at `timestamps[i]` milliseconds (0 or less: now)
         and to `partitions[i]` (-1: any), which is refused if it does not exist. Raises `ValueError` for columns that do

@@ -267,8 +267,10 @@ class KafkaSink(Sink):
     def _check_topic(self) -> None:
         if self._plain_topic is None:
             return
-        if check_topic(self._producer, self._plain_topic, f"sink {self.name}", self._is_hopeless):
+        partitions = check_topic(self._producer, self._plain_topic, f"sink {self.name}", self._is_hopeless)
+        if partitions is not None:
             self._met = True
+            self._writing.foresee(self._plain_topic, partitions, self._config.partitioner)
             return
         self._raise_fatal()
         self._reach.suspect(f"{self._config.bootstrap} does not answer")

@@ -368,7 +368,7 @@ class KafkaSource(Source):
         for topic in self._config.topics:
             if topic.startswith("^"):
                 continue
-            if check_topic(self._consumer, topic, f"source {self.name}", self._is_hopeless):
+            if check_topic(self._consumer, topic, f"source {self.name}", self._is_hopeless) is not None:
                 self._met = True
                 continue
             if self._failure is not None:

@@ -22,16 +22,18 @@ class Client(Protocol):
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any: ...
 
 
-def check_topic(client: Client, topic: str, label: str, hopeless: Callable[[], bool]) -> bool:
-    """Whether the brokers answered, in 5 s or before the client says that it is `hopeless`.
+def check_topic(client: Client, topic: str, label: str, hopeless: Callable[[], bool]) -> int | None:
+    """How many partitions the topic has, 0 if it is about to be made; `None` if the brokers did not answer in 5 s, or
+    before the client says that it is `hopeless`.
 
     Raises `ConnectorError` if they say that there is no such topic, `KafkaException` for other answers.
     """
     for attempt in range(_ATTEMPTS):
         try:
-            error = client.list_topics(topic, timeout=_ATTEMPT).topics[topic].error
+            found = client.list_topics(topic, timeout=_ATTEMPT).topics[topic]
+            error = found.error
             if error is None or is_passing(error):
-                return True
+                return len(found.partitions)
             # A broker that creates topics when asked for them answers no to the first questions.
             if attempt < _CREATION:
                 time.sleep(0.1)
@@ -41,10 +43,10 @@ def check_topic(client: Client, topic: str, label: str, hopeless: Callable[[], b
             if not is_passing(error_of(exception)):
                 raise
             if hopeless():
-                return False
+                return None
             continue
         raise ConnectorError(
             f'{label}: topic "{topic}": {error.str()}; create the topic, check its name, or ask for access to it'
             f"{nearest(topic, known)}"
         )
-    return False
+    return None

@@ -34,6 +34,12 @@ class Writing(ABC):
     confirms_blocks: ClassVar[bool]
     """Whether it is known of each block by itself when it is confirmed."""
 
+    def foresee(self, topic: str, partitions: int, partitioner: str) -> None:
+        """The topic has so many partitions, among which librdkafka's property `partitioner` chooses by key.
+
+        It may change: what is made of it is only an order in which messages are cheap to send.
+        """
+
     @abstractmethod
     def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
         """Hand over these messages; those refused. When the queue is full it waits for room, or refuses the rest."""
@@ -147,6 +153,10 @@ class CompiledWriting(Writing):
         self._writer = writer
         self._by_mark: dict[int, Sent] = {}
 
+    def foresee(self, topic: str, partitions: int, partitioner: str) -> None:
+        """See `Writing`."""
+        self._writer.foresee(topic, partitions, partitioner)
+
     def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
         """See `Writing`."""
         topics, codes = _coded(messages, topic)
@@ -156,20 +166,20 @@ class CompiledWriting(Writing):
         if headers is not None and not headers.counts.any():
             headers = None
         refused: Refusals = {}
-        first, count = 0, len(values)
+        rows = None
         while True:
-            first, codes_of_refused, mark = self._writer.write(
-                topics, values, keys, headers, messages.timestamps, codes, None, first
+            rows, codes_of_refused, mark = self._writer.write(
+                topics, values, keys, headers, messages.timestamps, codes, None, rows
             )
             for index, code in codes_of_refused:
                 refused[index] = KafkaError(code)
             if mark:
                 self._by_mark[mark] = sent
                 sent.parts += 1
-            if first == count:
+            if not rows:
                 return refused
             if not wait_for_room():
-                return refused | dict.fromkeys(range(first, count), _FULL)
+                return refused | dict.fromkeys(rows, _FULL)
 
     def is_idle(self) -> bool:
         """See `Writing`."""

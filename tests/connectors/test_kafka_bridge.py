@@ -203,7 +203,7 @@ def test_a_name_of_a_header_that_is_no_text_stops_nobody(
     with monkeypatch.context() as patch:
         patch.setenv("STREAMER_NATIVE", "native")
         writer, producer = writing(kafka.bootstrap)
-    assert writer.write([topic], Spans.of([b"a", b"b"]), None, headers)[:2] == (2, [])
+    assert writer.write([topic], Spans.of([b"a", b"b"]), None, headers)[:2] == ([], [])
     assert producer.flush(PATIENCE) == 0
     producer.close()
     with Assigned(kafka.bootstrap, topic, hot_path) as assigned:
@@ -377,8 +377,8 @@ def test_a_partition_that_does_not_exist_is_refused_and_the_others_arrive(
     writer, producer = writing(kafka.bootstrap)
     values = Spans.of([b"0", b"none", b"1", b"any", b"far"])
     partitions = np.array([0, 2, 1, -1, 2**40], np.int64)
-    stop, refused, mark = writer.write([topic], values, partitions=partitions)
-    assert (stop, refused) == (5, [(1, KafkaError._UNKNOWN_PARTITION), (4, KafkaError._UNKNOWN_PARTITION)])
+    left, refused, mark = writer.write([topic], values, partitions=partitions)
+    assert (left, refused) == ([], [(1, KafkaError._UNKNOWN_PARTITION), (4, KafkaError._UNKNOWN_PARTITION)])
     assert producer.flush(PATIENCE) == 0
     assert writer.outstanding == 0
     assert writer.finished() == ([mark], [])
@@ -393,16 +393,16 @@ def test_a_full_queue_takes_the_first_and_stops_at_the_next(kafka: Broker, topic
         writer, producer = writing(
             kafka.bootstrap, **{"queue.buffering.max.messages": 20, "linger.ms": 60_000, "message.timeout.ms": 120_000}
         )
-        stop, refused, first = writer.write([topic], values, **columns)
-        assert (stop, refused) == (20, [])
+        left, refused, first = writer.write([topic], values, **columns)
+        assert (left, refused) == (list(range(20, 30)), [])
         # There is no room: nothing is taken, and nothing goes by a mark.
-        assert writer.write([topic], values, first=20, **columns) == (20, [], 0)
+        assert writer.write([topic], values, rows=left, **columns) == (left, [], 0)
         assert writer.outstanding == 20
         assert writer.finished() == ([], [])
         assert producer.flush(PATIENCE) == 0
         assert writer.outstanding == 0
-        stop, refused, second = writer.write([topic], values, first=20, **columns)
-        assert (stop, refused) == (30, [])
+        left, refused, second = writer.write([topic], values, rows=left, **columns)
+        assert (left, refused) == ([], [])
         assert producer.flush(PATIENCE) == 0
         assert writer.finished() == ([first, second], [])
         producer.close()
@@ -445,7 +445,7 @@ native = bridge._bridge("native")
 native.kafka_expect({only_errors})
 producer = Producer({{bridge.PLUGINS: native.__file__, "test.mock.num.brokers": 1}})
 writer = native.KafkaWriter()
-stop, refused, mark = writer.write(["topic"], Spans.of([b"a", b"b"]))
+left, refused, mark = writer.write(["topic"], Spans.of([b"a", b"b"]))
 assert producer.flush({PATIENCE}) == 0
 assert writer.finished() == ([mark], [])
 """
@@ -494,8 +494,8 @@ def test_messages_that_are_refused_are_not_outstanding(kafka: Broker, topics: To
     writer, producer = writing(kafka.bootstrap, **{"message.max.bytes": 1000})
     values = Spans.of([b"a", bytes(3000), b"b"])
     for headers in (None, Headers.of([[("n", b"v")]] * 3)):
-        stop, refused, mark = writer.write([topic], values, headers=headers)
-        assert (stop, refused) == (3, [(1, KafkaError.MSG_SIZE_TOO_LARGE)])
+        left, refused, mark = writer.write([topic], values, headers=headers)
+        assert (left, refused) == ([], [(1, KafkaError.MSG_SIZE_TOO_LARGE)])
         assert producer.flush(PATIENCE) == 0
         assert writer.outstanding == 0
         assert writer.finished() == ([mark], [])
@@ -540,12 +540,13 @@ def test_columns_that_do_not_fit_together_are_refused(kafka: Broker, native: Mod
         {"headers": Headers(one, one, np.array([0, 1], np.int64), np.array([1, 1], np.int64))},
         {"timestamps": np.array([0, 1], np.int32)},
         {"timestamps": np.zeros(4, np.int64)[::2]},
+        {"rows": [2]},
     ):
         with pytest.raises(ValueError):
             writer.write(["t"], two, **arguments)
     with pytest.raises(ValueError, match="places in topics"):
         writer.write([], two)
-    assert writer.write(["t"], Spans.of([])) == (0, [], 0)
+    assert writer.write(["t"], Spans.of([])) == ([], [], 0)
     producer.close()
 
 

@@ -98,6 +98,9 @@ pub struct MetadataOfTopic {
     pub err: Code,
 }
 
+/// Topic, start and size of the key, number of partitions, and two that are not looked at.
+pub type Partitioner =
+    unsafe extern "C" fn(Topic, *const c_void, usize, i32, *mut c_void, *mut c_void) -> i32;
 pub type OnNew = unsafe extern "C" fn(Rk, *const Opaque, *mut c_void, *mut c_char, usize) -> Code;
 pub type OnConfDestroy = unsafe extern "C" fn(*mut c_void) -> Code;
 pub type OnAcknowledgement = unsafe extern "C" fn(Rk, *mut Message, *mut c_void) -> Code;
@@ -157,6 +160,9 @@ functions! {
     produceva: fn(Rk, *const Argument, usize) -> KafkaError;
     error_code: fn(KafkaError) -> Code;
     error_destroy: fn(KafkaError);
+    msg_partitioner_consistent: fn(Topic, *const c_void, usize, i32, *mut c_void, *mut c_void) -> i32;
+    msg_partitioner_murmur2: fn(Topic, *const c_void, usize, i32, *mut c_void, *mut c_void) -> i32;
+    msg_partitioner_fnv1a: fn(Topic, *const c_void, usize, i32, *mut c_void, *mut c_void) -> i32;
     metadata: fn(Rk, c_int, Topic, *mut *const Metadata, c_int) -> Code;
     metadata_destroy: fn(*const Metadata);
 }

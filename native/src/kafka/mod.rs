@@ -12,6 +12,7 @@ mod inplace;
 mod library;
 mod marks;
 mod memory;
+mod order;
 mod outgoing;
 mod plugin;
 mod produce;

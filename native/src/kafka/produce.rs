@@ -49,21 +49,20 @@ impl Drop for Handle<'_> {
     }
 }
 
-/// Messages with a key and a value only, from `first` on, to one topic; where it stopped, as the queue is full, and
-/// those before it that were refused.
+/// The messages of these rows, with a key and a value only, to one topic; at which of them it stopped, as the queue is
+/// full, and those before it that were refused.
 pub fn in_bulk(
     library: &Library,
     topic: Topic,
     rows: &Rows<'_>,
-    first: usize,
+    order: &[u32],
     mark: u32,
 ) -> (usize, Vec<Refused>) {
-    let count = rows.len();
-    let mut messages: Vec<Message> = Vec::with_capacity(AT_ONCE.min(count - first));
+    let mut messages: Vec<Message> = Vec::with_capacity(AT_ONCE.min(order.len()));
     let mut refused = Vec::new();
-    for begin in (first..count).step_by(AT_ONCE) {
+    for (part, order) in order.chunks(AT_ONCE).enumerate() {
         messages.clear();
-        messages.extend((begin..count.min(begin + AT_ONCE)).map(|row| plain(rows, row, mark)));
+        messages.extend(order.iter().map(|row| plain(rows, *row, mark)));
         // Safety: so many messages are there; values and keys are copied, and not written to.
         let taken = unsafe {
             (library.produce_batch)(
@@ -81,17 +80,17 @@ pub fn in_bulk(
             match message.err {
                 OK => {}
                 // From the first that the queue has no room for on, none was taken.
-                QUEUE_FULL => return (begin + at, refused),
-                code => refused.push((begin + at, code)),
+                QUEUE_FULL => return (part * AT_ONCE + at, refused),
+                code => refused.push((order[at] as usize, code)),
             }
         }
     }
-    (count, refused)
+    (order.len(), refused)
 }
 
-fn plain(rows: &Rows<'_>, row: usize, mark: u32) -> Message {
-    let (payload, len) = parts(rows.value(row));
-    let (key, key_len) = parts(rows.key(row));
+fn plain(rows: &Rows<'_>, row: u32, mark: u32) -> Message {
+    let (payload, len) = parts(rows.value(row as usize));
+    let (key, key_len) = parts(rows.key(row as usize));
     Message {
         err: OK,
         rkt: null_mut(),
@@ -101,11 +100,11 @@ fn plain(rows: &Rows<'_>, row: usize, mark: u32) -> Message {
         key: key.cast_mut().cast::<c_void>(),
         key_len,
         offset: 0,
-        private: written(mark, row as u32),
+        private: written(mark, row),
     }
 }
 
-/// Any messages, from `first` on, likewise. Topics have as many partitions as `counts` says, which is read only where
+/// Any messages, likewise. Topics have as many partitions as `counts` says, which is read only where
 /// messages say theirs.
 pub fn one_by_one(
     library: &Library,
@@ -113,26 +112,27 @@ pub fn one_by_one(
     topics: &[Handle<'_>],
     counts: &[i32],
     rows: &Rows<'_>,
-    first: usize,
+    order: &[u32],
     mark: u32,
 ) -> (usize, Vec<Refused>) {
     let mut refused = Vec::new();
     let mut arguments = Arguments::new();
-    for row in first..rows.len() {
+    for (at, &row) in order.iter().enumerate() {
         arguments.clear();
         arguments.add(
             ARGUMENT_OPAQUE,
             ArgumentValue {
-                pointer: written(mark, row as u32).cast(),
+                pointer: written(mark, row).cast(),
             },
         );
+        let row = row as usize;
         match one(library, rk, topics, counts, rows, row, &mut arguments) {
             OK => {}
-            QUEUE_FULL => return (row, refused),
+            QUEUE_FULL => return (at, refused),
             code => refused.push((row, code)),
         }
     }
-    (rows.len(), refused)
+    (order.len(), refused)
 }
 
 fn one(

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::ptr::null;
 use std::sync::{Arc, Mutex};
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::detached::detached;
@@ -15,20 +15,23 @@ use crate::detached::detached;
 use super::client::Client;
 use super::library::{Metadata, OK, PRODUCER, Rk};
 use super::marks::Failure;
-use super::outgoing::Outgoing;
+use super::order::Spread;
+use super::outgoing::{Outgoing, Rows};
 use super::plugin::{self, lock};
 use super::produce::{Handle, Refused, in_bulk, one_by_one};
 
 const METADATA_WAIT: c_int = 5000;
+const TOO_MANY: &str = "there are too many messages";
 
-/// Where it stopped, those refused before, and the mark of the others; 0 if there are none.
-type Written = (usize, Vec<Refused>, u32);
+/// Rows that there was no room for, those refused before, and the mark of the others; 0 if there are none.
+type Written = (Vec<u32>, Vec<Refused>, u32);
 
 /// Writes to one producer of confluent-kafka's.
 #[pyclass(frozen, module = "native._native")]
 pub struct KafkaWriter {
     client: Arc<Client>,
     partitions: Mutex<HashMap<String, i32>>,
+    spread: Mutex<Option<Spread>>,
 }
 
 #[pymethods]
@@ -40,17 +43,24 @@ impl KafkaWriter {
         Ok(KafkaWriter {
             client,
             partitions: Mutex::default(),
+            spread: Mutex::default(),
         })
     }
 
-    /// Hands over the messages from `first` on; where it stopped because the queue is full, else the number of
-    /// messages, those before it that were refused, and the mark by which `finished` will tell of the others: 0 if
-    /// there are none.
+    /// This topic has so many partitions, among which librdkafka chooses as its property `partitioner` says. It need
+    /// not be right: messages that go to one partition are handed over together, which is cheaper.
+    fn foresee(&self, topic: String, partitions: i32, partitioner: &str) {
+        *lock(&self.spread) = Spread::of(self.client.library, topic, partitions, partitioner);
+    }
+
+    /// Hands over the messages of these rows, in this order (by default of all, in an order that is cheap and keeps that
+    /// of each partition); the rows that the queue had no room for, in the order to go on with, those refused before,
+    /// and the mark by which `finished` will tell of the others: 0 if there are none.
     ///
     /// Message i goes to `topics[codes[i]]`, or to the first topic. `values` and `keys` are `Spans`, `headers` is a
     /// `Headers`, timestamps are in milliseconds, at most 0 for now. `partitions` are checked: one that does not exist
     /// is refused, as librdkafka would lose sight of the message.
-    #[pyo3(signature = (topics, values, keys=None, headers=None, timestamps=None, codes=None, partitions=None, first=0))]
+    #[pyo3(signature = (topics, values, keys=None, headers=None, timestamps=None, codes=None, partitions=None, rows=None))]
     #[allow(clippy::too_many_arguments)]
     fn write(
         &self,
@@ -62,15 +72,19 @@ impl KafkaWriter {
         timestamps: Option<&Bound<'_, PyAny>>,
         codes: Option<&Bound<'_, PyAny>>,
         partitions: Option<&Bound<'_, PyAny>>,
-        first: usize,
+        rows: Option<Vec<u32>>,
     ) -> PyResult<Written> {
         let numbers = [timestamps, codes, partitions];
         let block = Outgoing::of(values, keys, headers, numbers, topics.len())?;
-        let count = block.len();
-        if first >= count {
-            return Ok((count, Vec::new(), 0));
+        let count = u32::try_from(block.len()).map_err(|_| PyValueError::new_err(TOO_MANY))?;
+        if rows.iter().flatten().any(|row| *row >= count) {
+            return Err(PyValueError::new_err("there are no such rows"));
         }
-        detached(py, || self.hand_over(&topics, &block, first)).map_err(PyRuntimeError::new_err)
+        detached(py, || {
+            let order = rows.unwrap_or_else(|| self.order(&topics, &block.rows(), count));
+            self.hand_over(&topics, &block, order)
+        })
+        .map_err(PyRuntimeError::new_err)
     }
 
     /// How many messages were handed over and are neither acknowledged nor lost.
@@ -86,12 +100,24 @@ impl KafkaWriter {
 }
 
 impl KafkaWriter {
+    fn order(&self, topics: &[String], rows: &Rows<'_>, count: u32) -> Vec<u32> {
+        let spread = lock(&self.spread);
+        spread
+            .as_ref()
+            .filter(|spread| *topics == [spread.topic.as_str()] && !rows.has_partitions())
+            .and_then(|spread| spread.order(rows))
+            .unwrap_or_else(|| (0..count).collect())
+    }
+
     fn hand_over(
         &self,
         topics: &[String],
         block: &Outgoing,
-        first: usize,
+        mut order: Vec<u32>,
     ) -> Result<Written, &'static str> {
+        if order.is_empty() {
+            return Ok((order, Vec::new(), 0));
+        }
         let library = self.client.library;
         let open = self.client.open();
         let Some(rk) = open.as_ref().map(|open| open.rk) else {
@@ -111,20 +137,21 @@ impl KafkaWriter {
         } else {
             Vec::new()
         };
-        let count = u32::try_from(rows.len()).map_err(|_| "there are too many messages")?;
-        let Some(mut handing_over) = self.client.handing_over(count - first as u32) else {
-            return Ok((first, Vec::new(), 0));
+        let count = u32::try_from(order.len()).map_err(|_| TOO_MANY)?;
+        let Some(mut handing_over) = self.client.handing_over(count) else {
+            return Ok((order, Vec::new(), 0));
         };
         let mark = handing_over.mark;
         let (stop, refused) = match &topics[..] {
             [topic] if rows.is_plain() && !topic.handle.is_null() => {
-                in_bulk(library, topic.handle, &rows, first, mark)
+                in_bulk(library, topic.handle, &rows, &order, mark)
             }
-            _ => one_by_one(library, rk, &topics, &counts, &rows, first, mark),
+            _ => one_by_one(library, rk, &topics, &counts, &rows, &order, mark),
         };
-        let taken = (stop - first - refused.len()) as u32;
+        let taken = (stop - refused.len()) as u32;
         handing_over.taken(taken);
-        Ok((stop, refused, if taken > 0 { mark } else { 0 }))
+        order.drain(..stop);
+        Ok((order, refused, if taken > 0 { mark } else { 0 }))
     }
 
     /// How many partitions the topic has; none if that cannot be told.
