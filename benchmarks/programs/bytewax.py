@@ -39,7 +39,8 @@ def main() -> None:
         batch_size=job.batch,
     )
     results = op.flat_map_batch("infer", op.input("in", flow, source), infer)
-    op.output("out", results, KafkaSink([job.bootstrap], job.sink, add_config={"enable.idempotence": "true", "partitioner": PARTITIONER}))
+    config = {"enable.idempotence": "true", "partitioner": PARTITIONER}
+    op.output("out", results, KafkaSink([job.bootstrap], job.sink, add_config=config))
     cli_main(flow)
 
 
