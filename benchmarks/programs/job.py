@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 PARTITIONER: Final = "murmur2_random"
-"""Which partition a key goes to, for all: Java's choice and the service's. Programs that chose otherwise than who filled
-the topic would do other work: messages that leave as they came, a partition at a time, are cheaper to send."""
+"""Which partition a key goes to, for all: Java's choice and the service's. Programs that chose otherwise than who
+filled the topic would do other work: messages that leave as they came, a partition at a time, are cheaper to send."""
 
 
 @dataclass(frozen=True, slots=True)
