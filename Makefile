@@ -14,7 +14,7 @@ help:  ## this list
 install: $(STAMP)  ## create .venv and install streamer with everything its tests need
 
 # The compiled hot path is built with the rest where cargo is; a change of its sources builds it again.
-$(STAMP): pyproject.toml constraints.txt native/Cargo.toml $(wildcard native/src/*.rs native/src/*/*.rs native/src/*/*/*.rs)
+$(STAMP): pyproject.toml constraints.txt native/Cargo.toml native/build.rs $(wildcard native/src/*.rs native/src/*/*.rs native/src/*/*/*.rs)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "streamer needs Python 3.11 or later: make PYTHON=python3.12 ...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (about a minute the first time) ..."

@@ -7,6 +7,8 @@ import numpy.typing as npt
 
 VERSION: str
 """Version of the extension; the one that belongs to this source tree is `pipelines.hotpath.EXPECTED`."""
+SOURCES: str
+"""CRC-32 of the sources that it was built of, in hexadecimal; see `native/build.rs`."""
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

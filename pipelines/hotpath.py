@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import os
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Final, Literal, NamedTuple, cast, get_args
+from zlib import crc32
 
 from pipelines.errors import StreamerError, nearest
 
@@ -87,4 +89,16 @@ def _extension() -> ModuleType | str:
     version = getattr(found, "VERSION", "?")
     if version != EXPECTED:
         return f"it is of version {version}, this code needs {EXPECTED}: build it again"
+    sources = Path(str(found.__file__)).parent / "src"
+    if sources.is_dir() and _sum(sources) != getattr(found, "SOURCES", "?"):
+        return f"it was built of other sources than those in {sources}: build it again (make native)"
     return found
+
+
+def _sum(sources: Path) -> str:
+    """As `native/build.rs` makes it. An extension that is installed without its sources came with the code it fits."""
+    paths = {path.relative_to(sources.parent).as_posix(): path for path in sources.rglob("*.rs")}
+    total = 0
+    for name in sorted(paths):
+        total = crc32(paths[name].read_bytes(), crc32(name.encode(), total))
+    return f"{total:08x}"

@@ -15,6 +15,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         .call_method1("register", (ending,))?;
     kafka::register(module)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    module.add("SOURCES", env!("STREAMER_SOURCES"))?;
     protodata::register(module)?;
     Ok(())
 }

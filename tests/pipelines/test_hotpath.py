@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +42,31 @@ def test_what_was_not_built_is_an_error_only_for_those_who_insist(monkeypatch: p
     assert hotpath.why_not() == "it was not built"
     with pytest.raises(HotPathError, match="was not built"):
         hotpath.compiled("native")
+
+
+@pytest.mark.parametrize("change", ["nothing", "a line", "a file", "no sources"])
+def test_what_was_built_of_other_sources_is_not_used(change: str, tmp_path: Path) -> None:
+    if reason := hotpath.why_not():
+        pytest.skip(f"the compiled hot path: {reason}")
+    root = Path(hotpath.__file__).parent.parent
+    shutil.copytree(root / "native", tmp_path / "native", ignore=shutil.ignore_patterns("target", "fuzz"))
+    sources = tmp_path / "native" / "src"
+    if change == "a line":
+        with (sources / "lib.rs").open("a", encoding="utf-8") as file:
+            file.write("// one more\n")
+    elif change == "a file":
+        (sources / "more.rs").touch()
+    elif change == "no sources":
+        # As in an installed package.
+        shutil.rmtree(sources)
+    script = f"""
+import sys
+sys.path[:0] = [{str(tmp_path)!r}, {str(root)!r}]
+from pipelines.hotpath import why_not
+print(why_not())
+"""
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    if change in ("nothing", "no sources"):
+        assert answer.strip() == "None"
+    else:
+        assert "built of other sources" in answer
