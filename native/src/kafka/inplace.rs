@@ -1,15 +1,17 @@
 //! Headers of records, read where they lie: behind the value, in the response that librdkafka took the record from.
 //!
 //! Asking librdkafka costs a thousand instructions for each record, even for one without headers: it sets up a buffer
-//! to parse them with. A record (format 2, <https://kafka.apache.org/documentation/#record>) ends with its value and
-//! then its headers: how many, and for each the length of its name, the name, the length of its value, the value, all
-//! numbers zigzag varints. Records of older formats have no headers; behind their value stands the high byte of the
-//! next record's offset, which is 0, or a byte that is taken for nothing that is read here.
+//! to parse them with. A record (format 2, <https://kafka.apache.org/documentation/#record>) begins with its head: its
+//! length, a byte of attributes, the distances of its timestamp and of its offset, the length of its key; it ends with
+//! its value and then its headers: how many, and for each the length of its name, the name, the length of its value,
+//! the value. All numbers are zigzag varints.
 //!
 //! That values lie in the response is how librdkafka works, not what it promises. So the bytes behind a value are
 //! looked at only if the next record of the partition begins close behind: whatever lies between is memory that can be
-//! read. And one record of each block is compared with librdkafka's own answer; at the first difference nothing is
-//! read in place any more.
+//! read. And what they say is believed only if the head of the record said that its headers end where they do, as
+//! nothing keeps a broken record's headers from reaching into the next record; librdkafka stops at the end. The head
+//! is found behind the record before. The first record of a row of such has none, so librdkafka is asked about it too;
+//! when both differ, nothing is read in place any more.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,6 +21,8 @@ use super::library::{HeaderList, Library, Message};
 /// The next record must begin nearer than so many bytes: as both ends can be read, so can all between, in pages of any
 /// size.
 const CLOSE: usize = 4096;
+/// So many bytes of its own lie before the first record of a batch.
+const BATCH: usize = 61;
 
 static WRONG: AtomicBool = AtomicBool::new(false);
 
@@ -34,7 +38,7 @@ pub enum Found {
 pub struct Finder<'a> {
     library: &'a Library,
     trusted: bool,
-    compared: bool,
+    walk: Walk,
 }
 
 impl<'a> Finder<'a> {
@@ -42,7 +46,7 @@ impl<'a> Finder<'a> {
         Finder {
             library,
             trusted: !WRONG.load(Ordering::Relaxed),
-            compared: false,
+            walk: Walk { size: None },
         }
     }
 
@@ -53,21 +57,60 @@ impl<'a> Finder<'a> {
     pub unsafe fn find(&mut self, message: &Message, next: Option<&Message>) -> Option<Found> {
         // Safety: as above.
         unsafe {
-            let lying = next.filter(|_| self.trusted);
-            let Some((count, bytes)) = lying.and_then(|next| whole(behind(message, next)?)) else {
+            let next = next.filter(|_| self.trusted);
+            let Some(lying) = self.walk.step(message, next) else {
                 return list_of(self.library, message).map(Found::List);
             };
-            if !self.compared {
-                self.compared = true;
+            if !lying.sure {
                 let list = list_of(self.library, message);
-                if list.map_or(0, |list| (self.library.header_cnt)(list) as u64) != count {
+                if list.map_or(0, |list| (self.library.header_cnt)(list) as u64) != lying.count {
                     WRONG.store(true, Ordering::Relaxed);
                     self.trusted = false;
                     return list.map(Found::List);
                 }
             }
-            (count > 0).then_some(Found::Lying(count, bytes))
+            (lying.count > 0).then_some(Found::Lying(lying.count, lying.headers))
         }
+    }
+}
+
+/// From record to record of a response.
+struct Walk {
+    /// How many bytes of headers the next record has, if that is known.
+    size: Option<usize>,
+}
+
+struct Lying<'a> {
+    count: u64,
+    headers: &'a [u8],
+    /// Whether they end where the record does. Otherwise they are its own only if librdkafka can read them.
+    sure: bool,
+}
+
+impl Walk {
+    /// The headers behind this record's value; `None` if librdkafka has to be asked.
+    ///
+    /// # Safety
+    /// The messages are librdkafka's and live as long as what is returned.
+    unsafe fn step<'m>(
+        &mut self,
+        message: &'m Message,
+        next: Option<&'m Message>,
+    ) -> Option<Lying<'m>> {
+        let size = self.size.take();
+        let next = next?;
+        // Safety: as above.
+        let bytes = unsafe { behind(message, next) }?;
+        let (count, headers, rest) = whole(bytes)?;
+        if size.is_some_and(|size| size != bytes.len() - rest.len()) {
+            return None;
+        }
+        self.size = size_of_headers(rest, next);
+        Some(Lying {
+            count,
+            headers,
+            sure: size.is_some(),
+        })
     }
 }
 
@@ -108,15 +151,53 @@ unsafe fn behind<'a>(message: &'a Message, next: &'a Message) -> Option<&'a [u8]
     })
 }
 
-/// How many headers lie at the beginning of these bytes, and where; `None` if they are not all there and well-formed.
-fn whole(bytes: &[u8]) -> Option<(u64, &[u8])> {
+/// How many bytes of headers a record has, by its head; `None` if that is not known.
+///
+/// The bytes are those before its key, or before its value if it has no key. They begin where a record ends, or earlier.
+fn size_of_headers(bytes: &[u8], message: &Message) -> Option<usize> {
+    if message.payload.is_null() || message.len == 0 {
+        return None;
+    }
+    // Of time, of offset, length of the key; and, if there is no key, length of the value.
+    let (begin, numbers) = if message.key.is_null() {
+        (message.payload, 4)
+    } else {
+        (message.key, 3)
+    };
+    let content = (message.payload as usize + message.len).checked_sub(begin as usize)?;
+    size_by_head(bytes, numbers, content).or_else(|| {
+        // The first record of a batch. Its length begins here, as the byte before would end a number.
+        let (before, head) = bytes.split_at_checked(BATCH)?;
+        let alone = before.last().is_some_and(|byte| *byte < 0x80);
+        size_by_head(head, numbers, content).filter(|_| alone)
+    })
+}
+
+/// The size, if these bytes are the head of a record, with so many numbers behind the attributes, and so much content
+/// between the head and the headers.
+///
+/// Such a head is the only one that ends here and begins here or later. As no other byte ends a number, it has the same
+/// attributes, and its length is the same or the last part of ours; which would be too little for the content.
+fn size_by_head(bytes: &[u8], numbers: usize, content: usize) -> Option<usize> {
+    let (length, rest) = varint(bytes)?;
+    let length = usize::try_from(length).ok()?;
+    let content = rest.len() + content;
+    let (attributes, rest) = rest.split_first()?;
+    let ends = rest.iter().filter(|byte| **byte < 0x80).count();
+    let only = *attributes == 0 && ends == numbers && length >> 7 < content;
+    (only && content <= length).then(|| length - content)
+}
+
+/// How many headers lie at the beginning of these bytes, where, and what lies behind them; `None` if they are not all
+/// there and well-formed.
+fn whole(bytes: &[u8]) -> Option<(u64, &[u8], &[u8])> {
     let (count, headers) = varint(bytes)?;
     let count = u64::try_from(count).ok()?;
     let mut rest = headers;
     for _ in 0..count {
         rest = header(rest)?.2;
     }
-    Some((count, headers))
+    Some((count, headers, rest))
 }
 
 /// Name, value, and what lies behind.
@@ -138,95 +219,21 @@ fn header(bytes: &[u8]) -> Option<Header<'_>> {
 
 /// A zigzag varint of at most four bytes, enough for what lies so close, and what lies behind.
 fn varint(bytes: &[u8]) -> Option<(i64, &[u8])> {
-    let mut number = 0;
-    for (at, &byte) in bytes.iter().enumerate().take(4) {
-        number |= i64::from(byte & 0x7F) << (7 * at);
-        if byte < 0x80 {
-            return Some(((number >> 1) ^ -(number & 1), &bytes[at + 1..]));
+    let (first, mut rest) = bytes.split_first()?;
+    let mut last = *first;
+    let mut number = u32::from(last & 0x7F);
+    let mut shift = 0;
+    while last >= 0x80 {
+        shift += 7;
+        if shift > 21 {
+            return None;
         }
+        let (next, behind) = rest.split_first()?;
+        (last, rest) = (*next, behind);
+        number |= u32::from(last & 0x7F) << shift;
     }
-    None
+    Some((i64::from(number >> 1) ^ -i64::from(number & 1), rest))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::ptr::null_mut;
-
-    use super::*;
-
-    type Told = Vec<(Vec<u8>, Option<Vec<u8>>)>;
-
-    fn told(bytes: &[u8]) -> Option<Told> {
-        let (count, headers) = whole(bytes)?;
-        let mut found = Vec::new();
-        each(count, headers, |name, value| {
-            found.push((name.to_vec(), value.map(<[u8]>::to_vec)));
-        });
-        Some(found)
-    }
-
-    #[test]
-    fn headers_are_told_with_their_values_and_without() {
-        assert_eq!(told(b"\x00rest"), Some(vec![]));
-        assert_eq!(
-            told(b"\x06\x02a\x04bc\x00\x01\x02d\x00rest"),
-            Some(vec![
-                (b"a".to_vec(), Some(b"bc".to_vec())),
-                (b"".to_vec(), None),
-                (b"d".to_vec(), Some(b"".to_vec())),
-            ])
-        );
-        assert_eq!(
-            told(b"\x02\x06a\x00b\x01"),
-            Some(vec![(b"a".to_vec(), None)])
-        );
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_page_between_two_records_is_not_read() {
-        const PAGE: usize = 4096;
-        // Safety: three pages of our own, of which nobody may read the second.
-        let start = unsafe {
-            let all = libc::PROT_READ | libc::PROT_WRITE;
-            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let start = libc::mmap(null_mut(), 3 * PAGE, all, kind, -1, 0);
-            assert_ne!(start, libc::MAP_FAILED);
-            assert_eq!(libc::mprotect(start.add(PAGE), PAGE, libc::PROT_NONE), 0);
-            start.cast::<u8>()
-        };
-        let record = |offset, at: usize| Message {
-            err: 0,
-            rkt: null_mut(),
-            partition: 0,
-            payload: start.wrapping_add(at).cast(),
-            len: 1,
-            key: null_mut(),
-            key_len: 0,
-            offset,
-            private: null_mut(),
-        };
-        let (last, next) = (record(0, PAGE - 1), record(1, 2 * PAGE));
-        // Safety: both records lie in pages that can be read.
-        assert_eq!(unsafe { behind(&last, &next) }.map(whole), None);
-        // Safety: it is ours.
-        unsafe { libc::munmap(start.cast(), 3 * PAGE) };
-    }
-
-    #[test]
-    fn what_is_not_whole_is_left_to_librdkafka() {
-        let cut: [&[u8]; 8] = [
-            b"",
-            b"\x01",
-            b"\x02",
-            b"\x02\x02",
-            b"\x02\x02a",
-            b"\x02\x02a\x04b",
-            b"\x02\x02a\x03",
-            b"\x80\x80\x80\x80\x01",
-        ];
-        for bytes in cut {
-            assert_eq!(told(bytes), None, "{bytes:?}");
-        }
-    }
-}
+mod tests;
