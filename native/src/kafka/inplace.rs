@@ -8,10 +8,12 @@
 //!
 //! That values lie in the response is how librdkafka works, not what it promises. So the bytes behind a value are
 //! looked at only if the next record of the partition begins close behind: whatever lies between is memory that can be
-//! read. And what they say is believed only if the head of the record said that its headers end where they do, as
-//! nothing keeps a broken record's headers from reaching into the next record; librdkafka stops at the end. The head
-//! is found behind the record before. The first record of a row of such has none, so librdkafka is asked about it too;
-//! when both differ, nothing is read in place any more.
+//! read. And one record of each block is compared with librdkafka's own answer; at the first difference nothing is
+//! read in place any more.
+//!
+//! Nothing keeps the headers of a broken record from reaching into the next one; librdkafka stops at the record's end.
+//! So they are believed only if they end where the record's head, which lies behind the record before, says that it
+//! does. Where there is no such head librdkafka is asked as well.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,7 +40,8 @@ pub enum Found {
 pub struct Finder<'a> {
     library: &'a Library,
     trusted: bool,
-    walk: Walk,
+    compared: bool,
+    walk: Walk<'a>,
 }
 
 impl<'a> Finder<'a> {
@@ -46,7 +49,8 @@ impl<'a> Finder<'a> {
         Finder {
             library,
             trusted: !WRONG.load(Ordering::Relaxed),
-            walk: Walk { size: None },
+            compared: false,
+            walk: Walk { head: None },
         }
     }
 
@@ -54,14 +58,19 @@ impl<'a> Finder<'a> {
     ///
     /// # Safety
     /// The messages are librdkafka's and live as long as what is returned.
-    pub unsafe fn find(&mut self, message: &Message, next: Option<&Message>) -> Option<Found> {
+    pub unsafe fn find(
+        &mut self,
+        message: &'a Message,
+        next: Option<&'a Message>,
+    ) -> Option<Found> {
         // Safety: as above.
         unsafe {
             let next = next.filter(|_| self.trusted);
             let Some(lying) = self.walk.step(message, next) else {
                 return list_of(self.library, message).map(Found::List);
             };
-            if !lying.sure {
+            if !lying.sure || !self.compared {
+                self.compared = true;
                 let list = list_of(self.library, message);
                 if list.map_or(0, |list| (self.library.header_cnt)(list) as u64) != lying.count {
                     WRONG.store(true, Ordering::Relaxed);
@@ -75,41 +84,46 @@ impl<'a> Finder<'a> {
 }
 
 /// From record to record of a response.
-struct Walk {
-    /// How many bytes of headers the next record has, if that is known.
-    size: Option<usize>,
+struct Walk<'m> {
+    /// What lies before the next record's key, or its value if it has no key, if that is known.
+    head: Option<&'m [u8]>,
 }
 
-struct Lying<'a> {
+struct Lying<'m> {
     count: u64,
-    headers: &'a [u8],
+    headers: &'m [u8],
     /// Whether they end where the record does. Otherwise they are its own only if librdkafka can read them.
     sure: bool,
 }
 
-impl Walk {
+impl<'m> Walk<'m> {
     /// The headers behind this record's value; `None` if librdkafka has to be asked.
     ///
     /// # Safety
     /// The messages are librdkafka's and live as long as what is returned.
-    unsafe fn step<'m>(
+    unsafe fn step(
         &mut self,
         message: &'m Message,
         next: Option<&'m Message>,
     ) -> Option<Lying<'m>> {
-        let size = self.size.take();
-        let next = next?;
+        let head = self.head.take();
         // Safety: as above.
-        let bytes = unsafe { behind(message, next) }?;
+        let bytes = unsafe { behind(message, next?) }?;
         let (count, headers, rest) = whole(bytes)?;
+        let size = match head {
+            // None need no room.
+            Some(head) if count > 0 => size_of_headers(head, message),
+            _ => None,
+        };
         if size.is_some_and(|size| size != bytes.len() - rest.len()) {
             return None;
         }
-        self.size = size_of_headers(rest, next);
+        let sure = count == 0 || size.is_some();
+        self.head = Some(rest);
         Some(Lying {
             count,
             headers,
-            sure: size.is_some(),
+            sure,
         })
     }
 }

@@ -169,7 +169,7 @@ fn message(offset: i64, key: Option<&[u8]>, value: Option<&[u8]>) -> Message {
 fn surely_told(batches: &[Vec<u8>]) -> usize {
     let bytes = batches.concat();
     let messages = as_librdkafka(batches, bytes.as_ptr());
-    let mut walk = Walk { size: None };
+    let mut walk = Walk { head: None };
     let mut sure = 0;
     for (row, (message, expected)) in messages.iter().enumerate() {
         let next = messages.get(row + 1).map(|(next, _)| next);
