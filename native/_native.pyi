@@ -138,8 +138,8 @@ class KafkaReader:
         Gives (memory, N, sizes, number of records with a key, number H of headers, groups). The memory holds
         `int64 (6, N)`: positions, timestamps, starts and lengths (-1: null) of values and of keys; then, where H is not
         0, `int64 (2, N)`: first header and number of headers, and `int64 (4, H)`: starts and lengths of names and of
-        values; then the bytes of values, keys, names and values of headers, whose `sizes` these four are. A group is
-        (topic, partition, first row, row after the last, first position, last position).
+        values; then the bytes of values, keys and headers, whose `sizes` these three are. A group is (topic, partition,
+        first row, row after the last, first position, last position).
         """
 
     def close(self) -> None:

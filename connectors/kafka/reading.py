@@ -191,8 +191,8 @@ class CompiledReading(Reading):
         if headers:
             told = np.frombuffer(memory, np.int64, 2 * count + 4 * headers, at)
             at += told.nbytes
-        values, keys, names, texts = _cut(memory, at, sizes)
-        all_headers = None if told is None else _headers(told, count, headers, names, texts)
+        values, keys, texts = _cut(memory, at, sizes)
+        all_headers = None if told is None else _headers(told, count, headers, texts)
         lanes = [lane_of((group[0], group[1]), group[4]) for group in groups]
         records = Records(
             source,
@@ -258,10 +258,10 @@ def _cut(memory: memoryview, at: int, sizes: Iterable[int]) -> list[Bytes]:
     return parts
 
 
-def _headers(told: Ints, rows: int, count: int, names: Bytes, values: Bytes) -> Headers:
+def _headers(told: Ints, rows: int, count: int, texts: Bytes) -> Headers:
     places = told[2 * rows :].reshape(4, count)
     return Headers(
-        Spans(names, places[0], places[1]), Spans(values, places[2], places[3]), told[:rows], told[rows : 2 * rows]
+        Spans(texts, places[0], places[1]), Spans(texts, places[2], places[3]), told[:rows], told[rows : 2 * rows]
     )
 
 

@@ -1,10 +1,10 @@
 //! What was received, as a block of columns in one piece of memory.
 
 use std::ffi::c_int;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 
-use super::headers;
-use super::inplace::{Finder, Found};
+use super::headers::Received;
+use super::inplace::Finder;
 use super::library::{Library, Message, Topic, text};
 use super::memory::{KafkaMemory, Memory};
 
@@ -14,8 +14,8 @@ const WORD: usize = 8;
 
 /// A partition's rows in a block: topic, partition, first row, row after the last, first and last position.
 pub type Group = (String, i32, usize, usize, i64, i64);
-/// Memory, rows, sizes of all values, keys, names and values of headers, number of keys, of headers, groups.
-pub type Block = (KafkaMemory, usize, [usize; 4], usize, usize, Vec<Group>);
+/// Memory, rows, sizes of all values, of all keys, of all headers, number of keys, of headers, groups.
+pub type Block = (KafkaMemory, usize, [usize; 3], usize, usize, Vec<Group>);
 
 pub const WAITS: u32 = u32::MAX;
 
@@ -116,15 +116,10 @@ impl Chosen {
     pub fn block(&self, library: &Library, held: &[*mut Message]) -> Block {
         let rows = self.rows(held);
         // Safety: what is held is ours until it is destroyed, which is after this.
-        let headers = unsafe { HeaderSizes::of(library, &rows) };
+        let headers = unsafe { Headers::of(library, &rows) };
         let count = rows.len();
-        let words = COLUMNS * count + headers.words(count);
-        let sizes = [
-            self.value_bytes,
-            self.key_bytes,
-            headers.name_bytes,
-            headers.value_bytes,
-        ];
+        let words = COLUMNS * count + headers.words();
+        let sizes = [self.value_bytes, self.key_bytes, headers.found.bytes.len()];
         let mut memory = Memory::new(WORD * words + sizes.iter().sum::<usize>());
         let start = memory.start();
         // Safety: the layout below adds up to the size just asked for: columns first, so that they are aligned, then
@@ -157,12 +152,7 @@ impl Chosen {
                     count,
                 );
             }
-            headers.write(
-                library,
-                count,
-                columns.add(COLUMNS * count),
-                keys.start.add(sizes[1]),
-            );
+            headers.write(columns.add(COLUMNS * count), keys.start.add(sizes[1]));
         }
         let mut groups = Vec::with_capacity(self.groups.len());
         let mut first = 0;
@@ -178,7 +168,7 @@ impl Chosen {
             count,
             sizes,
             self.keys,
-            headers.count,
+            headers.found.places.len(),
             groups,
         )
     }
@@ -209,84 +199,62 @@ impl Bytes {
     }
 }
 
-/// The headers of a block's rows: where they are, and how large.
-struct HeaderSizes {
-    found: Vec<(usize, Found)>,
-    count: usize,
-    name_bytes: usize,
-    value_bytes: usize,
+/// The headers of a block's rows.
+struct Headers {
+    /// How many headers there are before each row and before the end; nothing if there are none.
+    before: Vec<usize>,
+    found: Received,
 }
 
-impl HeaderSizes {
+impl Headers {
     /// # Safety
-    /// The messages are librdkafka's and live as long as what is returned.
-    unsafe fn of(library: &Library, rows: &[*mut Message]) -> HeaderSizes {
-        let mut sizes = HeaderSizes {
-            found: Vec::new(),
-            count: 0,
-            name_bytes: 0,
-            value_bytes: 0,
+    /// The messages are librdkafka's and live as long as this.
+    unsafe fn of(library: &Library, rows: &[*mut Message]) -> Headers {
+        let mut headers = Headers {
+            before: Vec::with_capacity(rows.len() + 1),
+            found: Received::default(),
         };
         let mut finder = Finder::new(library);
         for (row, &message) in rows.iter().enumerate() {
+            headers.before.push(headers.found.places.len());
             // Safety: as above.
             unsafe {
                 let next = rows.get(row + 1).map(|&next| &*next);
-                let Some(found) = finder.find(&*message, next) else {
-                    continue;
-                };
-                headers::each(library, &found, |name, value| {
-                    sizes.count += 1;
-                    sizes.name_bytes += name.len();
-                    sizes.value_bytes += value.map_or(0, <[u8]>::len);
-                });
-                sizes.found.push((row, found));
+                finder.find(&*message, next, &mut headers.found);
             }
         }
-        sizes
+        headers.before.push(headers.found.places.len());
+        headers
     }
 
     /// How many numbers tell of the headers: two a row, four a header; none where there are no headers.
-    fn words(&self, rows: usize) -> usize {
-        if self.count == 0 {
-            0
-        } else {
-            2 * rows + 4 * self.count
+    fn words(&self) -> usize {
+        match self.found.places.len() {
+            0 => 0,
+            count => 2 * (self.before.len() - 1) + 4 * count,
         }
     }
 
     /// # Safety
-    /// There is room for `words` numbers at `columns`, and for the bytes of all names and then all values at `bytes`.
-    unsafe fn write(&self, library: &Library, rows: usize, columns: *mut i64, bytes: *mut u8) {
-        if self.count == 0 {
+    /// There is room for `words` numbers at `columns`, and for the bytes of all at `bytes`.
+    unsafe fn write(&self, columns: *mut i64, bytes: *mut u8) {
+        let (places, from) = (&self.found.places, &self.found.bytes);
+        if places.is_empty() {
             return;
         }
-        // Safety: as above; what was found lives, and is as it was when it was measured.
+        let rows = self.before.len() - 1;
+        // Safety: as above.
         unsafe {
-            let mut names = Bytes {
-                start: bytes,
-                at: 0,
-            };
-            let mut values = Bytes {
-                start: bytes.add(self.name_bytes),
-                at: 0,
-            };
-            let places = columns.add(2 * rows);
-            let mut at = 0;
-            let mut found = self.found.iter().peekable();
-            for row in 0..rows {
-                *columns.add(row) = at as i64;
-                if let Some((_, found)) = found.next_if(|(owner, _)| *owner == row) {
-                    headers::each(library, found, |name, value| {
-                        let (start, size) =
-                            value.map_or((null(), 0), |value| (value.as_ptr(), value.len()));
-                        names.put(name.as_ptr(), name.len(), places.add(at), self.count);
-                        values.put(start, size, places.add(2 * self.count + at), self.count);
-                        at += 1;
-                    });
-                }
-                *columns.add(rows + row) = at as i64 - *columns.add(row);
+            for (row, edges) in self.before.windows(2).enumerate() {
+                *columns.add(row) = edges[0] as i64;
+                *columns.add(rows + row) = (edges[1] - edges[0]) as i64;
             }
+            for (at, place) in places.iter().enumerate() {
+                for (column, number) in place.iter().enumerate() {
+                    *columns.add(2 * rows + column * places.len() + at) = *number;
+                }
+            }
+            std::ptr::copy_nonoverlapping(from.as_ptr(), bytes, from.len());
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 
-use super::inplace::{self, Found};
 use super::library::{BAD_MESSAGE, Code, HeaderList, Library, Message, OK};
 use super::outgoing::HeaderOf;
 
@@ -17,27 +16,54 @@ pub unsafe fn list_of(library: &Library, message: *const Message) -> Option<Head
     (unsafe { (library.message_headers)(message, &mut list) } == OK).then_some(list)
 }
 
-/// Tells of each header: its name, and its value, if it has one.
-///
-/// # Safety
-/// What was found belongs to a message of librdkafka's that lives.
-pub unsafe fn each(library: &Library, found: &Found, mut tell: impl FnMut(&[u8], Option<&[u8]>)) {
-    // Safety: as above; names end with a null, values are as long as they say.
-    unsafe {
-        let list = match found {
-            Found::Lying(count, bytes) => return inplace::each(*count, &**bytes, tell),
-            Found::List(list) => *list,
-        };
-        for at in 0..(library.header_cnt)(list) {
-            let (mut name, mut value, mut size) = (null(), null::<c_void>(), 0usize);
-            if (library.header_get_all)(list, at, &mut name, &mut value, &mut size) == OK
-                && !name.is_null()
-            {
-                let value =
-                    (!value.is_null()).then(|| std::slice::from_raw_parts(value.cast(), size));
-                tell(CStr::from_ptr(name).to_bytes(), value);
+/// Headers that came, one after the other.
+#[derive(Default)]
+pub struct Received {
+    /// Where in the bytes the name of each begins, and how long it is; and the same of its value, -1 for null.
+    pub places: Vec<[i64; 4]>,
+    pub bytes: Vec<u8>,
+}
+
+impl Received {
+    pub fn mark(&self) -> (usize, usize) {
+        (self.places.len(), self.bytes.len())
+    }
+
+    /// As it was when the mark was taken.
+    pub fn back(&mut self, (places, bytes): (usize, usize)) {
+        self.places.truncate(places);
+        self.bytes.truncate(bytes);
+    }
+
+    /// # Safety
+    /// The list belongs to a message of librdkafka's that lives.
+    pub unsafe fn add_list(&mut self, library: &Library, list: HeaderList) {
+        // Safety: as above; names end with a null, values are as long as they say.
+        unsafe {
+            for at in 0..(library.header_cnt)(list) {
+                let (mut name, mut value, mut size) = (null(), null::<c_void>(), 0usize);
+                if (library.header_get_all)(list, at, &mut name, &mut value, &mut size) == OK
+                    && !name.is_null()
+                {
+                    let name = CStr::from_ptr(name).to_bytes();
+                    let value = (!value.is_null())
+                        .then(|| std::slice::from_raw_parts(value.cast::<u8>(), size));
+                    let name_at = self.bytes.len();
+                    self.bytes.extend_from_slice(name);
+                    self.bytes.extend_from_slice(value.unwrap_or_default());
+                    let stop = self.bytes.len();
+                    self.add(name_at, name.len(), stop, value.map(<[u8]>::len));
+                }
             }
         }
+    }
+
+    /// Of a header, whose value ends at `stop`.
+    pub fn add(&mut self, name_at: usize, name: usize, stop: usize, value: Option<usize>) {
+        let value_at = stop - value.unwrap_or(0);
+        let value = value.map_or(-1, |size| size as i64);
+        self.places
+            .push([name_at as i64, name as i64, value_at as i64, value]);
     }
 }
 

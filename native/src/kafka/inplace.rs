@@ -17,8 +17,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::headers::list_of;
-use super::library::{HeaderList, Library, Message};
+use super::headers::{Received, list_of};
+use super::library::{Library, Message};
 
 /// The next record must begin nearer than so many bytes: as both ends can be read, so can all between, in pages of any
 /// size.
@@ -27,14 +27,6 @@ const CLOSE: usize = 4096;
 const BATCH: usize = 61;
 
 static WRONG: AtomicBool = AtomicBool::new(false);
-
-/// The headers of a record, in one of two forms.
-pub enum Found {
-    /// As librdkafka lists them.
-    List(HeaderList),
-    /// As they lie in the response: so many, whole, at the beginning of these bytes.
-    Lying(u64, *const [u8]),
-}
 
 /// Finds the headers of a block's records, asked for in their order.
 pub struct Finder<'a> {
@@ -54,31 +46,37 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// The headers of this record, behind which lies `next`; `None` if it has none, or some that cannot be read.
+    /// Adds the headers of this record, behind which lies `next`; none if it has none, or some that cannot be read.
     ///
     /// # Safety
-    /// The messages are librdkafka's and live as long as what is returned.
+    /// The messages are librdkafka's and live as long as this.
     pub unsafe fn find(
         &mut self,
         message: &'a Message,
         next: Option<&'a Message>,
-    ) -> Option<Found> {
+        found: &mut Received,
+    ) {
+        let mark = found.mark();
+        let next = next.filter(|_| self.trusted);
         // Safety: as above.
         unsafe {
-            let next = next.filter(|_| self.trusted);
-            let Some(lying) = self.walk.step(message, next) else {
-                return list_of(self.library, message).map(Found::List);
-            };
-            if !lying.sure || !self.compared {
-                self.compared = true;
-                let list = list_of(self.library, message);
-                if list.map_or(0, |list| (self.library.header_cnt)(list) as u64) != lying.count {
-                    WRONG.store(true, Ordering::Relaxed);
-                    self.trusted = false;
-                    return list.map(Found::List);
-                }
+            let lying = self.walk.step(message, next, found);
+            if self.compared && lying.is_some_and(|lying| lying.sure) {
+                return;
             }
-            (lying.count > 0).then_some(Found::Lying(lying.count, lying.headers))
+            let list = list_of(self.library, message);
+            if let Some(lying) = lying {
+                self.compared = true;
+                if list.map_or(0, |list| (self.library.header_cnt)(list)) == lying.count {
+                    return;
+                }
+                WRONG.store(true, Ordering::Relaxed);
+                self.trusted = false;
+            }
+            found.back(mark);
+            if let Some(list) = list {
+                found.add_list(self.library, list);
+            }
         }
     }
 }
@@ -89,27 +87,29 @@ struct Walk<'m> {
     head: Option<&'m [u8]>,
 }
 
-struct Lying<'m> {
-    count: u64,
-    headers: &'m [u8],
+#[derive(Clone, Copy)]
+struct Lying {
+    count: usize,
     /// Whether they end where the record does. Otherwise they are its own only if librdkafka can read them.
     sure: bool,
 }
 
 impl<'m> Walk<'m> {
-    /// The headers behind this record's value; `None` if librdkafka has to be asked.
+    /// Adds the headers behind this record's value; `None`, and what was added is to be taken back, if librdkafka has
+    /// to be asked.
     ///
     /// # Safety
-    /// The messages are librdkafka's and live as long as what is returned.
+    /// The messages are librdkafka's and live as long as this.
     unsafe fn step(
         &mut self,
         message: &'m Message,
         next: Option<&'m Message>,
-    ) -> Option<Lying<'m>> {
+        found: &mut Received,
+    ) -> Option<Lying> {
         let head = self.head.take();
         // Safety: as above.
         let bytes = unsafe { behind(message, next?) }?;
-        let (count, headers, rest) = whole(bytes)?;
+        let (count, rest) = whole(bytes, found)?;
         let size = match head {
             // None need no room.
             Some(head) if count > 0 => size_of_headers(head, message),
@@ -118,24 +118,9 @@ impl<'m> Walk<'m> {
         if size.is_some_and(|size| size != bytes.len() - rest.len()) {
             return None;
         }
-        let sure = count == 0 || size.is_some();
         self.head = Some(rest);
-        Some(Lying {
-            count,
-            headers,
-            sure,
-        })
-    }
-}
-
-/// Tells of each header, which lie at the beginning of these bytes: its name, and its value, if it has one.
-pub fn each(count: u64, mut bytes: &[u8], mut tell: impl FnMut(&[u8], Option<&[u8]>)) {
-    for _ in 0..count {
-        let Some((name, value, rest)) = header(bytes) else {
-            return;
-        };
-        tell(name, value);
-        bytes = rest;
+        let sure = count == 0 || size.is_some();
+        Some(Lying { count, sure })
     }
 }
 
@@ -202,33 +187,36 @@ fn size_by_head(bytes: &[u8], numbers: usize, content: usize) -> Option<usize> {
     (only && content <= length).then(|| length - content)
 }
 
-/// How many headers lie at the beginning of these bytes, where, and what lies behind them; `None` if they are not all
-/// there and well-formed.
-fn whole(bytes: &[u8]) -> Option<(u64, &[u8], &[u8])> {
-    let (count, headers) = varint(bytes)?;
-    let count = u64::try_from(count).ok()?;
-    let mut rest = headers;
-    for _ in 0..count {
-        rest = header(rest)?.2;
+/// Adds the headers that lie at the beginning of these bytes: how many, and what lies behind them; `None` if they are
+/// not all there and well-formed, or if a name has a null in it, where librdkafka's end.
+fn whole<'b>(bytes: &'b [u8], found: &mut Received) -> Option<(usize, &'b [u8])> {
+    let (count, mut rest) = varint(bytes)?;
+    let count = usize::try_from(count).ok()?;
+    if count > 0 {
+        let stop = found.bytes.len() + bytes.len();
+        for _ in 0..count {
+            let (name, value);
+            (name, rest) = string(rest)?;
+            let name = name.filter(|name| !name.contains(&0))?.len();
+            let name_at = stop - rest.len() - name;
+            (value, rest) = string(rest)?;
+            found.add(name_at, name, stop - rest.len(), value.map(<[u8]>::len));
+        }
+        found
+            .bytes
+            .extend_from_slice(&bytes[..bytes.len() - rest.len()]);
     }
-    Some((count, headers, rest))
+    Some((count, rest))
 }
 
-/// Name, value, and what lies behind.
-type Header<'a> = (&'a [u8], Option<&'a [u8]>, &'a [u8]);
-
-/// The first of these bytes; `None` if it is not whole.
-fn header(bytes: &[u8]) -> Option<Header<'_>> {
+/// The first string of these bytes, `None` for null, and what lies behind; `None` if it is not whole.
+fn string(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let (size, rest) = varint(bytes)?;
-    let (name, rest) = rest.split_at_checked(usize::try_from(size).ok()?)?;
-    // librdkafka's names end at a null.
-    let name = name.split(|byte| *byte == 0).next().unwrap_or(name);
-    let (size, rest) = varint(rest)?;
     if size == -1 {
-        return Some((name, None, rest));
+        return Some((None, rest));
     }
-    let (value, rest) = rest.split_at_checked(usize::try_from(size).ok()?)?;
-    Some((name, Some(value), rest))
+    let (string, rest) = rest.split_at_checked(usize::try_from(size).ok()?)?;
+    Some((Some(string), rest))
 }
 
 /// A zigzag varint of at most four bytes, enough for what lies so close, and what lies behind.
