@@ -167,7 +167,7 @@ class KafkaWriter:
         partitions: Ints | None = None,
         rows: list[int] | None = None,
     ) -> tuple[list[int], list[tuple[int, int]], int]:
-        """Hand over the messages of these rows, in this order (all, in an order that keeps that of each partition): the
+        """Hand over the messages of these rows, in this order (all, in an order that keeps that of each key): the
         rows that the queue had no room for, in the order to go on with, the indices and error codes of those before
         that were refused, and the mark of all the others (0: there are none).
 

@@ -2,9 +2,10 @@
 //!
 //! librdkafka keeps a list for each partition, and walks it three times: to send, to confirm, to free. Messages that lie
 //! in memory as they stand in their list are a third cheaper there, as the processor sees them coming. Kafka knows no
-//! order between partitions; within one it stays. Which partition a message goes to is librdkafka's decision all the
-//! same: here it is only foreseen. Should that be wrong, as the topic was given other partitions since, messages of one
-//! key still go in their order, as they are always taken for the same partition.
+//! order between partitions; within one it stays, but for messages that may go anywhere: they keep their order among each
+//! other, and follow those with a key. Which partition a message goes to is librdkafka's decision all the same: here it is
+//! only foreseen. Should that be wrong, as the topic was given other partitions since, messages of one key still go in
+//! their order, as they are always taken for the same partition.
 
 use std::ptr::null_mut;
 
@@ -17,6 +18,9 @@ const SAMPLE: usize = 64;
 const CHANGES: usize = SAMPLE / 8;
 /// Partitions that are told apart: more would each get too few messages of a block.
 const MOST: i32 = 256;
+/// As much of a key as is looked at. librdkafka refuses longer ones, before it would choose a partition for them, and
+/// one of its functions ends the process at 4 GiB.
+const LONGEST: usize = i32::MAX as usize;
 
 /// What is known of a topic's partitions.
 pub struct Spread {
@@ -59,11 +63,10 @@ impl Spread {
             Some([]) if self.empty_anywhere => return self.partitions as usize,
             key => key.unwrap_or_default(),
         };
-        let (start, none) = (key.as_ptr().cast(), null_mut());
+        let (start, size, none) = (key.as_ptr().cast(), key.len().min(LONGEST), null_mut());
         // Safety: so many bytes are there, and these three look at nothing else but the number of partitions.
-        let found = unsafe {
-            (self.partitioner)(null_mut(), start, key.len(), self.partitions, none, none)
-        };
+        let found =
+            unsafe { (self.partitioner)(null_mut(), start, size, self.partitions, none, none) };
         usize::try_from(found).map_or(0, |found| found.min(self.partitions as usize))
     }
 

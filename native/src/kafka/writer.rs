@@ -54,7 +54,7 @@ impl KafkaWriter {
     }
 
     /// Hands over the messages of these rows, in this order (by default of all, in an order that is cheap and keeps that
-    /// of each partition); the rows that the queue had no room for, in the order to go on with, those refused before,
+    /// of each key); the rows that the queue had no room for, in the order to go on with, those refused before,
     /// and the mark by which `finished` will tell of the others: 0 if there are none.
     ///
     /// Message i goes to `topics[codes[i]]`, or to the first topic. `values` and `keys` are `Spans`, `headers` is a
