@@ -130,7 +130,7 @@ def _decode(values: Sequence[Any], wanted: frozenset[str], options: ReadOptions,
         again = [mended.get(row, None if row in failed else payload) for row, payload in enumerate(values)]
         found = _decode(again, wanted, options, sys.maxsize)
         return found._replace(failed=failed | found.failed)
-    return _finished(frames, table.columns, failed, options)
+    return _finished(values, frames, table.columns, failed, options)
 
 
 class _Table(NamedTuple):
@@ -237,12 +237,16 @@ def _mended(
 
 
 def _finished(
-    frames: Frames, columns: dict[str, Column], failed: dict[int, WireError], options: ReadOptions
+    values: Sequence[Any],
+    frames: Frames,
+    columns: dict[str, Column],
+    failed: dict[int, WireError],
+    options: ReadOptions,
 ) -> ReadColumns:
     metadata: dict[int, Data | None] = {}
     for row, entries in frames.metadata.items():
         try:
-            metadata[row] = metadata_of(entries, options)
+            metadata[row] = metadata_of(entries, values[row], options)
         except WireError as error:
             failed.setdefault(row, bare(error))
     rows = np.array(frames.rows, np.int64)

@@ -162,7 +162,7 @@ class CompiledReader:
             by_row.setdefault(row, []).append(spans.buffer[start : start + size].tobytes())
         for row, parts in by_row.items():
             try:
-                listed[row] = metadata_of(parts, self._options)
+                listed[row] = metadata_of(parts, spans[int(rows[row])], self._options)
             except WireError as error:
                 failed.setdefault(int(rows[row]), bare(error))
         return listed

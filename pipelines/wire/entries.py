@@ -209,9 +209,14 @@ def bare(error: BaseException) -> Any:
     return error.with_traceback(None)
 
 
-def metadata_of(entries: Sequence[bytes], options: ReadOptions) -> Data | None:
-    """The metadata that entries of `DataMap.metaData` make. Raises `WireError`."""
-    return decode(b"".join(entries), options.limits, float_lists=options.float_lists).metadata
+def metadata_of(entries: Sequence[bytes], message: Any, options: ReadOptions) -> Data | None:
+    """The metadata of `message`, whose entries of `DataMap.metaData` these are. Raises `WireError`."""
+    try:
+        return decode(b"".join(entries), options.limits, float_lists=options.float_lists).metadata
+    except WireError:
+        # Where they are no protobuf the whole message is none, and that is what to say.
+        plain(message, options)
+        raise
 
 
 def not_a_message(payload: bytes, error: Exception) -> WireError:

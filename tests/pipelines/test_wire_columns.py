@@ -528,6 +528,16 @@ def test_metadata_is_read_and_written() -> None:
     assert [data.metadata for data in again] == [data.metadata for data in datas]
 
 
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_message_whose_metadata_is_broken_is_told_with_all_its_bytes(count: int) -> None:
+    message = encode_entry("n", 1) + field(2, field(1, b"key") + b"\x12\x05cut")
+    with pytest.raises(WireError, match=f"the {len(message)} bytes are no ProtoData message") as one:
+        decode(message)
+    found = decode_columns([encode_entry("n", 2), *[message] * count])
+    assert found.rows.tolist() == [0]
+    assert {str(error) for error in found.failed.values()} == {str(one.value)}
+
+
 def test_metadata_that_cannot_be_read_fails_the_message() -> None:
     broken = encode_entry("n", 1) + field(2, field(1, b"m") + field(2, b"\x68\x05"))
     found = decode_columns([encode_entry("n", 1), broken])
