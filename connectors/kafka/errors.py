@@ -79,6 +79,7 @@ _ADVICE = {
     **dict.fromkeys(REFUSED_LOGIN, "check security.protocol and the sasl. and ssl. properties under client"),
     **dict.fromkeys(FORBIDDEN, "ask for an access rule (ACL) for this user"),
     **dict.fromkeys(NO_SUCH_TOPIC, "create the topic, or check its name"),
+    KafkaError.LEADER_NOT_AVAILABLE: "see that all brokers of the cluster run, and try again",
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max_message of the sink and max.message.bytes of the topic",
     KafkaError.FENCED_INSTANCE_ID: _INSTANCE,
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: "all members of a group need the same assignor",

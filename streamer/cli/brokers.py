@@ -90,7 +90,7 @@ def unanswered(
     config: KafkaSourceConfig | KafkaSinkConfig, error: Exception, trouble: Trouble | None = None
 ) -> ConnectorError:
     """What a client library's error on asking these brokers means, and what it told of its connections before."""
-    from confluent_kafka import KafkaException
+    from confluent_kafka import KafkaError, KafkaException
 
     from connectors.kafka.errors import error_of, explained, is_passing
 
@@ -98,7 +98,8 @@ def unanswered(
     scrub = scrubber(config)
     told = None if trouble is None else trouble.error
     for one in (error_of(error), told):
-        if one is not None and not is_passing(one):
+        # Without a leader of a partition there is somebody who said so.
+        if one is not None and (not is_passing(one) or one.code() == KafkaError.LEADER_NOT_AVAILABLE):
             return explained(one, str(config.bootstrap), scrub)
     reason = error_of(error).str() if told is None else _reason(told.str())
     return ConnectorError(

@@ -14,7 +14,7 @@ from connectors.kafka.config import KafkaSourceConfig, Position
 from connectors.kafka.errors import error_of, explained
 from connectors.kafka.lanes import Lanes
 from connectors.kafka.properties import scrubber, source_properties
-from connectors.kafka.start import positions
+from connectors.kafka.start import bounds, positions
 from connectors.records import Records
 from pipelines.errors import ConnectorError, nearest
 from streamer.cli.brokers import PATIENCE, Trouble, answered, unanswered
@@ -86,10 +86,7 @@ class TopicReader:
 
     def range(self) -> tuple[dict[int, int], dict[int, int]]:
         """The first offset that is there and the one after the last, in each partition, now."""
-        found = {
-            number: self._asked(partial(self._open.get_watermark_offsets, TopicPartition(self.topic, number), PATIENCE))
-            for number in self.partitions
-        }
+        found = {number: self._asked(partial(bounds, self._open, (self.topic, number))) for number in self.partitions}
         return {number: low for number, (low, _) in found.items()}, {
             number: high for number, (_, high) in found.items()
         }

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from pipelines import Data
-from streamer.broker import Broker
+from streamer.broker import Broker, create_topics
 
 
 @pytest.fixture
@@ -202,6 +203,37 @@ def test_brokers_that_are_slow_but_there_are_waited_for(monkeypatch: pytest.Monk
         with pytest.raises(ConnectorError, match=r"no Kafka answers on 127\.0\.0\.1"):
             topics_of(KafkaSinkConfig(bootstrap=f"127.0.0.1:{silent.getsockname()[1]}", topic="x"))
     assert time.monotonic() - began > 1.1
+
+
+@pytest.mark.timeout(300)
+def test_a_partition_without_a_leader_is_waited_for_and_named(
+    cli: Any, start_kafka: Any, topic_name: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = start_kafka(nodes=3)
+    topic = topic_name()
+    create_topics(cluster.bootstrap, {topic: 3})
+    cluster.kill(3)
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    while not (
+        lost := [one.id for one in client.list_topics(topic).topics[topic].partitions.values() if one.leader < 0]
+    ):
+        time.sleep(0.1)
+    commands = ("tap", topic, "--end", "-b", cluster.bootstrap), ("replay", topic, "--dry-run", "-b", cluster.bootstrap)
+    with monkeypatch.context() as patch:
+        patch.setattr("connectors.kafka.start._PATIENCE", 0.5)
+        for command in commands:
+            ended = cli(*command)
+            assert ended.code == 1
+            assert f"no broker leads {topic}[{lost[0]}]" in ended.err
+            assert "see that all brokers of the cluster run" in ended.err
+    starting = threading.Thread(target=cluster.restart, args=(3,))
+    starting.start()
+    try:
+        for command in commands:
+            ended = cli(*command)
+            assert ended.code == 0, ended.err
+    finally:
+        starting.join()
 
 
 def test_tap_begins_at_a_time(cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path) -> None:
