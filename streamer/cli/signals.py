@@ -1,4 +1,7 @@
-"""SIGTERM and SIGINT on the command line: the first drains, the second ends at once with exit code 130."""
+"""SIGTERM and SIGINT on the command line: the first drains, the second ends at once with exit code 130.
+
+Imported before all else: only what is light may be imported here.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,19 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 CUT_SHORT = 130
+
+_BEFORE: dict[signal.Signals, Any] = {}
+
+
+def ending_at_once() -> None:
+    """From now on, until `draining`, a signal ends the process with exit code 0, as nothing is there to be drained."""
+    for number in SIGNALS:
+        # Not by an exception: there is code of others in between, and imports that would swallow it.
+        _BEFORE[number] = signal.signal(number, lambda number, frame: os._exit(0))
 
 
 @contextmanager
@@ -23,7 +36,7 @@ def draining(stop: Callable[[], None], note: str = "") -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: _BEFORE.pop(number, signal.getsignal(number)) for number in SIGNALS}
     stopping = False
 
     def on_signal(number: int, frame: FrameType | None) -> None:

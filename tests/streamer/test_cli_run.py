@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,26 @@ def test_a_first_signal_drains_and_ends_with_0(start: Any, tmp_path: Path, numbe
     assert "3 ok" in err
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("imported", ["typer", "pydantic", "streamer.agent"])
+@pytest.mark.parametrize("entry", [["-m", "streamer"], ["-c", "from streamer.cli import main; main()"]])
+def test_a_signal_while_it_still_imports_ends_a_service_with_0(
+    tmp_path: Path, entry: list[str], imported: str, number: signal.Signals
+) -> None:
+    with _imports(imported, [*entry, "run", str(service(tmp_path, "a", follow=True))]) as process:
+        process.send_signal(number)
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+
+
+def test_a_signal_while_it_still_imports_ends_what_is_no_service_as_ever() -> None:
+    with _imports("typer", ["-m", "streamer", "schema"]) as process:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGTERM
+
+
 def test_a_second_signal_ends_at_once_with_130(start: Any, tmp_path: Path) -> None:
     process = start("run", service(tmp_path, "a", step="slow"))
     wait_for((tmp_path / "reached").exists, process)
@@ -164,3 +186,16 @@ def _line(process: subprocess.Popen[str], beginning: str) -> str:
         if line.startswith(beginning):
             return line
     raise AssertionError(f"no line begins with {beginning}")
+
+
+@contextmanager
+def _imports(module: str, arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that has just imported `module`, and has others to import."""
+    command = [sys.executable, "-X", "importtime", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            assert any(line.rpartition("|")[2].strip() == module for line in process.stderr)
+            yield process
+        finally:
+            process.kill()
