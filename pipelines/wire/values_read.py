@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
-from pipelines.columns import MISSING, Column, DenseColumn, Rows
+from pipelines.columns import MISSING, Column, DenseColumn, RaggedColumn, Rows
 from pipelines.errors import DataError, WireError
 from pipelines.values.valuetype import ValueType
 from pipelines.wire.entries import ReadOptions
@@ -128,6 +128,8 @@ class _Reading:
         kinds = {(piece.layout.type, piece.layout.dtype, piece.layout.shape) for piece in self._pieces}
         if len(kinds) == 1 and not self._others:
             return self._dense()
+        if self._is_ragged():
+            return self._ragged()
         values: list[Any] = [MISSING] * len(self._entries)
         for piece in self._pieces:
             for row, value in zip(piece.rows.tolist(), _natives(piece), strict=True):
@@ -146,6 +148,23 @@ class _Reading:
             array[piece.rows] = piece.values
             present[piece.rows] = True
         return DenseColumn(array, first.layout.type, None if present.all() else present)
+
+    def _is_ragged(self) -> bool:
+        """Whether all rows have arrays that differ in their first axis only."""
+        layouts = [piece.layout for piece in self._pieces]
+        return (
+            sum(len(piece.rows) for piece in self._pieces) == len(self._entries)
+            and all(layout.shape for layout in layouts)
+            and len({(layout.dtype, layout.shape[1:]) for layout in layouts}) == 1
+        )
+
+    def _ragged(self) -> Column:
+        parts = []
+        for piece in self._pieces:
+            count, samples, *inner = piece.values.shape
+            splits = np.arange(count + 1, dtype=np.int64) * samples
+            parts.append(RaggedColumn(piece.values.reshape(count * samples, *inner), splits))
+        return Column.concat(parts).take(np.argsort(np.concatenate([piece.rows for piece in self._pieces])))
 
     def _by_layout(self, layout: Layout, rows: Rows) -> Rows:
         """Read what has this layout; the rows that have not."""

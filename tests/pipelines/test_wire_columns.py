@@ -338,6 +338,15 @@ def test_arrays_that_differ_in_the_first_axis_are_ragged() -> None:
     assert column.splits.tolist() == [0, 0, 1, 3, 6]
 
 
+@pytest.mark.parametrize("inner", [(), (2,), (0,)])
+def test_ragged_rows_keep_their_order_and_values_whatever_their_sizes(inner: tuple[int, ...]) -> None:
+    sizes = [2, 0, 2, 3, 2, 0, 1, 3, 1]
+    arrays = [np.full((size, *inner), row, np.float32) for row, size in enumerate(sizes)]
+    column = decoded(messages_of(len(arrays), lambda row: {"x": arrays[row]}), "x").columns["x"]
+    assert isinstance(column, RaggedColumn)
+    assert all(np.array_equal(found, array) for found, array in zip(column.values(), arrays, strict=True))
+
+
 def test_arrays_of_several_dtypes_are_objects() -> None:
     found = decoded(messages_of(4, lambda row: {"x": np.zeros(2, "f4" if row % 2 else "i4")}), "x")
     assert isinstance(found.columns["x"], ObjectColumn)
