@@ -129,7 +129,8 @@ impl<'m> Walk<'m> {
 /// # Safety
 /// The messages are librdkafka's and live as long as what is returned.
 unsafe fn behind<'a>(message: &'a Message, next: &'a Message) -> Option<&'a [u8]> {
-    if message.payload.is_null()
+    // What is empty lies elsewhere: it is null, or a constant of librdkafka's.
+    if message.len == 0
         || next.rkt != message.rkt
         || next.partition != message.partition
         || next.offset <= message.offset
@@ -137,14 +138,16 @@ unsafe fn behind<'a>(message: &'a Message, next: &'a Message) -> Option<&'a [u8]
         return None;
     }
     let start = message.payload as usize + message.len;
-    let first = if next.key.is_null() {
+    let first = if next.key_len == 0 {
         next.payload
     } else {
         next.key
     };
     let size = (first as usize).checked_sub(start)?;
-    // Safety: the byte before the first and the one after the last are librdkafka's, and so near each other that there
-    // is no page between them. Nobody writes there while the messages live.
+    // Safety: the byte before the first and the one after the last are librdkafka's as long as the messages live, and
+    // so near each other that there is no page between them. Of one response, nobody writes there. Of two, something
+    // else may lie between, to which others write: no length that is read there is used unchecked, or read again, and
+    // nothing that is read there is believed.
     (1..CLOSE).contains(&size).then(|| unsafe {
         std::slice::from_raw_parts(message.payload.cast::<u8>().add(message.len), size)
     })
@@ -152,13 +155,11 @@ unsafe fn behind<'a>(message: &'a Message, next: &'a Message) -> Option<&'a [u8]
 
 /// How many bytes of headers a record has, by its head; `None` if that is not known.
 ///
-/// The bytes are those before its key, or before its value if it has no key. They begin where a record ends, or earlier.
+/// The bytes are those before its key, or before its value if its key is empty or null; its value is not empty. They
+/// begin where a record ends, or earlier.
 fn size_of_headers(bytes: &[u8], message: &Message) -> Option<usize> {
-    if message.payload.is_null() || message.len == 0 {
-        return None;
-    }
-    // Of time, of offset, length of the key; and, if there is no key, length of the value.
-    let (begin, numbers) = if message.key.is_null() {
+    // Of time, of offset, length of the key; and, if there are no bytes of a key, length of the value.
+    let (begin, numbers) = if message.key_len == 0 {
         (message.payload, 4)
     } else {
         (message.key, 3)

@@ -65,6 +65,17 @@ fn a_page_between_two_records_is_not_read() {
     unsafe { libc::munmap(start.cast(), 3 * PAGE) };
 }
 
+#[test]
+fn behind_an_empty_value_nothing_is_looked_for_even_if_something_lies_there() {
+    // librdkafka's constant for what is empty, and a record that happens to lie behind it.
+    let bytes = *b"\0\0\0\0value";
+    let mut empty = message(0, None, Some(b""));
+    empty.payload = bytes.as_ptr().cast_mut().cast();
+    let next = message(1, None, Some(&bytes[4..]));
+    // Safety: all lies in these bytes.
+    assert_eq!(unsafe { behind(&empty, &next) }, None);
+}
+
 fn number(number: usize) -> Vec<u8> {
     let mut rest = 2 * number;
     let mut bytes = Vec::new();
@@ -220,6 +231,10 @@ fn all_between_the_first_record_and_the_last_are_told_without_librdkafka() {
         one(),
     ];
     assert_eq!(surely_told(&response(&[empty])), 2);
+    // But where a key that lies elsewhere stood is known.
+    let keyless = || record(Some(b""), b"value", TWO);
+    let batch = vec![one(), keyless(), keyless(), one()];
+    assert_eq!(surely_told(&response(&[batch])), 2);
 }
 
 #[test]
@@ -257,7 +272,7 @@ fn whatever_is_broken_nothing_is_told_that_librdkafka_does_not_say() {
         let mut record = || {
             let value = [0x80, 0, 2, 9][chance(4)];
             let value = vec![value; [0, 1, 5, 60, 130][chance(5)]];
-            let key = [None, Some(&b"k"[..]), Some(b"some key")][chance(3)];
+            let key = [None, Some(&b"k"[..]), Some(b"some key"), Some(b"")][chance(4)];
             let headers: [&[u8]; 5] = [
                 b"\0",
                 b"\0",
