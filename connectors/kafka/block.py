@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
+from operator import lt
 
 import numpy as np
 from confluent_kafka import Message
@@ -41,10 +42,11 @@ def by_place(messages: Sequence[Message], only_topic: str | None) -> dict[Place,
 
 def rising(group: Sequence[Message]) -> int:
     """How many of a partition's messages, counted from the first, have rising offsets: nearly always all."""
-    if _offset(group[-1]) - _offset(group[0]) >= len(group) - 1:
-        return len(group)
     offsets = list(map(_offset, group))
-    return next((at for at in range(1, len(offsets)) if offsets[at] <= offsets[at - 1]), len(offsets))
+    # First and last do not tell, as there may be gaps between them.
+    if all(map(lt, offsets, offsets[1:])):
+        return len(offsets)
+    return next(at for at in range(1, len(offsets)) if offsets[at] <= offsets[at - 1])
 
 
 def block(source: str, groups: Mapping[Place, Sequence[Message]], lanes: Mapping[Place, Lane]) -> Records:
