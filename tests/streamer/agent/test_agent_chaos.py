@@ -252,7 +252,9 @@ def trouble(kind: str, world: World, topic: MemoryTopic) -> None:
         case "die" if world.members:
             world.die()
         case "break" if world.members:
-            for one in world.outputs:
+            # Nobody else mends them while this waits: a member that gives up a partition would wait half a minute for
+            # its dead letters, and so would the one that is to break.
+            for one in [*world.outputs, world.letters]:
                 one.faults.mend()
             world.break_down()
         case "leave" if len(world.members) > 1:
