@@ -153,7 +153,7 @@ class KafkaWriter:
 
     def foresee(self, topic: str, partitions: int, partitioner: str) -> None:
         """The topic has so many partitions, among which librdkafka's property `partitioner` chooses. Messages that will
-        go to the same are handed over together then, which makes them a quarter cheaper to send. It need not be right.
+        go to the same are handed over together then, which is cheaper (`src/kafka/order.rs`). It need not be right.
         """
 
     def write(

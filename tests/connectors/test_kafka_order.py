@@ -57,6 +57,14 @@ def read(bootstrap: str, topic: str, count: int) -> dict[int, list[tuple[bytes |
     return found
 
 
+def check_each_came_once_in_the_order_of_its_key(found: dict[int, list[tuple[bytes | None, int]]]) -> None:
+    assert sorted(number for rows in found.values() for _, number in rows) == list(range(COUNT))
+    for rows in found.values():
+        for name in {name for name, _ in rows} - {None}:
+            kept = [n for other, n in rows if other == name]
+            assert kept == sorted(kept)
+
+
 @contextmanager
 def writing(bootstrap: str, **properties: Any) -> Iterator[tuple[Any, Producer]]:
     made = bridge.join(
@@ -127,11 +135,7 @@ def test_where_the_queue_was_full_it_goes_on_partition_by_partition(
         assert [len(rows) for rows in waiting] == [COUNT - ROOM, COUNT - 2 * ROOM, 0]
         assert writer.finished() == (marks, [])
     found = read(kafka.bootstrap, topic, COUNT)
-    assert sorted(number for rows in found.values() for _, number in rows) == list(range(COUNT))
-    for rows in found.values():
-        for name in {name for name, _ in rows} - {None}:
-            kept = [n for other, n in rows if other == name]
-            assert kept == sorted(kept)
+    check_each_came_once_in_the_order_of_its_key(found)
     if foreseen == PARTITIONS:
         for rows in found.values():
             kept = [n for name, n in rows if name is not None]
@@ -235,12 +239,7 @@ def test_messages_without_room_in_time_are_named_and_may_be_sent_again(
         assert len(outstanding) == 2
         assert [one.losses() for one in written.finished(outstanding, 0)] == [{}, {}]
         assert written.is_idle()
-    found = read(kafka.bootstrap, topic, COUNT)
-    assert sorted(number for rows in found.values() for _, number in rows) == list(range(COUNT))
-    for partition in found.values():
-        for name in {name for name, _ in partition} - {None}:
-            kept = [n for other, n in partition if other == name]
-            assert kept == sorted(kept)
+    check_each_came_once_in_the_order_of_its_key(read(kafka.bootstrap, topic, COUNT))
 
 
 def test_where_too_many_blocks_are_outstanding_all_rows_are_left_and_go_later(

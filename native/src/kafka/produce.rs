@@ -104,8 +104,7 @@ fn plain(rows: &Rows<'_>, row: u32, mark: u32) -> Message {
     }
 }
 
-/// Any messages, likewise. Topics have as many partitions as `counts` says, which is read only where
-/// messages say theirs.
+/// Any messages, likewise. Topics have as many partitions as `counts` says, which is read only where messages say theirs.
 pub fn one_by_one(
     library: &Library,
     rk: Rk,
