@@ -278,8 +278,9 @@ class KafkaSource(Source):
         self._met = True
         self._reading.begin(places)
         assign([TopicPartition(*place, offset) for place, offset in found.items()])
-        if self._still:
-            consumer.pause(_partitions(places))
+        # The client keeps what was paused over revocations: a partition that was taken away while standing still comes
+        # back paused.
+        (consumer.pause if self._still else consumer.resume)(_partitions(places))
         self._lanes.next_epoch()
         begun = [self._begin(place, found[place], -1 if place in new else found[place]) for place in places]
         self._commits.later(progress for progress in begun if progress.place in new)

@@ -237,6 +237,36 @@ def test_partitions_assigned_while_standing_still_wait_too(
         assert values(reader.take(10)) == numbers(0, 10)
 
 
+@pytest.mark.parametrize("assignor", ["range", "consumer", "cooperative-sticky"])
+def test_partitions_that_went_while_standing_still_are_read_when_they_are_back(
+    kafka: Broker, topics: Topics, assignor: str, source: MakeSource, write: Write, polled: Polled
+) -> None:
+    topic = topics(2)
+    for partition in (0, 1):
+        write(kafka.bootstrap, topic, numbers(0, 10), partition)
+    reader = Reader(source(kafka.bootstrap, topic, topic, assignor=assignor))
+
+    with reader:
+        reader.take(20)
+        with polled(Reader(source(kafka.bootstrap, topic, topic, assignor=assignor, name="second"))):
+            deadline = time.monotonic() + reader.patience
+            while len(reader.lanes) != 1:
+                assert time.monotonic() < deadline, reader.seen
+                reader.source.standing_still(True)
+                reader.notice()
+                time.sleep(0.02)
+            reader.source.standing_still(False)
+        reader.until(lambda r: len(r.lanes) == 2)
+        for partition in (0, 1):
+            write(kafka.bootstrap, topic, numbers(10, 20), partition)
+        wanted = {(partition, offset) for partition in (0, 1) for offset in range(10, 20)}
+        seen: set[tuple[int, int]] = set()
+        deadline = time.monotonic() + reader.patience
+        while not wanted <= seen and time.monotonic() < deadline:
+            seen |= {(one.message.partition, one.position) for one in reader.poll()}
+        assert wanted <= seen
+
+
 def test_a_source_that_nobody_polls_is_thrown_out_says_so_and_comes_back(
     kafka: Broker,
     topics: Topics,
