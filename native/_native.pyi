@@ -116,10 +116,10 @@ class KafkaReader:
     def forget(self, topic: str, partition: int) -> None:
         """Records of this partition that came and were not taken are dropped."""
 
-    def receive(self, count: int, milliseconds: int) -> tuple[int, list[tuple[int, str, int, str]]]:
+    def receive(self, count: int, milliseconds: int) -> tuple[int, list[tuple[int, str, int, int, str]]]:
         """Wait until `count` more records are here, or so long.
 
-        Gives how many are held then, and the errors that came with them as (code, topic, partition, text).
+        Gives how many are held then, and the errors that came with them as (code, topic, partition, offset, text).
         """
 
     @property

@@ -95,7 +95,9 @@ class Commits:
 
 
 def _offsets(progresses: Iterable[Progress]) -> list[TopicPartition]:
-    return [TopicPartition(*one.place, one.acknowledged) for one in progresses if one.acknowledged >= 0]
+    return [
+        TopicPartition(*one.place, one.acknowledged, one.metadata.text()) for one in progresses if one.acknowledged >= 0
+    ]
 
 
 def _passing(error: Exception) -> bool:

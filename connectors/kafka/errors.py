@@ -74,15 +74,19 @@ NO_SUCH_TOPIC = frozenset(
 )
 """The topic is not there, or cannot be."""
 
+NO_LEADER = frozenset({KafkaError.LEADER_NOT_AVAILABLE, KafkaError._NOENT})
+"""No broker leads the partition: somebody answered, but there is nobody to ask."""
+
 _INSTANCE = "another process has the same instance; give each its own"
 _ADVICE = {
     **dict.fromkeys(REFUSED_LOGIN, "check security.protocol and the sasl. and ssl. properties under client"),
     **dict.fromkeys(FORBIDDEN, "ask for an access rule (ACL) for this user"),
     **dict.fromkeys(NO_SUCH_TOPIC, "create the topic, or check its name"),
-    KafkaError.LEADER_NOT_AVAILABLE: "see that all brokers of the cluster run, and try again",
+    **dict.fromkeys(NO_LEADER, "see that all brokers of the cluster run, and try again"),
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max_message of the sink and max.message.bytes of the topic",
     KafkaError.FENCED_INSTANCE_ID: _INSTANCE,
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: "all members of a group need the same assignor",
+    KafkaError.OFFSET_METADATA_TOO_LARGE: "let offset.metadata.max.bytes of the brokers be 100 or more",
     KafkaError.UNSUPPORTED_VERSION: "the brokers are too old for this; check the assignor",
 }
 

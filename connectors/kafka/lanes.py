@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from connectors.kafka.commitmetadata import CommitMetadata
 from connectors.records import Lane
 
 Place = tuple[str, int]
 """Topic and partition number."""
+
+_NOTHING = CommitMetadata()
 
 
 @dataclass(slots=True)
@@ -23,6 +26,15 @@ class Progress:
     """The next record to deliver, as far as known."""
     committed: int
     """What the brokers are known to have; smaller than `acknowledged` while a commit is on its way or has failed."""
+    metadata: CommitMetadata
+    """What is committed with each position."""
+    ended: int = -1
+    """Where the partition ended when the client came to its end last. Behind the last record may be markers of
+    transactions, and records of aborted ones, which are never delivered."""
+    heard_at: float = 0.0
+    """When records, or the end, of this partition were met last, on `time.monotonic`."""
+    end: int = -1
+    """Where the partition ended when the brokers were asked, or last told."""
 
 
 class Lanes:
@@ -53,11 +65,11 @@ class Lanes:
         """Lanes that begin from now on are of a later assignment."""
         self._epoch += 1
 
-    def begin(self, place: Place, position: int, committed: int) -> Progress:
+    def begin(self, place: Place, position: int, committed: int, metadata: CommitMetadata = _NOTHING) -> Progress:
         """A new lane of this place in the current epoch."""
         topic, partition = place
         lane = Lane(self._source, f"{topic}-{partition}", self._epoch)
-        progress = Progress(lane, place, acknowledged=position, delivered=position, committed=committed)
+        progress = Progress(lane, place, position, position, committed, metadata)
         self._by_place[place] = self._by_lane[lane] = progress
         return progress
 

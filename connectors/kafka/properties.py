@@ -36,7 +36,7 @@ OF_SOURCES: Mapping[str, str] = {
     "auto.commit.enable": _CONFIRMED,
     "auto.commit.interval.ms": _CONFIRMED,
     "enable.auto.offset.store": _CONFIRMED,
-    "enable.partition.eof": "a topic has no end for a service; use the lag metric",
+    "enable.partition.eof": "the lag is found by it; a service goes on where a topic ends",
 }
 """Properties that a source's `client` may not set, and what to do instead."""
 
@@ -65,10 +65,17 @@ _LINGER_UNDER_LOAD = 0.02
 
 _SECURITY = ("security.", "sasl.", "ssl.", "https.", "oauth_cb", "enable.sasl.", "enable.ssl.")
 
+_CONNECTION = ("socket.", "broker.", "client.dns.", "reconnect.", "connections.", "api.version.")
+
 
 def is_security(name: str) -> bool:
     """Whether this property says how to log in to the brokers, rather than what to do there."""
     return name.startswith(_SECURITY)
+
+
+def is_connection(name: str) -> bool:
+    """Whether this property says how to reach the brokers, whatever is done there."""
+    return is_security(name) or name.startswith(_CONNECTION)
 
 
 CODE: Final = ("oauth_cb", "plugin.library.paths", "ssl.engine.location", "ssl.providers", "sasl.kerberos.kinit.cmd")
@@ -103,6 +110,8 @@ def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callabl
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error" if config.out_of_range == "stop" else config.out_of_range,
         "allow.auto.create.topics": False,
+        # Behind the last record may lie what is never delivered: the lag is known by where the client came to.
+        "enable.partition.eof": True,
         # The default of 1 s caps the draining of a backlog at a quarter of what is possible.
         "fetch.queue.backoff.ms": 5,
         "max.partition.fetch.bytes": 1024 * 1024,
@@ -121,6 +130,14 @@ def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callabl
         **callbacks,
         "logger": client_logger(config.label, scrubber(config)),
     }
+
+
+def admin_properties(config: KafkaSourceConfig) -> dict[str, Any]:
+    """What `confluent_kafka.admin.AdminClient` gets to ask about a source's topics. Raises as `source_properties`."""
+    ours = {"bootstrap.servers": config.bootstrap, "client.id": f"streamer-{config.label}-admin"}
+    theirs = {name: value for name, value in _passed_through(config).items() if is_connection(name)}
+    # What goes wrong with the brokers is told by the consumer's log.
+    return {**ours, **theirs, "log_level": 0}
 
 
 def sink_properties(config: KafkaSinkConfig, callbacks: Mapping[str, Callable[..., None]]) -> dict[str, Any]:

@@ -36,6 +36,8 @@ class Trouble(NamedTuple):
     error: KafkaError
     topic: str | None
     partition: int
+    offset: int
+    """Where it came; negative if nowhere."""
 
 
 class Reading(ABC):
@@ -172,8 +174,8 @@ class CompiledReading(Reading):
         """See `Reading`."""
         troubles = self._served()
         self._held, errors = self._reader.receive(count, math.ceil(timeout * 1000))
-        for code, topic, partition, text in errors:
-            troubles.append(Trouble(KafkaError(code, text or None), topic or None, partition))
+        for code, topic, partition, offset, text in errors:
+            troubles.append(Trouble(KafkaError(code, text or None), topic or None, partition, offset))
         return troubles
 
     def take(self, source: str, max_records: int, max_bytes: int, lane_of: LaneOf) -> Records:
@@ -267,4 +269,7 @@ def _headers(told: Ints, rows: int, count: int, texts: Bytes) -> Headers:
 
 def _trouble(message: Message) -> Trouble | None:
     error = message.error()
-    return None if error is None else Trouble(error, message.topic(), int(message.partition() or 0))
+    if error is None:
+        return None
+    offset = message.offset()
+    return Trouble(error, message.topic(), int(message.partition() or 0), -1 if offset is None else offset)

@@ -6,20 +6,24 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import stamina
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from connectors.kafka.aside import Aside
+from connectors.kafka.beginnings import Beginning, Beginnings
 from connectors.kafka.bridge import join, report
+from connectors.kafka.commitmetadata import CommitMetadata
 from connectors.kafka.commits import Commits
 from connectors.kafka.errors import NO_SUCH_TOPIC, REFUSED_LOGIN, error_of, explained, is_passing
+from connectors.kafka.lag import Lag
 from connectors.kafka.lanes import Lanes, Place, Progress
-from connectors.kafka.properties import scrubber, source_properties
+from connectors.kafka.properties import admin_properties, scrubber, source_properties
+from connectors.kafka.queries import Queries
 from connectors.kafka.reachability import Reachability
 from connectors.kafka.reading import CompiledReading, PlainReading, Reading, Trouble
-from connectors.kafka.start import begins, put_back
 from connectors.kafka.topics import check_topic
 from connectors.records import Lane, Records
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown
@@ -33,8 +37,8 @@ _log = logging.getLogger(__name__)
 
 _SLICE = 0.1
 """Longest wait in the client library: what `wake` takes at most."""
-_LOOK_AFTER = 0.5
-"""Seconds between looks at the ends of partitions, for `lag`."""
+_IDS_AFTER = 10.0
+"""Seconds between questions for the topics' ids."""
 _COMMIT_WAIT = 10.0
 _CLOSE_WAIT = 15.0
 _SEEK_WAIT = 5.0
@@ -51,8 +55,10 @@ class KafkaSource(Source):
     ahead up to `queued.max.messages.kbytes` (32 MiB) and one fetch (`fetch.max.bytes`, 16 MiB), and keeps its
     membership for `max.poll.interval.ms` (5 min), or as long as `standing_still` is called.
 
-    Where the group has committed nothing, partitions begin at `start`; where that is an offset (latest, a time), it
-    is committed at once, so that a crash before the first acknowledgement loses nothing.
+    A group that has committed nothing begins at `start`; where that is an offset (latest, a time), it is committed at
+    once, so that a crash before the first acknowledgement loses nothing. Partitions that are added later begin at their
+    first record. A topic that is deleted and created again is found by its id, within 10 s or at the next assignment,
+    and `out_of_range` says what then happens.
     """
 
     replays = Replays.OFFSET
@@ -70,14 +76,16 @@ class KafkaSource(Source):
         self._aside = Aside()
         self._settle: Settle | None = None
         self._failure: ConnectorError | None = None
-        self._lag: dict[Place, int] = {}
-        self._look_at = 0.0
+        self._ask_at = 0.0
         self._woken = self._still = self._leaving = self._met = False
         self._hot_path: HotPathReport | None = None
         self._consumer: Consumer
         self._reading: Reading
         self._commits: Commits
         self._reach: Reachability
+        self._queries: Queries
+        self._lag: Lag
+        self._beginnings: Beginnings
         self._open = False
 
     @property
@@ -101,6 +109,8 @@ class KafkaSource(Source):
                 f"source {self.name}",
                 self._scrub,
             )
+            isolation = str(self._config.client.get("isolation.level", "read_committed"))
+            self._queries = Queries(admin_properties(self._config), isolation)
         except (KafkaException, ValueError, TypeError) as error:
             text = self._scrub(str(error.args[0].str() if isinstance(error, KafkaException) else error))
             raise ConnectorError(f"source {self.name}: client: {text}; see librdkafka's CONFIGURATION.md") from None
@@ -112,10 +122,19 @@ class KafkaSource(Source):
         )
         self._commits = Commits(self._consumer, self._lanes, str(self._config.group), self._scrub)
         self._reach = Reachability(lambda seconds: self._consumer.list_topics(self._only_topic, timeout=seconds))
+        self._lag = Lag(self._consumer, self._lanes, self._queries)
+        self._beginnings = Beginnings(
+            self._consumer,
+            self._config.topics,
+            self._config.start,
+            self._config.out_of_range,
+            self._queries,
+            f"source {self.name}",
+        )
         try:
             self._check_topics()
             if self._config.reset is not None:
-                put_back(self._consumer, self._config.topics, self._config.reset)
+                self._beginnings.put_back(self._config.reset)
             self._consumer.subscribe(
                 list(self._config.topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
@@ -167,8 +186,8 @@ class KafkaSource(Source):
         self._lanes.next_epoch()
         for progress in found:
             self._reading.forget([progress.place])
-            self._seek(progress)
-            self._begin(progress.place, progress.acknowledged, progress.committed)
+            self._seek(progress.place, progress.acknowledged)
+            self._begin(progress.place, progress.acknowledged, progress.committed, progress.metadata)
 
     def events(self) -> list[Event]:
         """See `Source.events`."""
@@ -199,8 +218,9 @@ class KafkaSource(Source):
         return token
 
     def lag(self) -> Mapping[Place, int]:
-        """Records behind the end, as of the last poll, at most half a second earlier."""
-        return self._lag
+        """Records behind the end, as of the last poll, at most half a second earlier; where nothing has come for 10 s,
+        as the brokers said at most 10 s earlier."""
+        return self._lag.by_place if self._open else {}
 
     def close(self) -> None:
         """Leave the group (a static member does not leave, so that it can come back). Gives up waiting after 15 s."""
@@ -252,8 +272,11 @@ class KafkaSource(Source):
         records = self._reading.take(self.name, max_records, max_bytes, self._lane_of)
         if len(records):
             self._mean_size = max(1.0, records.byte_count / len(records))
+        now = time.monotonic()
         for topic, partition, span in zip(records.topics, records.partitions, records.spans, strict=True):
-            self._lanes.places[topic, partition].delivered = int(records.positions[span.stop - 1]) + 1
+            progress = self._lanes.places[topic, partition]
+            progress.delivered = int(records.positions[span.stop - 1]) + 1
+            progress.heard_at = now
         return records
 
     def _lane_of(self, place: Place, first: int) -> Lane | None:
@@ -263,27 +286,31 @@ class KafkaSource(Source):
         if first < progress.delivered:
             # The topic was made anew or cut short, and `out_of_range` says to go on: another life of the lane.
             self._lanes.next_epoch()
-            progress = self._begin(place, first, -1)
+            progress = self._begin(place, first, -1, progress.metadata)
         return progress.lane
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         places = [(one.topic, one.partition) for one in partitions]
         assign = consumer.incremental_assign if self._incremental else consumer.assign
         try:
-            found, new = begins(consumer, places, self._config.start)
+            found = self._beginnings.of(places)
         except KafkaException as exception:
             assign([])
             self._fail(self._explained(exception, f"source {self.name}: where to begin cannot be found out"))
             return
+        except ConnectorError as error:
+            assign([])
+            self._fail(error)
+            return
         self._met = True
         self._reading.begin(places)
-        assign([TopicPartition(*place, offset) for place, offset in found.items()])
+        assign([TopicPartition(*place, beginning.position) for place, beginning in found.items()])
         # The client keeps what was paused over revocations: a partition that was taken away while standing still comes
         # back paused.
         (consumer.pause if self._still else consumer.resume)(_partitions(places))
         self._lanes.next_epoch()
-        begun = [self._begin(place, found[place], -1 if place in new else found[place]) for place in places]
-        self._commits.later(progress for progress in begun if progress.place in new)
+        begun = [self._begin_at(place, found[place]) for place in places]
+        self._commits.later(progress for progress in begun if progress.committed < 0)
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         places = [place for one in partitions if (place := (one.topic, one.partition)) in self._lanes.places]
@@ -326,10 +353,15 @@ class KafkaSource(Source):
                 moved.append(progress)
         return moved
 
-    def _begin(self, place: Place, position: int, committed: int) -> Progress:
+    def _begin_at(self, place: Place, beginning: Beginning) -> Progress:
+        committed = beginning.position if beginning.is_committed else -1
+        return self._begin(place, beginning.position, committed, beginning.metadata)
+
+    def _begin(self, place: Place, position: int, committed: int, metadata: CommitMetadata) -> Progress:
         if (ended := self._lanes.end(place)) is not None:
             self._events.append(LaneEnded(ended))
-        progress = self._lanes.begin(place, position, committed)
+        progress = self._lanes.begin(place, position, committed, metadata)
+        progress.heard_at = time.monotonic()
         self._events.append(LaneBegan(progress.lane, *place, max(position, -1)))
         return progress
 
@@ -337,29 +369,51 @@ class KafkaSource(Source):
         gone = list(places)
         self._events += [LaneEnded(lane) for place in gone if (lane := self._lanes.end(place)) is not None]
         self._reading.end(gone)
-        self._lag = {place: behind for place, behind in self._lag.items() if place in self._lanes.places}
+        self._lag.drop(gone)
 
-    def _seek(self, progress: Progress) -> None:
+    def _seek(self, place: Place, position: int) -> None:
         # A partition that was only just assigned cannot be moved for some milliseconds.
         for attempt in stamina.retry_context(KafkaException, attempts=None, timeout=_SEEK_WAIT, wait_initial=0.02):
             with attempt:
-                self._consumer.seek(TopicPartition(*progress.place, progress.acknowledged))
+                self._consumer.seek(TopicPartition(*place, position))
 
     def _look_after(self) -> None:
         self._commits.try_again()
         if self._reach.check():
             self._tell_reachability()
-        now = time.monotonic()
-        if now >= self._look_at:
-            self._look_at = now + _LOOK_AFTER
-            self._lag = dict(self._behind())
+        self._lag.look()
+        if ids := self._queries.ids():
+            self._check_ids(ids)
+        if (now := time.monotonic()) >= self._ask_at:
+            self._ask_at = now + _IDS_AFTER
+            self._queries.ask_ids(topic for topic, _ in self._lanes.places)
 
-    def _behind(self) -> Iterable[tuple[Place, int]]:
+    def _check_ids(self, ids: Mapping[str, str]) -> None:
+        """Whether topics were deleted and created again while they were read."""
+        anew: list[Progress] = []
         for progress in self._lanes:
-            with suppress(KafkaException):
-                low, high = self._consumer.get_watermark_offsets(TopicPartition(*progress.place), cached=True)
-                if high >= 0:
-                    yield progress.place, max(0, high - max(progress.delivered, low))
+            now, before = ids.get(progress.place[0], ""), progress.metadata.topic_id
+            if not before:
+                progress.metadata = replace(progress.metadata, topic_id=now)
+            elif now and now != before:
+                anew.append(progress)
+        if not anew:
+            return
+        try:
+            for progress in anew:
+                self._beginnings.refuse_anew(progress.place, progress.delivered)
+            found = self._beginnings.first_after_creation([progress.place for progress in anew])
+        except KafkaException as exception:
+            self._fail(self._explained(exception, f"source {self.name}: where to go on cannot be found out"))
+            return
+        except ConnectorError as error:
+            self._fail(error)
+            return
+        self._lanes.next_epoch()
+        for place, position in found.items():
+            self._reading.forget([place])
+            self._seek(place, position)
+            self._begin(place, position, -1, CommitMetadata(ids[place[0]]))
 
     def _tell_reachability(self) -> None:
         reason = self._reach.reason
@@ -383,7 +437,10 @@ class KafkaSource(Source):
         return self._failure is not None or self._reach.suspected
 
     def _note(self, trouble: Trouble) -> None:
-        error, topic, partition = trouble
+        error, topic, partition, offset = trouble
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._lag.reached_end((topic or "", partition), offset)
+            return
         where = f"source {self.name}: {topic or ', '.join(self._config.topics)}"
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             self._fail(
@@ -399,7 +456,7 @@ class KafkaSource(Source):
             _log.info("%s: %s", where, error.str())
         elif is_passing(error):
             _log.info("%s: %s", where, self._scrub(error.str()))
-        elif error.code() != KafkaError._PARTITION_EOF:
+        else:
             self._fail(explained(error, where, self._scrub))
 
     def _on_error(self, error: KafkaError) -> None:

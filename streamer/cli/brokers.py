@@ -90,16 +90,16 @@ def unanswered(
     config: KafkaSourceConfig | KafkaSinkConfig, error: Exception, trouble: Trouble | None = None
 ) -> ConnectorError:
     """What a client library's error on asking these brokers means, and what it told of its connections before."""
-    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka import KafkaException
 
-    from connectors.kafka.errors import error_of, explained, is_passing
+    from connectors.kafka.errors import NO_LEADER, error_of, explained, is_passing
 
     assert isinstance(error, KafkaException)
     scrub = scrubber(config)
     told = None if trouble is None else trouble.error
     for one in (error_of(error), told):
         # Without a leader of a partition there is somebody who said so.
-        if one is not None and (not is_passing(one) or one.code() == KafkaError.LEADER_NOT_AVAILABLE):
+        if one is not None and (not is_passing(one) or one.code() in NO_LEADER):
             return explained(one, str(config.bootstrap), scrub)
     reason = error_of(error).str() if told is None else _reason(told.str())
     return ConnectorError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -13,8 +12,8 @@ from connectors.kafka.block import block, by_place
 from connectors.kafka.config import KafkaSourceConfig, Position
 from connectors.kafka.errors import error_of, explained
 from connectors.kafka.lanes import Lanes
-from connectors.kafka.properties import scrubber, source_properties
-from connectors.kafka.start import bounds, positions
+from connectors.kafka.properties import admin_properties, scrubber, source_properties
+from connectors.kafka.queries import Queries
 from connectors.records import Records
 from pipelines.errors import ConnectorError, nearest
 from streamer.cli.brokers import PATIENCE, Trouble, answered, unanswered
@@ -46,11 +45,12 @@ class TopicReader:
         """Numbers of the topic's partitions."""
         self._trouble = Trouble()
         self._consumer: Consumer | None = None
+        self._queries: Queries
 
     def __enter__(self) -> TopicReader:
-        properties = {**source_properties(self._config, {"error_cb": self._trouble}), "enable.partition.eof": True}
         try:
-            self._consumer = Consumer(properties)
+            self._consumer = Consumer(source_properties(self._config, {"error_cb": self._trouble}))
+            self._queries = Queries(admin_properties(self._config))
         except KafkaException as error:
             raise explained(error_of(error), "Kafka", self._scrub) from error
         try:
@@ -79,17 +79,14 @@ class TopicReader:
         self._asked(lambda: self._open.commit(offsets=offsets, asynchronous=False))
 
     def starts(self, position: Position) -> dict[int, int]:
-        """The offset of earliest, latest or a time in each partition, logical ones (< 0) included."""
+        """The offset of earliest, latest or a time in each partition."""
         places = [(self.topic, number) for number in self.partitions]
-        found = self._asked(lambda: positions(self._open, places, position))
+        found = self._asked(lambda: self._queries.positions(places, position))
         return {number: offset for (_, number), offset in found.items()}
 
     def range(self) -> tuple[dict[int, int], dict[int, int]]:
         """The first offset that is there and the one after the last, in each partition, now."""
-        found = {number: self._asked(partial(bounds, self._open, (self.topic, number))) for number in self.partitions}
-        return {number: low for number, (low, _) in found.items()}, {
-            number: high for number, (_, high) in found.items()
-        }
+        return self.starts("earliest"), self.starts("latest")
 
     def begin(self, starts: Mapping[int, int]) -> None:
         """Read on from these offsets, by partition."""

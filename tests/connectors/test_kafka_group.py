@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from connectors.contract import Reader, Received
 from connectors.kafka.config import KafkaSourceConfig
@@ -72,6 +72,156 @@ def test_a_crash_before_the_first_acknowledgement_loses_nothing_that_came_after_
     write(kafka.bootstrap, topic, numbers(6, 8))
     with Reader(source(kafka.bootstrap, topic, topic, start="latest")) as reader:
         assert values(reader.take(5)) == numbers(3, 8)
+
+
+SOON = {"topic.metadata.refresh.interval.ms": 300}
+
+
+def grow(bootstrap: str, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for grown in admin.create_partitions([NewPartitions(topic, partitions)]).values():
+        grown.result(60)
+    create_topics(bootstrap, {topic: partitions})
+
+
+def make_anew(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for deleted in admin.delete_topics([topic]).values():
+        deleted.result(60)
+    deadline = time.monotonic() + 60
+    while topic in admin.list_topics(timeout=60).topics:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    create_topics(bootstrap, {topic: 1})
+
+
+@pytest.mark.parametrize("start", ["latest", "2100-01-01T00:00:00Z"])
+def test_partitions_that_are_added_later_begin_at_their_first_record(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write, start: str
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 5))
+    with Reader(source(kafka.bootstrap, topic, topic, start=start, client=SOON)) as reader:
+        reader.until(lambda r: bool(r.lanes))
+        grow(kafka.bootstrap, topic, 2)
+        write(kafka.bootstrap, topic, numbers(100, 110), 1)
+        write(kafka.bootstrap, topic, numbers(5, 8))
+        assert sorted(values(reader.take(13))) == sorted(numbers(5, 8) + numbers(100, 110))
+    # Also where they are added while nobody reads.
+    grow(kafka.bootstrap, topic, 3)
+    write(kafka.bootstrap, topic, numbers(200, 204), 2)
+    with Reader(source(kafka.bootstrap, topic, topic, start=start)) as reader:
+        assert sorted(values(reader.take(17))) == sorted(numbers(5, 8) + numbers(100, 110) + numbers(200, 204))
+
+
+def test_topics_that_begin_to_match_a_pattern_begin_at_their_first_record(
+    kafka: Broker, topics: Topics, topic_name: Name, source: MakeSource, write: Write
+) -> None:
+    prefix = topic_name()
+    topics(2, prefix)
+    later = f"{prefix}-later"
+    with Reader(source(kafka.bootstrap, f"^{prefix}.*", prefix, start="latest", client=SOON)) as reader:
+        reader.until(lambda r: bool(r.lanes))
+        create_topics(kafka.bootstrap, {later: 1})
+        write(kafka.bootstrap, later, numbers(0, 10))
+        assert values(reader.take(10)) == numbers(0, 10)
+
+
+def test_members_that_begin_a_group_together_all_begin_at_its_start(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write, polled: Polled
+) -> None:
+    topic = topics(4)
+    for partition in range(4):
+        write(kafka.bootstrap, topic, numbers(0, 50), partition)
+    members = [Reader(source(kafka.bootstrap, topic, topic, start="latest", name=f"m{n}")) for n in range(3)]
+    with polled(members[0]) as first, polled(members[1]) as second, polled(members[2]) as third:
+        deadline = time.monotonic() + 60
+        while not all(len(member.lanes) in (1, 2) for member in members):
+            assert time.monotonic() < deadline, [member.lanes for member in members]
+            time.sleep(0.05)
+        for partition in range(4):
+            write(kafka.bootstrap, topic, numbers(50, 55), partition)
+        while len(first) + len(second) + len(third) < 20:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert sorted(values([*first, *second, *third])) == sorted(4 * numbers(50, 55))
+
+
+def test_a_group_whose_positions_another_program_committed_begins_new_partitions_at_their_first_record(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write
+) -> None:
+    topic = topics(2)
+    for partition in (0, 1):
+        write(kafka.bootstrap, topic, numbers(100 * partition, 100 * partition + 5), partition)
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 3, "{not ours")], asynchronous=False)
+    consumer.close()
+    with Reader(source(kafka.bootstrap, topic, topic, start="latest")) as reader:
+        assert sorted(values(reader.take(7))) == sorted(numbers(3, 5) + numbers(100, 105))
+
+
+def test_a_topic_that_was_created_again_is_not_read_from_the_position_of_the_former_one(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write, committed: Committed
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 10))
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        reader.acknowledge(reader.take(10))
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic})
+    position = consumer.committed([TopicPartition(topic, 0)], 60)
+    make_anew(kafka.bootstrap, topic)
+    write(kafka.bootstrap, topic, numbers(0, 30))
+    # A commit that was late: deleting the topic had removed the position.
+    consumer.commit(offsets=position, asynchronous=False)
+    consumer.close()
+    with (
+        Reader(source(kafka.bootstrap, topic, topic)) as reader,
+        pytest.raises(ConnectorError, match=f'"{topic}" was deleted and created again: .* position 10 .*out_of_range'),
+    ):
+        reader.until(lambda r: False)
+    assert committed(kafka.bootstrap, topic, topic) == 10
+    with Reader(source(kafka.bootstrap, topic, topic, out_of_range="latest")) as reader:
+        reader.until(lambda r: bool(r.lanes))
+        write(kafka.bootstrap, topic, numbers(30, 32))
+        assert values(reader.take(2)) == numbers(30, 32)
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic})
+    consumer.commit(offsets=position, asynchronous=False)
+    consumer.close()
+    with Reader(source(kafka.bootstrap, topic, topic, out_of_range="earliest")) as reader:
+        received = reader.take(32)
+        assert values(received) == numbers(0, 32)
+        reader.acknowledge(received)
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        assert reader.listen(1) == []
+
+
+@pytest.mark.parametrize("out_of_range", ["stop", "earliest"])
+def test_a_topic_that_is_created_again_while_it_is_read_is_found_out(
+    kafka: Broker,
+    topics: Topics,
+    source: MakeSource,
+    write: Write,
+    out_of_range: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("connectors.kafka.source._IDS_AFTER", 0.5)
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 10))
+    with Reader(source(kafka.bootstrap, topic, topic, out_of_range=out_of_range)) as reader:
+        received = reader.take(10)
+        # The source stands still, so that the client does not notice that its position was not there for a while.
+        reader.source.standing_still(True)
+        make_anew(kafka.bootstrap, topic)
+        write(kafka.bootstrap, topic, numbers(0, 30))
+        reader.source.standing_still(False)
+        if out_of_range == "stop":
+            with pytest.raises(ConnectorError, match=f'"{topic}" was deleted and created again'):
+                reader.until(lambda r: False)
+            return
+        reader.until(lambda r: len(r.events(LaneEnded)) == 1)
+        (begun,) = reader.lanes
+        assert begun.epoch > received[0].lane.epoch
+        assert values(reader.take(30)) == numbers(0, 30)
 
 
 @pytest.mark.parametrize(("position", "first"), [("earliest", 0), ("latest", 9), ("2023-11-14T22:13:20Z", 5)])

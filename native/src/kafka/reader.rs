@@ -14,8 +14,8 @@ use super::client::{Client, Open};
 use super::library::{CONSUMER, Code, Library, Message, OK, Queue, Rk, text};
 use super::plugin;
 
-/// Code, topic, partition and text of an error that came in a record's place.
-type Trouble = (Code, String, i32, String);
+/// Code, topic, partition, offset and text of an error that came in a record's place.
+type Trouble = (Code, String, i32, i64, String);
 /// Reads the records of one consumer of confluent-kafka's. One thread reads; `close` may come from any.
 #[pyclass(frozen, module = "native._native")]
 pub struct KafkaReader {
@@ -281,6 +281,7 @@ unsafe fn trouble(library: &Library, message: *mut Message) -> Trouble {
             (*message).err,
             topic,
             (*message).partition,
+            (*message).offset,
             text((library.message_errstr)(message)),
         )
     }
