@@ -139,5 +139,9 @@ class Source(ABC):
         return None
 
     def lag(self) -> Mapping[tuple[str, int], int]:
-        """Records behind the end, by (topic, partition), as far as known without asking anyone."""
+        """Records that were not delivered yet, by (topic, partition), as far as known without waiting for an answer.
+
+        A partition of which nothing comes though it is polled is found by this number: it must not depend on what
+        comes, and be a minute old at most. 0 where what is left will never be delivered (markers of transactions).
+        """
         return {}

@@ -91,13 +91,16 @@ class Agent:
         return {lane: position for intake in self._loop.intakes for lane, position in list(intake.acknowledged.items())}
 
     def live(self) -> str | None:
-        """Why the process should be restarted; `None` while it makes progress, or waits for a sink."""
+        """Why the process should be restarted; `None` while it makes progress, or waits for a sink or for records."""
         if self._failure is not None:
             return _text(self._failure)
         stuck = time.monotonic() - self._loop.progress_at
         # Loading a model may take long, and a restart would not help.
         if self._began and stuck > self.service.limits.stuck:
             return f"the run thread has not come round for {stuck:.0f} s"
+        for intake in self._loop.intakes:
+            if reason := intake.stuck():
+                return reason
         return None
 
     def ready(self) -> str | None:

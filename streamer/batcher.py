@@ -47,8 +47,12 @@ class Batcher(ABC):
         self._since = 0.0
         self._mean_size = 1.0
 
-    def gather(self, source: Source) -> None:
-        """Wait for records, a tenth of a second at most. To be called again and again, until a batch is `ready`."""
+    def gather(self, source: Source) -> list[Records]:
+        """Wait for records, a tenth of a second at most; those that came, which are in the batch.
+
+        To be called again and again, until a batch is `ready`.
+        """
+        before = len(self._blocks)
         if not self._count:
             # What is there already comes as one block, which costs half of a first record and the rest.
             self._add(source.poll(self.max_records * self._together(), self.max_bytes, 0.0))
@@ -57,6 +61,7 @@ class Batcher(ABC):
         if self._count and self._full() is None:
             wait = min(max(self._deadline() - time.monotonic(), 0.0), IDLE_WAIT)
             self._add(source.poll(self.max_records - self._count, self._bytes_left(), wait))
+        return self._blocks[before:]
 
     def ready(self) -> Closed | None:
         """The batch, if it is full or old enough."""

@@ -24,6 +24,7 @@ from streamer.handover import Handover
 from streamer.mail import Acknowledge, Ended, Finished, Rewind, Settlement, ToIntake, ToRunThread
 from streamer.observe.metrics import SourceMeters
 from streamer.room import Room
+from streamer.stalls import StallWatch
 from streamer.work import SOURCE_BITS, Work
 
 STANDING_STILL = 1.0
@@ -55,8 +56,10 @@ class Intake:
         room: Room,
         meters: SourceMeters,
         acknowledge_first: bool,
+        stuck_after: float,
         log: Any,
     ) -> None:
+        """`stuck_after`: seconds after which a source that gives nothing, though it has records, is called stuck."""
         self.source = source
         self.meters = meters
         self.down: str | None = None
@@ -71,6 +74,8 @@ class Intake:
         """How many of them the run thread is done with. It counts."""
         self.rewinds = 0
         """How often the run thread has asked for a rewind."""
+        self.progress_at = time.monotonic()
+        """When its thread last came round, on `time.monotonic`."""
         self._codec = codec
         self._batcher = batcher
         self._next_row = index << SOURCE_BITS
@@ -80,6 +85,8 @@ class Intake:
         self._control = control
         self._room = room
         self._acknowledge_first = acknowledge_first
+        self._stuck_after = stuck_after
+        self._told_stuck = False
         self._log = log
         self._mail: queue.SimpleQueue[ToIntake] = queue.SimpleQueue()
         self._lanes: set[Lane] = set()
@@ -93,6 +100,7 @@ class Intake:
         self._open_error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"intake {source.name}", daemon=True)
         self._batch_count = 0
+        self._stalls = StallWatch()
         self._still = False
         self._sign_at = 0.0
         self._look_at = 0.0
@@ -135,6 +143,16 @@ class Intake:
         """Acknowledge these last positions, wait until the bus has them, and leave. From the run thread."""
         self._mail.put(Acknowledge(marks, last=True))
         self.stop()
+
+    def stuck(self) -> str | None:
+        """Why a new process should take over: nothing has come for long, though there are records. From any thread."""
+        now = time.monotonic()
+        if not self._begun.is_set() or not self._thread.is_alive():
+            return None
+        if now - self.progress_at > self._stuck_after:
+            return f"source {self.source.name}: its thread has not come round for {now - self.progress_at:.0f} s"
+        stalled = self._stalls.stalled(now, self._stuck_after)
+        return None if stalled is None else f"source {self.source.name}: {stalled}"
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait for the thread to end; whether it has."""
@@ -181,7 +199,8 @@ class Intake:
         while not (self._stop.is_set() or self._source_ended):
             self._serve_mail()
             self._go_on()
-            self._batcher.gather(self.source)
+            for records in self._batcher.gather(self.source):
+                self._stalls.delivered(records)
             # Before the batch is closed: records of a lane that has ended do not count.
             self._look_around()
             closed = self._batcher.ready()
@@ -203,6 +222,7 @@ class Intake:
 
     def _serve_mail(self, timeout: float = 0.0) -> None:
         """Do what the run thread asked for, in its order; waits so long for the first letter."""
+        self.progress_at = time.monotonic()
         marks: dict[Lane, int] = {}
         last = False
         while timeout or not self._mail.empty():
@@ -252,13 +272,23 @@ class Intake:
         if now >= self._look_at:
             self._look_at = now + LOOK_AFTER
             self.lag = self.source.lag()
+            if self._still or self.down is not None:
+                self._stalls.reset()
+            else:
+                self._stalls.look(self.lag, now)
+            reason = self.stuck()
+            if reason is not None and not self._told_stuck:
+                self._log.error("the source is stuck, /live fails", reason=reason)
+            self._told_stuck = reason is not None
 
     def _settle(self, lanes: Iterable[Lane], deadline: float) -> Mapping[Lane, int]:
         now = time.monotonic()
         request = Settlement(self, list(lanes), now + (deadline - now) / 2, deadline)
         self._tell(request)
-        if request.done.wait(max(deadline - time.monotonic(), 0.0)):
-            return request.marks
+        while (left := deadline - time.monotonic()) > 0:
+            self.progress_at = time.monotonic()
+            if request.done.wait(min(left, WAIT)):
+                return request.marks
         self._log.warning("lanes were taken away before all their records were done", lanes=len(request.lanes))
         return {}
 

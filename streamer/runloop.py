@@ -203,6 +203,7 @@ class RunLoop:
                 room=self._room,
                 meters=self._meters.sources[name],
                 acknowledge_first=service.delivery == "at_most_once",
+                stuck_after=service.limits.stuck,
                 log=self._log,
             )
             for index, (name, config, source) in enumerate(parts.sources)

@@ -64,7 +64,7 @@ class Limits(Settings):
     confirm: Annotated[Duration, Field(gt=0)] = 10.0
     """How long one wait for the sinks' confirmations takes at most."""
     stuck: Annotated[Duration, Field(gt=0)] = 120.0
-    """After how long in one batch the service reports itself as not alive."""
+    """After how long in one batch, or without a record from a partition that has some, the service reports itself as not alive."""  # noqa: E501
 
 
 class FailureSettings(Settings):

@@ -81,9 +81,9 @@ class KafkaSourceConfig(SourceConfig):
     group: str | None = Field(default=None, min_length=1)
     """The consumer group: its members share the partitions, and positions are kept under its name. By default the service's name."""  # noqa: E501
     start: Position = "earliest"
-    """Where partitions begin for which the group has committed nothing: earliest, latest or a time."""
+    """Where a group begins that has committed nothing: earliest, latest or a time. Partitions that are added later, and topics that begin to match, are read from their first record."""  # noqa: E501
     out_of_range: Literal["stop", "earliest", "latest"] = "stop"
-    """What to do when the position has been deleted by the topic's retention: stop with an error, so that the loss is noticed, or go on at the earliest or latest record."""  # noqa: E501
+    """What to do when the position has been deleted by the topic's retention, or the topic was deleted and created again: stop with an error, so that the loss is noticed, or go on at the earliest or latest record."""  # noqa: E501
     instance: str | None = Field(default=None, min_length=1)
     """A name for this member that stays the same over restarts (static membership): a restart within `session.timeout.ms` (45 s) then moves no partitions. Every process needs its own."""  # noqa: E501
     assignor: Literal["range", "consumer", "roundrobin", "cooperative-sticky"] = "range"

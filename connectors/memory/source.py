@@ -153,10 +153,10 @@ class MemorySource(Source):
         return self
 
     def lag(self) -> Mapping[tuple[str, int], int]:
-        """Messages not acknowledged, of the partitions it has."""
+        """Messages not delivered, of the partitions it has."""
         with self.topic.changed:
             return {
-                (self.topic.name, partition): self.topic.end_of(partition) - self.group.acknowledged[partition]
+                (self.topic.name, partition): self.topic.end_of(partition) - self._next[partition]
                 for partition in self._lanes
             }
 
