@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from pipelines import Data
+from streamer.broker import create_topics
 
 ANSWER = 60.0
 """Seconds that a broker on a busy machine may take for an answer."""
@@ -240,6 +241,18 @@ sink: {{type: kafka, topic: {ledger.sink}}}
         for member in made.members:
             if member.process.poll() is None:
                 member.kill()
+
+
+@pytest.fixture
+def ledger_on(topic_name: Any) -> Callable[[str], KeyLedger]:
+    """`ledger_on(bootstrap)` is a ledger over new topics of 8 partitions on this broker."""
+
+    def make(bootstrap: str) -> KeyLedger:
+        source, sink = topic_name("ledger-in"), topic_name("ledger-out")
+        create_topics(bootstrap, {source: 8, sink: 4})
+        return KeyLedger(bootstrap, source, sink, topic_name("ledger"))
+
+    return make
 
 
 @pytest.fixture

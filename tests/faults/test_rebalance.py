@@ -1,0 +1,95 @@
+"""Members come and go while the pipeline is slower than the topic: every partition must be read to its end.
+
+A source that stands still pauses its partitions, and the client keeps what was paused over revocations: partitions once
+stayed so for ever, in a group that seemed well.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("hot_path")
+
+SLOW = 1.2
+"""Seconds that a batch of 200 records takes: longer than a second without polling, after which a source pauses."""
+BACK_PRESSURE = "limits: {batches: 1}"
+
+
+def wait_for(ledger: Any, count: int, seconds: float, alive: Callable[[], Any]) -> None:
+    """Until `count` records are committed."""
+    deadline = time.monotonic() + seconds
+    while (committed := ledger.sample()) < count:
+        alive()
+        assert time.monotonic() < deadline, f"only {committed} of {count} records are committed"
+        time.sleep(0.5)
+
+
+def alive(member: Any) -> Callable[[], None]:
+    def check() -> None:
+        assert member.process.poll() is None, member.text()
+
+    return check
+
+
+def churn(ledger: Any, bench: Any, assignor: str, times: int, seed: int) -> None:
+    """One member stays, a second one comes and goes `times` times; then there is more to read."""
+    chance = random.Random(seed)
+    ledger.write(3000, seed)
+    made = bench(ledger, BACK_PRESSURE, assignor=assignor)
+    first = made.start(SLOW)
+    wait_for(ledger, 1, 120, alive(first))
+    for _ in range(times):
+        second = made.start(SLOW)
+        time.sleep(chance.uniform(2.0, 7.0))
+        if chance.random() < 0.5:
+            assert second.stop() == 0, second.text()
+        else:
+            second.kill()
+        time.sleep(chance.uniform(0.0, 3.0))
+    ledger.write(1000, seed + 1)
+    wait_for(ledger, 4000, 240, alive(first))
+    assert first.stop() == 0, first.text()
+    ledger.check()
+
+
+@pytest.mark.timeout(600)
+def test_every_partition_is_read_to_its_end_when_members_come_and_go_under_back_pressure(
+    ledger: Any, bench: Any
+) -> None:
+    churn(ledger, bench, "range", times=3, seed=5)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("assignor", ["range", "consumer", "cooperative-sticky"])
+def test_every_partition_is_read_to_its_end_with_every_assignor(
+    ledger: Any, bench: Any, assignor: str, seed: int
+) -> None:
+    churn(ledger, bench, assignor, times=6, seed=100 * seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("assignor", ["range", "consumer", "cooperative-sticky"])
+def test_every_partition_is_read_to_its_end_after_a_broker_stood_still_for_a_minute(
+    private_kafka: Any, ledger_on: Any, bench: Any, assignor: str
+) -> None:
+    ledger = ledger_on(private_kafka.bootstrap)
+    ledger.write(4000)
+    made = bench(ledger, BACK_PRESSURE, assignor=assignor)
+    members = [made.start(0.2), made.start(0.2)]
+    wait_for(ledger, 200, 120, lambda: [alive(member)() for member in members])
+    private_kafka.freeze()
+    time.sleep(60)
+    private_kafka.thaw()
+    ledger.write(2000, seed=2)
+    wait_for(ledger, 6000, 240, lambda: [alive(member)() for member in members])
+    for member in members:
+        assert member.stop() == 0, member.text()
+    ledger.check()
