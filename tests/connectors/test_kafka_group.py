@@ -249,7 +249,7 @@ def test_a_group_with_members_cannot_be_put_back(kafka: Broker, topics: Topics, 
             source(kafka.bootstrap, topic, topic, reset="earliest").open()
 
 
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "consumer"])
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "consumer", "cooperative-sticky"])
 def test_a_member_that_joins_gets_its_share_and_no_record_is_lost_or_done_twice(
     kafka: Broker, topics: Topics, assignor: str, source: MakeSource, write: Write, polled: Polled
 ) -> None:

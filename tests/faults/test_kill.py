@@ -64,7 +64,10 @@ def test_nothing_is_lost_when_the_service_is_killed_ten_times(ledger: Any, bench
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("assignor", ["range", pytest.param("consumer", marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "assignor",
+    ["range", *[pytest.param(other, marks=pytest.mark.soak) for other in ("consumer", "cooperative-sticky")]],
+)
 def test_nothing_is_lost_when_members_join_and_leave(ledger: Any, bench: Any, assignor: str) -> None:
     ledger.write(RECORDS)
     made = bench(ledger, assignor=assignor)
