@@ -81,6 +81,7 @@ class KafkaSink(Sink):
         self._confirmed: list[Ints] = []
         self._lost: dict[int, ConnectorError] = {}
         self._to_send_alone: list[Messages] = []
+        self._alone: Sent | None = None
 
     @property
     def hot_path(self) -> HotPathReport:
@@ -127,6 +128,8 @@ class KafkaSink(Sink):
         self._raise_fatal()
         if not len(messages):
             return {}
+        # From now on others may travel with it.
+        self._alone = None
         sent = Sent(messages, self._topic)
         refusals = self._writing.send(sent, messages, self._topic, lambda: self._wait_for_room(deadline))
         for index in refusals:
@@ -180,12 +183,16 @@ class KafkaSink(Sink):
         return self._reach.reason if self._open else None
 
     def _send_alone(self, block: Messages, deadline: float) -> None:
-        for index, error in self.send(block, deadline).items():
+        refused = self.send(block, deadline)
+        for index, error in refused.items():
             self._lost |= dict.fromkeys(block.parents(index).tolist(), error)
+        if not refused:
+            # Also if its answer comes after the deadline: a slow line must not have it sent again and again.
+            self._alone = self._outstanding[-1]
         self._wait_until_settled(deadline)
-        self._collect(alone=True)
+        self._collect()
 
-    def _collect(self, alone: bool = False) -> None:
+    def _collect(self) -> None:
         """Take from what is outstanding what has been settled."""
         # Read before the failures: those of what was settled by then are all there.
         settled = self._handed_over if self._is_idle() else self._settled
@@ -195,7 +202,7 @@ class KafkaSink(Sink):
             if len(rows := sent.rows(without=losses)):
                 self._confirmed.append(rows)
             for index, error in losses.items():
-                if error.code() in _OF_THE_BATCH and not alone:
+                if error.code() in _OF_THE_BATCH and sent is not self._alone:
                     self._to_send_alone.append(sent.only(index))
                     continue
                 refusal = self._refusal(error, sent.topic(index))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -262,6 +263,48 @@ def test_a_message_larger_than_the_topic_allows_is_lost_alone_though_its_batch_w
     assert sorted(told(sink)) == [row for row in range(100, 112) if row != 105]
     sink.close()
     assert {one.value for one in read(kafka.bootstrap, topic)} == {one.value for one in sent} - {sent[5].value}
+
+
+def test_a_message_that_is_too_large_is_told_also_by_barriers_that_are_shorter_than_an_answer_takes(
+    kafka: Broker, topics: Topics
+) -> None:
+    topic = topics(1, max_message_bytes="20000")
+    random = np.random.default_rng(1)
+    sink = opened(kafka.bootstrap, topic)
+    sent = [Message(random.bytes(30_000 if number == 5 else 1000), b"k") for number in range(12)]
+    assert sink.send(block_of(sent, 100), soon()) == {}
+    lost: dict[int, Any] = {}
+    deadline = soon()
+    while not lost:
+        assert time.monotonic() < deadline, "it is sent again and again"
+        with contextlib.suppress(ConnectorError):
+            lost = dict(sink.barrier(time.monotonic()))
+        time.sleep(0.1)
+    assert list(lost) == [105]
+    assert sink.barrier(soon()) == {}
+    sink.close()
+    assert [one.value for one in read(kafka.bootstrap, topic)].count(sent[4].value) == 1
+
+
+def test_a_message_that_is_sent_alone_is_not_blamed_for_those_that_come_after_it(kafka: Broker, topics: Topics) -> None:
+    topic = topics(1, max_message_bytes="20000")
+    random = np.random.default_rng(1)
+    sink = opened(kafka.bootstrap, topic, linger="2s")
+    small, large = random.bytes(1000), random.bytes(30_000)
+    assert sink.send(block_of([Message(small), Message(large)], 0), soon()) == {}
+    for number in range(3):
+        # Too short for an answer: what is sent alone now travels with what is sent next.
+        with contextlib.suppress(ConnectorError):
+            sink.barrier(time.monotonic())
+        assert sink.send(block_of([Message(large)], 10 + number), soon()) == {}
+    lost: dict[int, Any] = {}
+    deadline = soon()
+    while len(lost) < 4:
+        assert time.monotonic() < deadline
+        lost |= sink.barrier(soon())
+    assert sorted(lost) == [1, 10, 11, 12]
+    assert told(sink) == [0]
+    sink.close()
 
 
 def test_a_message_that_the_topic_does_not_take_is_told_from_its_neighbours(kafka: Broker, topics: Topics) -> None:
