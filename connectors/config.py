@@ -106,6 +106,10 @@ class SinkConfig(ConnectorConfig):
         """`when`, if it is a function."""
         return ("when",) if isinstance(self.when, str) else ()
 
+    def for_dead_letters(self) -> Self:
+        """The same sink as the place of dead letters, for which it may fill in what it does not say itself."""
+        return self
+
     @abstractmethod
     def build(self) -> Sink:
         """The sink, not yet open. Raises `MissingPackageError` without its client library."""

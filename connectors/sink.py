@@ -23,6 +23,9 @@ class Sink(ABC):
     Confirmation: a message is *confirmed* once it is where the sink puts it for good (Kafka: acknowledged by
     the brokers as `acks` says; a file: synced to disk; MQTT: PUBACK). Nothing else may be counted on.
     Messages with the same key (or all, where there are no keys) arrive in the order they were sent.
+
+    Dead letters: what a sink refuses as too large, or not of its kind, is sent again with less of the record. So that
+    no record stops a service, it takes any message with a key, headers and one line of JSON of 9 KB altogether.
     """
 
     name: str

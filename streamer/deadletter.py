@@ -2,13 +2,19 @@
 
 Original payload, key and headers are kept byte for byte. Ours are added in front, their names begin with
 `streamer-`; `original` takes them off again, for `streamer replay`.
+
+What a sink does not take as it is (it is too large, or no line of text) goes without its payload, and if need be
+without its key and headers too. The letter says so, and by size and SHA-256 which payload it was; as some sinks have no
+headers, its payload is a JSON document of them.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,9 +26,46 @@ from pipelines.errors import StepError
 PREFIX = "streamer-"
 NAMES = ("service", "topic", "partition", "offset", "timestamp", "step", "error", "text", "time")
 """Our headers, without the prefix, in the order in which they stand."""
+SHORT_NAMES = ("left-out", "size", "sha256", "refusal")
+"""Those of a letter without its payload, which stand before the others."""
 _OURS = [f"{PREFIX}{name}".encode() for name in NAMES]
+_SHORT = [f"{PREFIX}{name}".encode() for name in SHORT_NAMES]
+_NAMES = frozenset(f"{PREFIX}{name}" for name in NAMES)
+_SHORT_NAMES = frozenset(f"{PREFIX}{name}" for name in SHORT_NAMES)
 MAX_TEXT = 2000
 """Characters of an error's text that a header carries."""
+SHORT_TEXT = 200
+"""Characters of each text in a letter without key and headers: it is to fit wherever anything does."""
+
+
+class Letter(NamedTuple):
+    """What a dead letter says of its record's failure, and how much of the record it carries."""
+
+    step: str
+    error: str
+    text: str
+    refusals: tuple[str, ...] = ()
+    """Why the sink did not take longer ones: after one it goes without payload, after two without key and headers."""
+
+    @classmethod
+    def of(cls, error: Exception) -> Letter:
+        """The letter of a record that failed with this."""
+        step, kind, text = described(error)
+        return cls(step, kind, text[:MAX_TEXT])
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it carries nothing of the record."""
+        return len(self.refusals) > 1
+
+    def shorter(self, refusal: str) -> Letter | None:
+        """The letter to send instead, as the sink said this of it; `None` if there is no shorter one."""
+        if self.is_bare:
+            return None
+        refusals = (*self.refusals, refusal[:SHORT_TEXT])
+        if not self.refusals:
+            return self._replace(refusals=refusals)
+        return Letter(self.step[:SHORT_TEXT], self.error[:SHORT_TEXT], self.text[:SHORT_TEXT], refusals)
 
 
 class Original(NamedTuple):
@@ -36,14 +79,24 @@ class Original(NamedTuple):
     error: str
     text: str
     headers: list[Header]
+    left_out: str = ""
+    """What the letter lacks of the record, as in "payload, key, headers"; empty: it is whole."""
+    size: int = -1
+    """Bytes of the payload that was left out; -1: the record had none."""
+    sha256: str = ""
+    """SHA-256 of that payload, in hexadecimal digits."""
+    refusal: str = ""
+    """Why it was left out."""
 
 
-def dead_letters(records: Records, first: int, failed: Mapping[int, Exception], service: str) -> Messages:
-    """One message for each failed row of `records` (row numbers start at `first`), in row order."""
-    rows = np.array(sorted(failed), np.int64)
+def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], service: str) -> Messages:
+    """One message for each of these rows of `records` (row numbers start at `first`), in row order."""
+    rows = np.array(sorted(letters), np.int64)
     index = rows - first
     headers = records.header_column()
     own = None if headers is None else taken(headers, index)
+    payloads = taken(records.values, index)
+    keys = None if records.keys is None else taken(records.keys, index)
     sender, made = service.encode(), b"%d" % int(time.time() * 1000)
     topics = [topic.encode() for topic in records.topics]
     partitions = [b"%d" % partition for partition in records.partitions]
@@ -53,30 +106,61 @@ def dead_letters(records: Records, first: int, failed: Mapping[int, Exception], 
     names: list[bytes] = []
     values: list[bytes | None] = []
     ends: list[int] = []
+    documents: dict[int, bytes] = {}
+    places: dict[int, bytes] = {}
     for at, (row, span) in enumerate(zip(rows.tolist(), spans, strict=True)):
-        step, error, text = described(failed[row])
-        names += _OURS
-        values += (
+        letter = letters[row]
+        facts = (
             sender,
             topics[span],
             partitions[span],
             b"%d" % positions[at],
             b"%d" % stamps[at],
-            step.encode(),
-            error.encode(),
-            text[:MAX_TEXT].encode("utf-8", "replace"),
+            letter.step.encode("utf-8", "replace"),
+            letter.error.encode("utf-8", "replace"),
+            letter.text.encode("utf-8", "replace"),
             made,
         )
-        for name, value in (own[at] or ()) if own is not None else ():
-            names.append(name.encode())
-            values.append(value)
+        if letter.refusals:
+            left_out = _left_out(letter, payloads[at])
+            names += _SHORT
+            values += left_out
+            documents[at] = _document((*_SHORT, *_OURS), (*left_out, *facts))
+        names += _OURS
+        values += facts
+        if letter.is_bare:
+            places[at] = b"-".join(facts[1:4])
+        elif own is not None:
+            for name, value in own[at] or ():
+                names.append(name.encode())
+                values.append(value)
         ends.append(len(names))
     return Messages(
         rows=rows,
-        values=taken(records.values, index),
-        keys=None if records.keys is None else taken(records.keys, index),
+        values=_replaced(payloads, documents),
+        # A name of its own: there are sinks that take nothing without a key.
+        keys=_replaced([None] * len(rows) if keys is None else keys, places) if places else keys,
         headers=Headers.flat(names, values, ends),
     )
+
+
+def _left_out(letter: Letter, payload: Any) -> tuple[bytes, ...]:
+    content = payload if isinstance(payload, (bytes, bytearray, memoryview)) else None
+    return (
+        b"payload, key, headers" if letter.is_bare else b"payload",
+        b"%d" % (-1 if content is None else len(content)),
+        b"" if content is None else hashlib.sha256(content).hexdigest().encode(),
+        "; then: ".join(letter.refusals).encode("utf-8", "replace"),
+    )
+
+
+def _document(names: Sequence[bytes], values: Sequence[bytes]) -> bytes:
+    pairs = zip(names, values, strict=True)
+    return json.dumps({name.decode(): value.decode() for name, value in pairs}, ensure_ascii=False).encode()
+
+
+def _replaced(column: Sequence[Any], instead: Mapping[int, bytes]) -> Sequence[Any]:
+    return [instead.get(at, entry) for at, entry in enumerate(column)] if instead else column
 
 
 def described(error: Exception) -> tuple[str, str, str]:
@@ -92,8 +176,8 @@ def original(headers: Sequence[Header] | None) -> Original | None:
     own: list[Header] = []
     for name, value in headers or ():
         # Ours stand in front. A second one of a name came with the record: a dead letter that died again, or a
-        # stranger's attempt to have it replayed elsewhere.
-        if name.removeprefix(PREFIX) in NAMES and name.startswith(PREFIX) and name not in ours:
+        # stranger's attempt to have it replayed elsewhere, or not at all.
+        if name not in ours and (name in _NAMES or (name in _SHORT_NAMES and ours.keys() <= _SHORT_NAMES)):
             ours[name] = value or b""
         else:
             own.append((name, value))
@@ -118,4 +202,8 @@ def original(headers: Sequence[Header] | None) -> Original | None:
         error=text("streamer-error"),
         text=text("streamer-text"),
         headers=own,
+        left_out=text("streamer-left-out"),
+        size=number("streamer-size"),
+        sha256=text("streamer-sha256"),
+        refusal=text("streamer-refusal"),
     )

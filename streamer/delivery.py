@@ -19,7 +19,7 @@ from pipelines.errors import ConnectorError, StepError
 from pipelines.executors.settling import NOBODY, settled
 from pipelines.membership import among
 from pipelines.result import Result
-from streamer.deadletter import dead_letters
+from streamer.deadletter import Letter, dead_letters
 from streamer.failures import FailureWatch, ServiceStopped, let_go
 from streamer.ledger import Confirmed, Ledger
 from streamer.letterlog import LetterLog
@@ -70,7 +70,8 @@ class Delivery:
         self._meters = meters
         self._keep_going = keep_going
         self._log = log
-        self._letters = LetterLog(log)
+        self._letters = LetterLog(log, "dead letter")
+        self._shortened = LetterLog(log, "shortened dead letter")
         self._held_back: Failed = {}
         self._held_back_since = 0.0
         self._lost: list[tuple[Outlet, Lost]] = []
@@ -162,8 +163,9 @@ class Delivery:
 
     def release(self, *, now: bool = False) -> None:
         """Send dead letters that were held back, once it is clear that not everything fails. `now`: at the end."""
-        if self._letters.untold:
-            self._letters.tell(now=now)
+        for told in (self._letters, self._shortened):
+            if told.untold:
+                told.tell(now=now)
         if not self._held_back:
             return
         if not now and self._watch.suspect is not None and time.monotonic() - self._held_back_since < HOLD:
@@ -290,10 +292,29 @@ class Delivery:
             work: Work = block.note
             own = {row: failed[row] for row in rows.tolist()}
             self._letters.add(own, self._place)
-            letters = dead_letters(work.records, work.first, own, self._service)
-            for at, refusal in self._send(self._dead, letters).items():
-                place = self._place(int(letters.rows[at]))
-                raise ServiceStopped(f"the dead letter sink refused the record at {place}: {refusal}")
+            self._post(self._dead, work, {row: Letter.of(error) for row, error in own.items()})
+
+    def _post(self, outlet: Outlet, work: Work, letters: Mapping[int, Letter]) -> None:
+        """Send these letters, by row number; what their sink refuses goes again, shorter, until it takes it."""
+        while letters:
+            work.letters.update(letters)
+            messages = dead_letters(work.records, work.first, letters, self._service)
+            refused = self._send(outlet, messages)
+            letters = self._shorter(work, {int(messages.rows[at]): error for at, error in refused.items()})
+
+    def _shorter(self, work: Work, refused: Mapping[int, ConnectorError]) -> dict[int, Letter]:
+        """The letters to send instead of those that were refused. Raises `ServiceStopped` if one cannot be shorter."""
+        letters: dict[int, Letter] = {}
+        for row, refusal in refused.items():
+            letter = work.letters[row].shorter(str(refusal))
+            if letter is None:
+                raise ServiceStopped(
+                    f"the dead letter sink refused the record at {self._place(row)}, even without its payload, key and "
+                    f"headers: {refusal}"
+                )
+            letters[row] = letter
+        self._shortened.add(refused, self._place)
+        return letters
 
     def _confirmed(self, found: list[Confirmed]) -> None:
         for block, rows in found:
@@ -312,6 +333,7 @@ class Delivery:
         """
         again: list[int] = []
         failed: Failed = {}
+        letters: dict[int, ConnectorError] = {}
         for row, error in lost.items():
             work = self._work_of(row)
             if work is None:
@@ -324,7 +346,7 @@ class Delivery:
                 self.ledger.wait_for(row, 0)
                 self._tally("dropped", np.array([row], np.int64))
             elif outlet is self._dead:
-                raise ServiceStopped(f"the dead letter of {self._place(row)} was lost: {error}")
+                letters[row] = error
             else:
                 failed[row] = StepError.of(f"sink {outlet.name}", error)
         if again:
@@ -333,12 +355,23 @@ class Delivery:
             self._rewind(lanes, self.ledger.all_marks(lanes))
             for lane in lanes:
                 self.ledger.end(lane)
+        self._post_again(outlet, letters)
         if failed:
             self._check(failed)
             for row in failed:
                 self.ledger.wait_for(row, 0 if self._drop_failed else 1)
             self._bury(failed)
             self._tally("dropped" if self._drop_failed else "dead", _numbers(failed))
+
+    def _post_again(self, outlet: Outlet, lost: Mapping[int, ConnectorError]) -> None:
+        """Send these lost letters again: as they were where that may help, else shorter."""
+        # A row that nobody waits for any more was in a lane that has just ended.
+        for block, rows in self.ledger.open_among(_numbers(lost)):
+            work: Work = block.note
+            own = {row: lost[row] for row in rows.tolist()}
+            same = {row: work.letters[row] for row, error in own.items() if error.retriable}
+            refused = {row: error for row, error in own.items() if not error.retriable}
+            self._post(outlet, work, {**same, **self._shorter(work, refused)})
 
     def _count(self, decided: Ints, failed: Failed, dropped: list[int], work: Work | None) -> None:
         if work is not None and decided is work.rows:

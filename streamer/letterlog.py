@@ -19,10 +19,12 @@ class LetterLog:
     An event costs more than everything else that is done for a dead letter.
     """
 
-    def __init__(self, log: Any) -> None:
+    def __init__(self, log: Any, event: str) -> None:
+        """`event` is what it says of each, such as "dead letter"."""
         self.untold = 0
         """How many have not been told yet."""
         self._log = log
+        self._event = event
         self._left = 0
         self._until = 0.0
 
@@ -30,7 +32,7 @@ class LetterLog:
         """More of them: what is wrong with these rows; `place` says where the record of a row is."""
         self._begin()
         for row, error in islice(errors.items(), self._left):
-            self._log.warning("dead letter", at=place(row), error=str(error)[:_LONGEST])
+            self._log.warning(self._event, at=place(row), error=str(error)[:_LONGEST])
         told = min(self._left, len(errors))
         self._left -= told
         self.untold += len(errors) - told
@@ -49,5 +51,5 @@ class LetterLog:
 
     def _tell(self) -> None:
         if self.untold:
-            self._log.warning("more dead letters", records=self.untold)
+            self._log.warning(f"more {self._event}s", records=self.untold)
             self.untold = 0

@@ -11,6 +11,7 @@ import numpy as np
 from connectors.codec import RecordsOrigin
 from connectors.records import Ints, Records
 from pipelines.batch import Batch
+from streamer.deadletter import Letter
 
 SOURCE_BITS: Final = 48
 """A row number is the source's index shifted left by this, plus the source's count of rows."""
@@ -30,6 +31,8 @@ class Work:
     """Numbers of the rows without a payload."""
     stamps: Ints | None = None
     """Timestamps of all rows, where this batch is one whose latency is measured."""
+    letters: dict[int, Letter] = field(default_factory=dict)
+    """The dead letters that were sent of these rows: what to go by if one of them is lost."""
     rows: Ints = field(init=False)
     """Numbers of the rows to be run: all, but for those that left because their lane has ended."""
 

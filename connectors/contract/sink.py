@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 
@@ -121,6 +122,13 @@ class SinkContract(FaultContract):
         sent = [Message(bus.payload(n, size), bus.key(n)) for n, size in enumerate((0, 5_000_000, 0))]
         _deliver(bus, sent)
         assert sorted(m.value for m in bus.read_back(3)) == sorted(m.value for m in sent)
+
+    def test_what_is_left_of_a_dead_letter_is_always_taken(self, bus: SinkBus) -> None:
+        """Last resort: a key, headers and a line of JSON, 9 KB of all, go to any sink, so that no record stops it."""
+        text = json.dumps({"streamer-topic": "images", "streamer-text": "\u00fc" * 2200}, ensure_ascii=False).encode()
+        headers = (("streamer-topic", b"images"), ("streamer-text", "\u00fc".encode() * 2200))
+        _deliver(bus, [Message(text, b"images-3-41", headers)])
+        assert [m.value for m in bus.read_back(1)] == [text]
 
     @needs("topics")
     def test_a_message_goes_to_the_topic_that_it_names(self, bus: SinkBus) -> None:

@@ -18,7 +18,16 @@ from pydantic import (
 )
 
 from connectors.config import SinkConfig, SourceConfig
-from connectors.kafka.properties import OF_SINKS, OF_SOURCES, code_in, is_security, refuse, require_client
+from connectors.kafka.properties import (
+    OF_SINKS,
+    OF_SOURCES,
+    QUEUE,
+    code_in,
+    is_security,
+    queue_room,
+    refuse,
+    require_client,
+)
 from connectors.kafka.secrets import wrapped
 from connectors.units import Duration, Size
 from pipelines.errors import DefinitionError
@@ -28,6 +37,8 @@ from pipelines.requirements import Package, Requires
 if TYPE_CHECKING:
     from connectors.kafka.sink import KafkaSink
     from connectors.kafka.source import KafkaSource
+
+_LETTER = 16 << 20
 
 Client = dict[str, InstanceOf[SecretStr] | bool | int | float | str]
 """Properties of librdkafka by name; those whose name tells a secret are masked wherever they are shown."""
@@ -175,8 +186,8 @@ class KafkaSinkConfig(SinkConfig):
         "murmur2_random", "murmur2", "consistent_random", "consistent", "fnv1a_random", "fnv1a", "random"
     ] = "murmur2_random"
     """Which partition a key goes to. murmur2_random is that of Kafka's Java clients; librdkafka's own default is consistent_random."""  # noqa: E501
-    max_message: Annotated[Size, Field(ge=1000, le=1_000_000_000)] = 1_000_000
-    """Largest message; one that is larger is refused alone. The topic's `max.message.bytes` has to allow it too."""
+    max_message: Annotated[Size, Field(ge=1000, le=1_000_000_000)] = 1 << 20
+    """Largest message, counted before compression with its key and headers; one that is larger is refused alone. The topic's `max.message.bytes` has to allow it too. By default what topics take by default, as a dead letter 16 MiB."""  # noqa: E501
     timeout: Annotated[Duration, Field(gt=0)] = 120.0
     """How long a message may take until it is confirmed; then it counts as lost and is sent again."""
     hot_path: HotPath = "auto"
@@ -197,6 +208,16 @@ class KafkaSinkConfig(SinkConfig):
         refuse(client, OF_SINKS)
         return client
 
+    @model_validator(mode="after")
+    def _room_for_a_message(self) -> Self:
+        room = queue_room(self.client)
+        if "max_message" in self.model_fields_set and self.max_message > room:
+            raise ValueError(
+                f"max_message ({self.max_message} bytes) is more than the client's queue holds ({room} bytes), so that "
+                f"such a message would wait for ever; raise {QUEUE} under client, or lower max_message"
+            )
+        return self
+
     @property
     def code_keys(self) -> tuple[str, ...]:
         """`when`, if it is a function, and what librdkafka is told to call, load or run."""
@@ -209,6 +230,10 @@ class KafkaSinkConfig(SinkConfig):
             return self
         security = {name: value for name, value in source.client.items() if is_security(name)}
         return self.model_copy(update={"bootstrap": source.bootstrap, "client": {**security, **self.client}})
+
+    def for_dead_letters(self) -> Self:
+        """The same sink; where it says no `max_message`, the topic decides how large a letter may be."""
+        return self if "max_message" in self.model_fields_set else self.model_copy(update={"max_message": _LETTER})
 
     def build(self) -> KafkaSink:
         """The sink, not yet open. Raises `DefinitionError` if it has no brokers, `MissingPackageError`."""

@@ -61,6 +61,10 @@ OF_SINKS: Mapping[str, str] = {
 }
 """Properties that a sink's `client` may not set, and what to do instead."""
 
+QUEUE: Final = "queue.buffering.max.kbytes"
+"""The property that bounds what a producer holds, and what it is if nobody says."""
+_QUEUE_SIZE: Final = 64 * 1024
+
 _LINGER_UNDER_LOAD = 0.02
 
 _SECURITY = ("security.", "sasl.", "ssl.", "https.", "oauth_cb", "enable.sasl.", "enable.ssl.")
@@ -96,6 +100,11 @@ def refuse(client: Mapping[str, object], ours: Mapping[str, str]) -> None:
     for name in client:
         if name in ours:
             raise ValueError(f"{name} cannot be set here: {ours[name]}")
+
+
+def queue_room(client: Mapping[str, object]) -> int:
+    """Bytes of messages that a producer with these properties holds at most."""
+    return int(str(client.get(QUEUE, _QUEUE_SIZE))) * 1024
 
 
 def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callable[..., None]]) -> dict[str, Any]:
@@ -152,9 +161,10 @@ def sink_properties(config: KafkaSinkConfig, callbacks: Mapping[str, Callable[..
         # The client burns CPU time while messages have lingered but the last request is not answered: so not less.
         "linger.ms": max(config.linger, _LINGER_UNDER_LOAD) * 1000,
         "message.timeout.ms": max(1, round(config.timeout * 1000)),
-        "message.max.bytes": config.max_message,
+        # One that is larger than the queue would wait for ever.
+        "message.max.bytes": min(config.max_message, queue_room(config.client)),
         "partitioner": config.partitioner,
-        "queue.buffering.max.kbytes": 64 * 1024,
+        QUEUE: _QUEUE_SIZE,
         # A topic that is not there is found out after this, instead of half a minute.
         "topic.metadata.propagation.max.ms": 5000,
         "delivery.report.only.error": True,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CONFIRM = 60.0
 """Seconds until what was sent has to be confirmed."""
+EMPTY_SHOWN = 5
+"""Places of records told to people at most, whose letters have no payload."""
 
 
 def replay(
@@ -44,6 +46,7 @@ def replay(
     """Send dead letters back to the topics they came from: payload, key and headers as they came.
 
     Reads to the end as it is now. What was replayed is not replayed again; what a filter leaves out stays for later.
+    A letter that had to go without its payload has nothing to send: it is told of, with its place, and passed over.
     """
     import threading
 
@@ -74,7 +77,7 @@ def replay(
             finally:
                 back.sink.close()
     _say(report, topic, as_json=as_json, dry_run=dry_run)
-    return 1 if report.failed else 0
+    return 1 if report.failed or report.empty else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,8 @@ class Report:
     """Those replayed before."""
     foreign: int = 0
     """Records that are no dead letters."""
+    empty: list[str] = field(default_factory=list)
+    """Where the records were whose letters went without their payload, so that there is nothing to send."""
     failed: dict[str, int] = field(default_factory=dict)
     """Those that could not be sent, by reason."""
     forgetful: bool = False
@@ -191,6 +196,9 @@ def _replay_block(
                 done[number].append((offset, offset + 1))
             elif offset in marks[number] and not again:
                 report.before += 1
+            elif letter.left_out and choice.takes(letter, int(stamps[row])):
+                report.empty.append(f"{letter.topic}[{letter.partition}]@{letter.offset}")
+                done[number].append((offset, offset + 1))
             elif choice.takes(letter, int(stamps[row])):
                 chosen.append((row, number, offset, letter))
             else:
@@ -255,7 +263,8 @@ def _say(report: Report, topic: str, *, as_json: bool, dry_run: bool) -> None:
     ]
     if as_json:
         counts: dict[str, Any] = {"sent": report.sent.total(), "left": report.left, "before": report.before}
-        counts |= {"foreign": report.foreign, "failed": report.failed, "dry_run": dry_run, "letters": rows}
+        counts |= {"foreign": report.foreign, "empty": report.empty, "failed": report.failed}
+        counts |= {"dry_run": dry_run, "letters": rows}
         print(json.dumps(counts, ensure_ascii=False))
     else:
         _table(rows)
@@ -267,6 +276,14 @@ def _say(report: Report, topic: str, *, as_json: bool, dry_run: bool) -> None:
         print(", ".join(notes))
     if report.forgetful:
         print("warning: too many gaps to remember; a later replay will repeat some", file=sys.stderr)
+    if report.empty:
+        from streamer.cli.terminal import printable
+
+        places = ", ".join(report.empty[:EMPTY_SHOWN]) + (", ..." if len(report.empty) > EMPTY_SHOWN else "")
+        text = (
+            f"error: {len(report.empty):,} have no payload to send; the records are, as long as their topic keeps them"
+        )
+        print(f"{text}, at {printable(places)}", file=sys.stderr)
     for reason, number in list(report.failed.items())[:2]:
         print(f"error: {number:,} not sent: {reason}", file=sys.stderr)
 

@@ -116,6 +116,9 @@ def _for_people(seen: Seen) -> Iterator[tuple[str, str]]:
         origin = seen.origin
         yield f"  dead letter of {origin.topic}[{origin.partition}]@{origin.offset}, step {origin.step}", "yellow"
         yield f"  {origin.error}: {printable(origin.text)}", "yellow"
+        if origin.left_out:
+            what = f"{origin.left_out} left out ({origin.size:,} bytes, SHA-256 {origin.sha256})"
+            yield f"  {printable(what)}: {printable(origin.refusal)}", "yellow"
     if seen.payload is None:
         yield "  no payload (a tombstone)", "dim"
     elif seen.data is None:

@@ -204,8 +204,8 @@ class ImageSinkBus(SinkBus):
     def read_back(self, count: int, topic: str | None = None) -> list[Message]:
         return [
             Message(path.read_bytes(), path.relative_to(self.folder).as_posix().encode())
-            for path in sorted(self.folder.rglob("*.png"))
-            if not path.name.startswith(".")
+            for path in sorted(self.folder.rglob("*"))
+            if path.is_file() and not path.name.startswith(".")
         ]
 
     def too_large(self) -> Message:

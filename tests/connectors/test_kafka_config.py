@@ -220,3 +220,20 @@ def test_every_field_is_described_in_the_schema() -> None:
             name for name, field in model.model_json_schema()["properties"].items() if "description" not in field
         ]
         assert undescribed == []
+
+
+def test_a_dead_letter_may_be_as_large_as_its_topic_allows_unless_the_file_says_otherwise() -> None:
+    assert sink_properties(sink(), {})["message.max.bytes"] == 1 << 20
+    assert sink_properties(sink().for_dead_letters(), {})["message.max.bytes"] == 16 << 20
+    assert sink_properties(sink(max_message="2MiB").for_dead_letters(), {})["message.max.bytes"] == 2 << 20
+
+
+def test_a_message_that_the_clients_queue_has_no_room_for_is_an_error_of_the_file() -> None:
+    with pytest.raises(ValidationError, match=r"more than the client's queue holds \(67108864 bytes\)"):
+        sink(max_message="65MiB")
+    queue = {"queue.buffering.max.kbytes": 100_000}
+    assert sink(max_message="65MiB", client=queue).max_message == 65 << 20
+    with pytest.raises(ValidationError, match="under client, or lower max_message"):
+        sink(max_message="200KiB", client={"queue.buffering.max.kbytes": "100"})
+    # Where the file does not say how large they may be, it is what there is room for.
+    assert sink_properties(sink(client={"queue.buffering.max.kbytes": "100"}), {})["message.max.bytes"] == 102_400

@@ -22,8 +22,18 @@ class Letters:
         self.origin = origin
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
 
-    def bury(self, value: bytes, *, step: str = "scale", error: str = "ValueError", origin: str | None = None) -> None:
+    def bury(
+        self,
+        value: bytes,
+        *,
+        step: str = "scale",
+        error: str = "ValueError",
+        origin: str | None = None,
+        left_out: str | None = None,
+    ) -> None:
+        short = [("streamer-left-out", left_out.encode()), ("streamer-size", b"1048516")] if left_out else []
         headers = [
+            *short,
             ("streamer-topic", (origin or self.origin).encode()),
             ("streamer-partition", b"0"),
             ("streamer-offset", b"7"),
@@ -149,6 +159,29 @@ def test_a_letter_whose_topic_is_gone_is_reported_and_kept(letters: Letters, rep
     assert "no-such-topic-any-more" in next(iter(report["failed"]))
     assert letters.back() == [b"b"]
     assert sum(replay(code=1)["failed"].values()) == 1
+
+
+def test_a_letter_without_its_payload_is_not_sent_but_told_of_once(
+    letters: Letters, replay: Any, cli: Any, topic_name: Any
+) -> None:
+    letters.bury(b"{}", left_out="payload")
+    letters.bury(b"a")
+    letters.bury(b"{}", left_out="payload, key, headers", step="decode")
+    place = f"{letters.origin}[0]@7"
+    assert replay("--dry-run", code=1)["empty"] == [place, place]
+    report = replay("--step", "scale", code=1)
+    assert (report["sent"], report["empty"], report["left"]) == (1, [place], 1)
+    report = replay(code=1)
+    assert (report["sent"], report["empty"]) == (0, [place])
+    assert replay()["empty"] == []
+    assert letters.back() == [b"a"]
+    ended = cli("replay", letters.topic, "--group", topic_name(), "-b", letters.bootstrap, "--dry-run")
+    assert (
+        ended.code,
+        f"2 have no payload to send; the records are, as long as their topic keeps them, at {place}" in ended.err,
+    ) == (1, True)
+    shown = cli("tap", letters.topic, "-b", letters.bootstrap, "--from", "earliest", "--end")
+    assert "payload, key, headers left out (1,048,516 bytes" in shown.out
 
 
 def test_an_empty_topic_is_replayed_at_once(replay: Any) -> None:

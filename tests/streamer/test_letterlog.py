@@ -34,7 +34,7 @@ def add(letters: LetterLog, *numbers: int) -> None:
 
 def test_few_are_told_one_by_one(clock: list[float]) -> None:
     log = Log()
-    letters = LetterLog(log)
+    letters = LetterLog(log, "dead letter")
     add(letters, 1, 2)
     assert log.lines == [
         ("dead letter", {"at": "t[0]@1", "error": "no 1"}),
@@ -44,7 +44,7 @@ def test_few_are_told_one_by_one(clock: list[float]) -> None:
 
 def test_of_many_in_a_second_the_rest_is_counted_and_told_when_it_is_over(clock: list[float]) -> None:
     log = Log()
-    letters = LetterLog(log)
+    letters = LetterLog(log, "dead letter")
     add(letters, *range(BURST + 5))
     letters.tell()
     assert len(log.lines) == BURST
@@ -59,7 +59,7 @@ def test_of_many_in_a_second_the_rest_is_counted_and_told_when_it_is_over(clock:
 
 def test_at_the_end_none_is_left_untold(clock: list[float]) -> None:
     log = Log()
-    letters = LetterLog(log)
+    letters = LetterLog(log, "dead letter")
     add(letters, *range(BURST + 1))
     letters.tell(now=True)
     letters.tell(now=True)

@@ -14,6 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 import pipelines
+from connectors.kafka.config import KafkaSinkConfig
 from connectors.memory import memory_topic
 from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from connectors.message import Message
@@ -99,6 +100,16 @@ def test_two_connectors_of_one_name_are_refused() -> None:
         service(sink=sinks)
     with pytest.raises(ValidationError, match='two sources have the name "memory-0"'):
         service(source=[MemorySourceConfig(topic="x"), MemorySourceConfig(topic="y", name="memory-0")])
+
+
+def test_a_dead_letter_in_kafka_may_be_larger_than_a_result_unless_the_file_says_otherwise() -> None:
+    made = service(
+        sink=KafkaSinkConfig(topic="out", bootstrap="b:9092"),
+        dead_letter={"type": "kafka", "topic": "d", "bootstrap": "b"},
+    )
+    assert [getattr(one, "max_message", None) for one in (*made.sinks, made.dead_letter)] == [1 << 20, 16 << 20]
+    said = service(dead_letter={"type": "kafka", "topic": "d", "bootstrap": "b", "max_message": "1MiB"}).dead_letter
+    assert getattr(said, "max_message", None) == 1 << 20
 
 
 def test_a_dead_letter_has_a_name_of_its_own() -> None:

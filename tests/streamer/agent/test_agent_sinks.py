@@ -117,7 +117,7 @@ def test_a_sink_that_is_away_for_hours_does_not_end_the_waiting() -> None:
     assert all(pause(tries) <= LONGEST_PAUSE for tries in (10, 1023, 1024, 100_000))
 
 
-def test_a_dead_letter_that_is_refused_stops_the_service_with_its_record_unacknowledged(
+def test_a_dead_letter_that_is_refused_however_short_stops_the_service_with_its_record_unacknowledged(
     define: Any, serve: Any
 ) -> None:
     def fail(data: Data) -> Data:
@@ -129,7 +129,7 @@ def test_a_dead_letter_that_is_refused_stops_the_service_with_its_record_unackno
     serving.feed(1)
     summary = serving.agent.join(60)
     assert summary.reason == "failed"
-    assert "memory[0]@0: dead_letter: too large" in str(summary.error)
+    assert "memory[0]@0, even without its payload, key and headers: dead_letter: too large" in str(summary.error)
     assert serving.source.acknowledged == [0]
 
 
