@@ -93,6 +93,14 @@ class SinkBus(Bus):
         """Make it reachable again. Capability `cut`."""
         raise NotImplementedError
 
+    def vanish(self) -> None:
+        """Take away the place that the sink writes to: delete its topic, file or folder. Capability `vanish`."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Put it back, empty, if the sink has not done so itself. Capability `vanish`."""
+        raise NotImplementedError
+
     def lose(self, sink: Sink, number: int) -> None:
         """See to it that the message with `payload(number)` is taken and then lost. Capability `lose`."""
         raise NotImplementedError

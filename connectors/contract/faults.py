@@ -62,6 +62,38 @@ class FaultContract(Contract):
         sink.close()
         assert [m.value for m in bus.read_back(8)] == [bus.payload(n) for n in range(10) if n not in (3, 7)]
 
+    @needs("vanish")
+    def test_a_place_that_is_gone_is_no_fault_of_the_messages(self, bus: SinkBus) -> None:
+        """A topic or file is deleted: no message is refused or lost for good because of that, none counts as done.
+
+        The sink may wait for it, put it back itself, or be broken for good.
+        """
+        sink = bus.sink()
+        sink.open()
+        assert sink.send(block_of([Message(bus.payload(0), bus.key(0))]), time.monotonic() + bus.patience) == {}
+        assert sink.barrier(time.monotonic() + bus.patience) == {}
+        sink.confirmed()
+        bus.vanish()
+        sent = [Message(bus.payload(n), bus.key(n)) for n in range(1, 6)]
+        blamed: list[ConnectorError] = []
+        try:
+            blamed += sink.send(block_of(sent, 1), time.monotonic() + bus.patience / 4).values()
+            blamed += sink.barrier(time.monotonic() + bus.patience / 4).values()
+        except ConnectorError:
+            # It cannot tell, or is broken: what was sent comes again.
+            pass
+        assert all(error.retriable for error in blamed), blamed
+        done = {row for rows in sink.confirmed() for row in rows.tolist()}
+        sink.close()
+        bus.restore()
+        assert {bus.payload(row) for row in done} <= {m.value for m in bus.read_back(len(done))}
+        again = bus.sink()
+        again.open()
+        assert again.send(block_of(sent, 1), time.monotonic() + bus.patience) == {}
+        assert again.barrier(time.monotonic() + bus.patience) == {}
+        again.close()
+        assert {m.value for m in bus.read_back(5)} >= {m.value for m in sent}
+
     @needs("cut")
     def test_an_absent_peer_is_no_error_when_opening(self, bus: SinkBus) -> None:
         """A service starts before its broker, and says that the broker is away."""

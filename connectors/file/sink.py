@@ -75,14 +75,23 @@ class FileSink(Sink):
         return refused
 
     def barrier(self, deadline: float) -> Lost:
-        """As `Sink.barrier`. `ConnectorError`, not retriable, if the disk failed: what was sent may be lost."""
+        """As `Sink.barrier`. `ConnectorError`, not retriable, if the disk failed: what was sent may be lost.
+
+        The same for a file that was deleted: what is written there now is gone as soon as it is closed.
+        """
         if self._unconfirmed:
+            file = self._descriptor()
             try:
-                os.fsync(self._descriptor())
+                os.fsync(file)
+                deleted = os.fstat(file).st_nlink == 0 and not self._path.exists()
             except OSError as error:
                 raise ConnectorError(
                     f"{self._path} could not be synced, what was written may be lost: {error}"
                 ) from error
+            if deleted:
+                raise ConnectorError(
+                    f"{self._path} was deleted while it was written to; start again to write a new one"
+                )
             self._confirmed.extend(self._unconfirmed)
             self._unconfirmed = []
         return {}

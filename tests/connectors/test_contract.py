@@ -271,6 +271,20 @@ class RefusesForGood(MemorySink):
         return {index: ConnectorError(str(error)) for index, error in refused.items()}
 
 
+class BlamesTheMessages(MemorySink):
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        if self.topic.faults.away:
+            return dict.fromkeys(range(len(messages)), ConnectorError("there is no such topic"))
+        return super().send(messages, deadline)
+
+
+class TakesNoText(MemorySink):
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        if any((value or b"").startswith(b"{") for value in messages.values):
+            return dict.fromkeys(range(len(messages)), ConnectorError("this is no picture"))
+        return super().send(messages, deadline)
+
+
 class RefusesTheWholeBlock(MemorySink):
     def send(self, messages: Messages, deadline: float) -> Refused:
         refused = super().send(messages, deadline)
@@ -306,6 +320,8 @@ SINKS = [
     (HoldsWithoutBound, "test_a_full_sink_holds_back_and_then_refuses_to_be_tried_again"),
     (RefusesTheWholeBlock, "test_a_message_that_cannot_be_taken_is_refused_alone"),
     (IsNeverDown, "test_it_says_why_its_peer_is_away_until_it_is_back"),
+    (BlamesTheMessages, "test_a_place_that_is_gone_is_no_fault_of_the_messages"),
+    (TakesNoText, "test_what_is_left_of_a_dead_letter_is_always_taken"),
     (IgnoresTopics, "test_a_message_goes_to_the_topic_that_it_names"),
 ]
 
@@ -342,6 +358,12 @@ class BrokenSinkBus(SinkBus):
 
     def mend(self) -> None:
         self.topic.faults.mend()
+
+    def vanish(self) -> None:
+        self.cut()
+
+    def restore(self) -> None:
+        self.mend()
 
     def lose(self, sink: Sink, number: int) -> None:
         self._lost.add(self.payload(number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -164,6 +165,12 @@ class FileSinkBus(Files, SinkBus):
         found = FRAMINGS[self.format].find(content, len(content))
         return [Message(content[start:stop]) for start, stop in zip(found.starts, found.stops, strict=True)]
 
+    def vanish(self) -> None:
+        (self.data / "out").unlink()
+
+    def restore(self) -> None:
+        (self.data / "out").touch()
+
     def too_large(self) -> Message:
         return Message(None if self.format == "protodata" else b"two\nlines")
 
@@ -207,6 +214,12 @@ class ImageSinkBus(SinkBus):
             for path in sorted(self.folder.rglob("*"))
             if path.is_file() and not path.name.startswith(".")
         ]
+
+    def vanish(self) -> None:
+        shutil.rmtree(self.folder)
+
+    def restore(self) -> None:
+        self.folder.mkdir(exist_ok=True)
 
     def too_large(self) -> Message:
         return Message(b"a payload", b"n" * 300)

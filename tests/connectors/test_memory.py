@@ -101,7 +101,7 @@ class MemorySinkBus(SinkBus):
 
 
 HOLDS_NOTHING = {"held": "a memory source reads from its topic and holds nothing itself"}
-KEEPS_ALL = {"override": "a topic keeps every message"}
+KEEPS_ALL = {"override": "a topic keeps every message", "vanish": "a topic stays as long as it is used"}
 
 
 class TestMemorySource(SourceContract):

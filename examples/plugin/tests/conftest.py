@@ -46,6 +46,14 @@ class Database(SourceBus, SinkBus):
         database.close()
         return [Message(value, key) for value, key in rows]
 
+    def vanish(self) -> None:
+        database = opened(self.path, "records")
+        database.execute("DROP TABLE records")
+        database.close()
+
+    def restore(self) -> None:
+        opened(self.path, "records").close()
+
 
 @pytest.fixture
 def bus(tmp_path: Path) -> Database:
