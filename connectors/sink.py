@@ -24,6 +24,10 @@ class Sink(ABC):
     the brokers as `acks` says; a file: synced to disk; MQTT: PUBACK). Nothing else may be counted on.
     Messages with the same key (or all, where there are no keys) arrive in the order they were sent.
 
+    A place that is gone: when what the sink writes to (a topic, a file) is taken away while it is open, that is no
+    fault of the messages. The sink says "retriable" until it is back, and after a time that its documentation states
+    `send` and `barrier` raise; or they raise at once. A topic that a message names itself is that message's fault.
+
     Dead letters: what a sink refuses as too large, or not of its kind, is sent again with less of the record. So that
     no record stops a service, it takes any message with a key, headers and one line of JSON of 9 KB altogether.
     """

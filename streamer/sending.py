@@ -21,9 +21,9 @@ LONGEST_PAUSE = 1.0
 
 
 def send_all(outlet: Outlet, messages: Messages, keep_going: Callable[[], bool], log: Any) -> dict[int, ConnectorError]:
-    """Hand over all messages, waiting as long as the sink is full; returns what it refuses for good, by index.
+    """Hand over all messages, waiting as long as the sink takes none; returns what it refuses for good, by index.
 
-    Raises `ServiceStopped` when it is full and `keep_going` says no.
+    Raises `ServiceStopped` when it takes none and `keep_going` says no.
     """
     final: dict[int, ConnectorError] = {}
     if not len(messages):
@@ -39,7 +39,8 @@ def send_all(outlet: Outlet, messages: Messages, keep_going: Callable[[], bool],
         if not keep_going():
             raise ServiceStopped(f"the sink {outlet.name} takes nothing: {refused[int(again[0])]}")
         if tries == 0:
-            log.warning("the sink is full, waiting", sink=outlet.name, messages=len(again))
+            reason = str(refused[int(again[0])])
+            log.warning("the sink takes nothing, waiting", sink=outlet.name, messages=len(again), reason=reason)
         time.sleep(pause(tries))
         tries += 1
         messages, index = chosen(messages, again), index[again]

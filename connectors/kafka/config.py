@@ -189,7 +189,7 @@ class KafkaSinkConfig(SinkConfig):
     max_message: Annotated[Size, Field(ge=1000, le=1_000_000_000)] = 1 << 20
     """Largest message, counted before compression with its key and headers; one that is larger is refused alone. The topic's `max.message.bytes` has to allow it too. By default what topics take by default, as a dead letter 16 MiB."""  # noqa: E501
     timeout: Annotated[Duration, Field(gt=0)] = 120.0
-    """How long a message may take until it is confirmed; then it counts as lost and is sent again."""
+    """How long a message may take until it is confirmed; then it counts as lost and is sent again. As long a topic that was deleted is waited for; then the service stops."""  # noqa: E501
     hot_path: HotPath = "auto"
     """Who hands messages to the client: `auto` takes the compiled form where it was built, `native` insists on it, `python` does without. By default as the service says."""  # noqa: E501
     client: Client = Field(default={})

@@ -64,14 +64,16 @@ FORBIDDEN = frozenset(
 )
 """We are in, but may not do this."""
 
-NO_SUCH_TOPIC = frozenset(
+GONE = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
-        KafkaError.TOPIC_EXCEPTION,
     }
 )
+"""The topic, or this partition of it, is not there."""
+
+NO_SUCH_TOPIC = GONE | {KafkaError.TOPIC_EXCEPTION}
 """The topic is not there, or cannot be."""
 
 NO_LEADER = frozenset({KafkaError.LEADER_NOT_AVAILABLE, KafkaError._NOENT})

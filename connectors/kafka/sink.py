@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from connectors.kafka.bridge import join, report
-from connectors.kafka.errors import FORBIDDEN, REFUSED_LOGIN, error_of, explained
+from connectors.kafka.errors import FORBIDDEN, GONE, REFUSED_LOGIN, error_of, explained
+from connectors.kafka.presence import Presence
 from connectors.kafka.properties import scrubber, sink_properties
 from connectors.kafka.reachability import Reachability
 from connectors.kafka.sent import Sent
@@ -54,6 +55,10 @@ class KafkaSink(Sink):
     Where the brokers refuse a whole batch for one of its messages (too large for the topic, no key for a compacted
     one), each is sent again alone, so that only that one is lost.
 
+    A topic that is deleted is waited for: meanwhile nothing is taken, and what was under way is lost, to be sent again.
+    When it is not made again in `timeout`, the sink is broken. Of a topic made from values none of this is true: a
+    message for one that is not there is refused alone.
+
     Unconfirmed messages are held in at most 64 MiB (`queue.buffering.max.kbytes`) of the client's memory, and once
     more by the sink, which can so tell the rows of those that fail.
     """
@@ -67,6 +72,7 @@ class KafkaSink(Sink):
         self._producer: Producer
         self._writing: Writing
         self._reach: Reachability
+        self._presence = Presence(self._is_there)
         self._watcher: threading.Thread
         self._open = False
         self._met = False
@@ -121,13 +127,17 @@ class KafkaSink(Sink):
             raise
 
     def send(self, messages: Messages, deadline: float) -> Refused:
-        """See `Sink.send`. Refused alone are messages that are too large or whose topic is not there.
+        """See `Sink.send`. Refused alone are messages that are too large, or whose own topic is not there.
 
-        Raises `ConnectorError` once the client has failed for good or may not write.
+        Raises `ConnectorError` once the client has failed for good or may not write, or the sink's topic stays away.
         """
         self._raise_fatal()
         if not len(messages):
             return {}
+        while self._presence.gone_since is not None:
+            self._raise_if_gone_for_good()
+            if not self._wait_for_room(deadline):
+                return dict.fromkeys(range(len(messages)), self._gone())
         # From now on others may travel with it.
         self._alone = None
         sent = Sent(messages, self._topic)
@@ -180,7 +190,9 @@ class KafkaSink(Sink):
 
     def down(self) -> str | None:
         """See `Sink.down`."""
-        return self._reach.reason if self._open else None
+        if not self._open:
+            return None
+        return self._reach.reason or (None if self._presence.gone_since is None else str(self._gone()))
 
     def _send_alone(self, block: Messages, deadline: float) -> None:
         refused = self.send(block, deadline)
@@ -220,6 +232,7 @@ class KafkaSink(Sink):
                     self._settled = handed_over
                 self._changed.notify_all()
             self._reach.check()
+            self._presence.check()
 
     def _wait_until_settled(self, deadline: float) -> None:
         done = False
@@ -254,10 +267,33 @@ class KafkaSink(Sink):
             retriable=True,
         )
 
+    def _gone(self) -> ConnectorError:
+        return ConnectorError(
+            f'sink {self.name}: the topic "{self._topic}" is gone; create it again, within {self._config.timeout:g} s',
+            retriable=True,
+        )
+
+    def _raise_if_gone_for_good(self) -> None:
+        since = self._presence.gone_since
+        if since is not None and time.monotonic() - since > self._config.timeout:
+            raise ConnectorError(
+                f'sink {self.name}: the topic "{self._topic}" is gone, and was not created again in '
+                f"{self._config.timeout:g} s; create it, and start again"
+            )
+
+    def _is_there(self, seconds: float) -> bool:
+        found = self._producer.list_topics(self._topic, timeout=seconds).topics[self._topic]
+        partitions = found.partitions.values()
+        return found.error is None and len(partitions) > 0 and all(one.leader >= 0 for one in partitions)
+
     def _refused(self, error: KafkaError, topic: str) -> ConnectorError:
         return self._full() if error.code() == KafkaError._QUEUE_FULL else self._refusal(error, topic)
 
     def _refusal(self, error: KafkaError, topic: str) -> ConnectorError:
+        if error.code() in GONE and topic == self._plain_topic:
+            # It is nobody's fault whose message it is.
+            self._presence.missed()
+            return self._gone()
         refusal = explained(error, f'sink {self.name}, topic "{topic}"', self._scrub)
         if error.fatal() or error.code() in FORBIDDEN:
             self._fatal = self._fatal or refusal

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol, cast
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 import connectors.kafka.properties
 from connectors.contract import LoopBus, RoundTripContract, SinkBus, SinkContract, SourceBus, SourceContract
@@ -133,7 +134,12 @@ class KafkaSinkBus(SinkBus):
                 "bootstrap": self.bootstrap,
                 "topic": self.topic,
                 "max_message": 6_000_000,
-                "client": {"queue.buffering.max.kbytes": 8 * 1024, "reconnect.backoff.max.ms": 500},
+                "client": {
+                    "queue.buffering.max.kbytes": 8 * 1024,
+                    "reconnect.backoff.max.ms": 500,
+                    # A topic that a test deletes stays away.
+                    "allow.auto.create.topics": False,
+                },
             }
         ).build()
 
@@ -145,6 +151,13 @@ class KafkaSinkBus(SinkBus):
 
     def other_topic(self) -> str:
         return self._new_topic()
+
+    def vanish(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.delete_topics([self.topic])[self.topic].result()
+
+    def restore(self) -> None:
+        create_topics(self.bootstrap, {self.topic: 1})
 
     def cut(self) -> None:
         assert self._broker is not None
@@ -255,6 +268,7 @@ class TestKafkaSink(SinkContract):
 class TestKafkaSinkWithoutItsBroker(FaultContract):
     cannot: ClassVar[dict[str, str]] = {
         "limit": "as above",
+        "vanish": "as above",
         "lose": "brokers lose nothing on command: test_kafka_sink freezes one instead",
     }
 

@@ -1,0 +1,218 @@
+"""A topic that is deleted while a service writes to it: no record is blamed for it, and none is lost."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+import streamer
+from streamer.agent import Agent
+from streamer.broker import create_topics
+from streamer.deadletter import original
+
+pytestmark = pytest.mark.usefixtures("hot_path")
+
+# A broker that creates topics when asked for them would create these, too.
+SERVICE = """
+source: {{type: kafka, bootstrap: "{bootstrap}", topics: {source}, codec: json, group: {source}}}
+pipeline: []
+sink: {{type: kafka, topic: "{sink}", topics: ["^.*"], codec: json, timeout: {timeout}, client: {client}}}
+dead_letter: {{type: kafka, topic: {dead}, timeout: {timeout}, client: {client}}}
+errors: {{stop_ratio: 1}}
+"""
+CLIENT = "{allow.auto.create.topics: false}"
+
+
+class Run:
+    """One service between three topics of one partition, fed all the time."""
+
+    def __init__(self, kafka: Any, topics: Any, timeout: str, sink: str | None) -> None:
+        self.bootstrap = kafka.bootstrap
+        self.source, self.sink, self.dead = topics(1, "miss-in"), topics(1, "miss-out"), topics(1, "miss-dead")
+        self.text = SERVICE.format(
+            bootstrap=self.bootstrap,
+            source=self.source,
+            sink=sink or self.sink,
+            dead=self.dead,
+            timeout=timeout,
+            client=CLIENT,
+        )
+        self.written = 0
+        self.fed = threading.Event()
+        self._feeder = threading.Thread(target=self._feed, daemon=True)
+        self._agents: list[Agent] = []
+
+    def start(self) -> Agent:
+        agent = Agent(streamer.loads(self.text))
+        self._agents.append(agent)
+        agent.start()
+        return agent
+
+    def feed(self) -> None:
+        """Write records all the time, every tenth of them no JSON, until `rest`."""
+        self._feeder.start()
+
+    def rest(self) -> None:
+        self.fed.set()
+        self._feeder.join()
+
+    def delete(self, topic: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.delete_topics([topic])[topic].result()
+
+    def create(self, topic: str) -> None:
+        create_topics(self.bootstrap, {topic: 1})
+
+    def committed(self) -> int:
+        with_group = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.source})
+        (found,) = with_group.committed([TopicPartition(self.source, 0)], 30)
+        with_group.close()
+        return max(found.offset, 0)
+
+    def results(self) -> list[int]:
+        return [json.loads(one.value())["n"] for one in self._read(self.sink)]
+
+    def letters(self) -> list[int]:
+        found = [original(one.headers()) for one in self._read(self.dead)]
+        return [one.offset for one in found if one is not None]
+
+    def until(self, true: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 120
+        while not true():
+            assert time.monotonic() < deadline, "it did not happen in time"
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        self.fed.set()
+        for agent in self._agents:
+            agent.stop()
+            agent.join(60)
+
+    def _feed(self) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
+        while not self.fed.is_set():
+            for _ in range(20):
+                bad = self.written % 10 == 9
+                producer.produce(self.source, b"\xff" if bad else b'{"n": %d}' % self.written, b"k")
+                self.written += 1
+            assert producer.flush(60) == 0
+            time.sleep(0.01)
+
+    def _read(self, topic: str) -> list[Any]:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False})
+        try:
+            first, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)
+            consumer.assign([TopicPartition(topic, 0, first)])
+            found: list[Any] = []
+            while len(found) < end - first:
+                found += [one for one in consumer.consume(1000, 1.0) if one.error() is None]
+            return found
+        finally:
+            consumer.close()
+
+
+@pytest.fixture
+def run(kafka: Any, topics: Any) -> Iterator[Callable[..., Run]]:
+    """`run(timeout=, sink=)` makes topics and a service between them."""
+    runs: list[Run] = []
+
+    def made(timeout: str = "60s", sink: str | None = None) -> Run:
+        runs.append(Run(kafka, topics, timeout, sink))
+        return runs[-1]
+
+    yield made
+    for one in runs:
+        one.end()
+
+
+def good(start: int, stop: int) -> set[int]:
+    return {number for number in range(start, stop) if number % 10 != 9}
+
+
+def bad(start: int, stop: int) -> set[int]:
+    return {number for number in range(start, stop) if number % 10 == 9}
+
+
+def test_a_service_whose_topic_is_deleted_and_created_again_goes_on_and_blames_no_record(run: Any) -> None:
+    here = run()
+    agent = here.start()
+    here.feed()
+    here.until(lambda: here.committed() > 500)
+    here.delete(here.sink)
+    here.until(lambda: agent.ready() is not None and "is gone" in agent.ready())
+    assert agent.live() is None
+    acknowledged = here.committed()
+    time.sleep(1)
+    here.create(here.sink)
+    here.until(lambda: agent.ready() is None)
+    time.sleep(1)
+    here.rest()
+    here.until(lambda: here.committed() == here.written or agent.summary is not None)
+    assert agent.summary is None
+    results = here.results()
+    # From the first that was not confirmed on, all of them; what was confirmed went with the topic.
+    assert set(results) == good(min(results), here.written)
+    assert min(results) >= acknowledged - 10
+    assert set(here.letters()) == bad(0, here.written)
+    assert agent.meters.total("dead") == len(here.letters())
+
+
+def test_a_service_whose_topic_stays_away_stops_and_acknowledges_nothing_more(run: Any) -> None:
+    here = run(timeout="3s")
+    agent = here.start()
+    here.feed()
+    here.until(lambda: here.committed() > 500)
+    here.delete(here.sink)
+    summary = agent.join(60)
+    here.rest()
+    assert summary.reason == "failed"
+    assert f'the topic "{here.sink}" is gone, and was not created again in 3 s' in str(summary.error)
+    acknowledged = here.committed()
+    assert set(here.letters()) <= bad(0, here.written)
+    # The next run has everything from there on.
+    here.create(here.sink)
+    agent = here.start()
+    here.until(lambda: here.committed() == here.written or agent.summary is not None)
+    assert agent.summary is None
+    assert set(here.results()) == good(acknowledged, here.written)
+    assert set(here.letters()) == bad(0, here.written)
+
+
+def test_a_topic_of_dead_letters_that_is_deleted_is_waited_for(run: Any) -> None:
+    here = run()
+    agent = here.start()
+    here.feed()
+    here.until(lambda: here.committed() > 500)
+    here.delete(here.dead)
+    here.until(lambda: agent.ready() is not None and "is gone" in agent.ready())
+    time.sleep(1)
+    here.create(here.dead)
+    here.until(lambda: agent.ready() is None)
+    time.sleep(1)
+    here.rest()
+    here.until(lambda: here.committed() == here.written or agent.summary is not None)
+    assert agent.summary is None
+    letters = here.letters()
+    assert set(letters) == bad(min(letters), here.written)
+    assert set(here.results()) == good(0, here.written)
+
+
+def test_a_topic_made_from_values_that_is_not_there_is_the_records_own_fault(run: Any) -> None:
+    here = run(timeout="3s", sink="{to}")
+    producer = Producer({"bootstrap.servers": here.bootstrap, "enable.idempotence": True})
+    for number in range(20):
+        to = "no-such-topic-anywhere" if number == 7 else here.sink
+        producer.produce(here.source, json.dumps({"n": number, "to": to}).encode())
+    assert producer.flush(60) == 0
+    agent = here.start()
+    here.until(lambda: here.committed() == 20 or agent.summary is not None)
+    assert agent.summary is None
+    assert here.letters() == [7]
+    assert set(here.results()) == set(range(20)) - {7}
