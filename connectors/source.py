@@ -97,7 +97,7 @@ class Source(ABC):
         """Wait until `max_records` or about `max_bytes` came, or `timeout` seconds have passed; give what there is.
 
         May give more bytes than asked by one record. With `max_records` 1 it returns as soon as there is one.
-        Raises `ConnectorError` when the source cannot go on.
+        Raises `ConnectorError` when the source cannot go on. What it gave before is finished and acknowledged first.
         """
 
     @abstractmethod

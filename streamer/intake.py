@@ -192,10 +192,23 @@ class Intake:
         if self._leaving:
             self._log.error("the last positions may not be acknowledged", source=self.source.name, error=str(error))
             return
+        self.down = str(error)
         self._tell(Finished(self, self._rewound, error))
 
     def _read(self) -> None:
-        """Poll until the source has ended, or is to."""
+        """Poll until the source has ended, or is to. What came before it fails is handed over before that is told."""
+        try:
+            self._poll()
+        except BaseException:
+            try:
+                self._look_around()
+                self._hand_over_the_rest()
+            except Exception as second:  # noqa: BLE001 - what comes of a source that has failed is no news
+                self._log.warning("not all could be handed over", source=self.source.name, error=str(second))
+            raise
+        self._hand_over_the_rest()
+
+    def _poll(self) -> None:
         while not (self._stop.is_set() or self._source_ended):
             self._serve_mail()
             self._go_on()
@@ -206,6 +219,8 @@ class Intake:
             closed = self._batcher.ready()
             if closed is not None:
                 self._hand_over(closed)
+
+    def _hand_over_the_rest(self) -> None:
         rest = self._batcher.flush()
         if rest is not None and not self._discard.is_set():
             self._hand_over(rest)

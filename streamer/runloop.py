@@ -65,6 +65,7 @@ class RunLoop:
         self._settlements: list[Settlement] = []
         self._by_source: dict[str, Intake] = {}
         self._finished: set[Intake] = set()
+        self._failed: set[Intake] = set()
         self._source_error: BaseException | None = None
         self._idle_since: float | None = None
         self._pace = Pace(service.batch.max_records)
@@ -110,7 +111,7 @@ class RunLoop:
             self.stop()
 
     def run(self) -> None:
-        """Until the sources have ended or are stopped, and everything is finished. Raises what ends the service."""
+        """Until all sources ended, failed or are stopped, and everything is finished. Raises what ends the service."""
         delivery = self._running
         next_commit = time.monotonic() + COMMIT_INTERVAL
         while True:
@@ -127,8 +128,6 @@ class RunLoop:
             self._notice_standstill(work)
             if self._control:
                 self._serve_control()
-            if self._source_error is not None:
-                raise self._source_error
             if self._settlements:
                 self._answer()
             now = time.monotonic()
@@ -137,9 +136,11 @@ class RunLoop:
                 next_commit = time.monotonic() + COMMIT_INTERVAL
             if now >= self._drain_deadline:
                 self._cut_short()
-                return
+                break
             if len(self._finished) == len(self.intakes) and self._batches.empty() and self._drained():
-                return
+                break
+        if self._source_error is not None:
+            raise self._source_error
 
     def end(self, failed: bool) -> None:
         """Acknowledge what is done, leave, and close, whatever happened before."""
@@ -251,7 +252,11 @@ class RunLoop:
                     self._running.ledger.end(lane)
                 self._parts.executor.forget(message.lanes)
             elif message.error is not None:
+                # What it gave before is good: it is finished, as when the service is stopped.
                 self._source_error = self._source_error or message.error
+                self._failed.add(message.intake)
+                self._finished.add(message.intake)
+                self.stop()
             elif message.rewinds == message.intake.rewinds:
                 self._finished.add(message.intake)
 
@@ -364,7 +369,8 @@ class RunLoop:
                 # In this order, so that only what is not done comes again.
                 intake.acknowledge({lane: marks[lane] for lane in own if lane in marks})
                 intake.rewind(own)
-                self._finished.discard(intake)
+                if intake not in self._failed:
+                    self._finished.discard(intake)
 
     def _keep_going(self) -> bool:
         self.progress_at = time.monotonic()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from connectors.memory import MemorySource
+from connectors.file import FileSink, FileSource
+from connectors.memory import MemorySink, MemorySource
+from connectors.message import Message, block_of
 from connectors.records import Lane
 from pipelines import Data
 from pipelines.errors import ConnectorError
@@ -42,6 +45,102 @@ def test_a_source_that_fails_ends_the_service_and_what_was_done_is_acknowledged(
     summary = serving.agent.join(60)
     assert (summary.reason, summary.error) == ("failed", "b is gone")
     assert sources["a"].acknowledged == [2]
+
+
+class GivesThenFails(MemorySource):
+    """Raises at the poll after that which gave the last of its records."""
+
+    def __init__(self, error: BaseException, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.error = error
+
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Any:
+        records = super().poll(max_records, max_bytes, 0.0)
+        if not len(records) and self.topic.ended:
+            raise self.error
+        return records
+
+
+@pytest.mark.parametrize("type", ["soft", "hard"])
+@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+def test_what_was_gathered_before_a_source_failed_is_done_first(
+    define: Any, serve: Any, type: str, delivery: str
+) -> None:
+    batch = {"type": type, "max_records": 50} | ({"max_wait": "1m"} if type == "soft" else {})
+    source = GivesThenFails(ConnectorError("the line is cut"), name="memory", partitions=2)
+    source.feed(*[Data({"x": number}) for number in range(99)])
+    source.end()
+    serving = serve(define(batch=batch, delivery=delivery), {"memory": source})
+    summary = serving.agent.join(60)
+    assert (summary.reason, summary.error) == ("failed", "the line is cut")
+    assert sorted(serving.results()) == [2 * number for number in range(99)]
+    assert sum(source.acknowledged) == 99
+
+
+def test_what_waits_for_a_slow_pipeline_is_done_when_a_source_fails_also_that_of_the_others(
+    define: Any, serve: Any
+) -> None:
+    def slow(data: Data) -> Data:
+        time.sleep(0.02)
+        return Data({"y": data["x"]})
+
+    failing = GivesThenFails(ConnectorError("a is gone"), name="a")
+    sources = {"a": failing, "b": MemorySource(name="b")}
+    for source in sources.values():
+        source.feed(*[Data({"x": number}) for number in range(30)])
+    failing.end()
+    serving = serve(define(slow, source=TWO, batch={"max_records": 10, "max_wait": "1m"}), sources)
+    summary = serving.agent.join(60)
+    assert (summary.reason, summary.error) == ("failed", "a is gone")
+    results = serving.results()
+    assert failing.acknowledged == [30]
+    assert sorted(results) == sorted([*range(30), *range(*sources["b"].acknowledged)])
+
+
+def test_a_service_whose_source_failed_takes_no_longer_than_it_may_to_finish(define: Any, serve: Any) -> None:
+    def slow(data: Data) -> Data:
+        time.sleep(0.3)
+        return Data({"y": data["x"]})
+
+    source = GivesThenFails(ConnectorError("it is gone"), name="memory")
+    source.feed(*[Data({"x": number}) for number in range(100)])
+    source.end()
+    began = time.monotonic()
+    definition = define(slow, batch={"max_records": 1}, limits={"drain": "1s", "batches": 200})
+    summary = serve(definition, {"memory": source}).agent.join(60)
+    assert time.monotonic() - began < 15
+    assert (summary.reason, summary.error) == ("failed", "it is gone")
+    assert 0 < source.acknowledged[0] < 50
+
+
+def test_a_source_that_also_cannot_acknowledge_any_more_is_told_of_by_why_it_failed(define: Any, serve: Any) -> None:
+    class Broken(GivesThenFails):
+        def acknowledge(self, positions: Any, *, wait: bool = False) -> None:
+            if positions:
+                raise ConnectorError("it takes no positions")
+
+    source = Broken(ConnectorError("it is gone"), name="memory")
+    source.feed(Data({"x": 1}))
+    source.end()
+    serving = serve(define(batch={"max_wait": "1m"}), {"memory": source})
+    summary = serving.agent.join(60)
+    assert (summary.reason, summary.error) == ("failed", "it is gone")
+    assert serving.results() == [2]
+    assert source.acknowledged == [0]
+
+
+def test_a_message_that_is_lost_after_its_source_failed_does_not_hold_up_the_end(define: Any, serve: Any) -> None:
+    source = GivesThenFails(ConnectorError("it is gone"), name="memory")
+    source.feed(*[Data({"x": number}) for number in range(5)])
+    source.end()
+    sink = MemorySink(name="memory")
+    sink.topic.faults.lose = lambda message: Data.from_bytes(message.value)["y"] == 4
+    began = time.monotonic()
+    serving = serve(define(batch={"max_wait": "1m"}), {"memory": source}, {"memory": sink})
+    summary = serving.agent.join(60)
+    assert (summary.reason, summary.error) == ("failed", "it is gone")
+    assert time.monotonic() - began < 10
+    assert source.acknowledged == [2]
 
 
 @pytest.mark.parametrize("error", [SystemExit("enough"), KeyboardInterrupt()])
@@ -285,3 +384,28 @@ def test_at_most_once_waits_for_a_bus_that_is_away_before_it_runs_anything(
     eventually(lambda: len(serving.results()) == 3)
     assert source.refused == 2
     assert source.acknowledged == [3]
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_every_good_record_before_a_cut_one_is_published_once(define: Any, tmp_path: Path, checkpoint: bool) -> None:
+    path = tmp_path / "in"
+    sink = FileSink(path)
+    sink.open()
+    sink.send(block_of([Message(Data({"x": number}).to_bytes()) for number in range(999)]), time.monotonic() + 60)
+    sink.close()
+    with path.open("ab") as file:
+        file.write(b"\x7fhalf of a record")
+    source: dict[str, Any] = {"type": "file", "path": str(path)}
+    if checkpoint:
+        source["checkpoint"] = str(tmp_path / "checkpoint")
+    out = tmp_path / "out"
+    for _ in range(2):
+        definition = define(source=source, sink={"type": "file", "path": str(out)}, dead_letter=None)
+        summary = definition.run()
+        assert summary.reason == "failed"
+        assert "record 999 at byte" in str(summary.error)
+    reading = FileSource(out)
+    reading.open()
+    values = [Data.from_bytes(value)["y"] for value in reading.poll(5000, 2**20, 1.0).values]
+    reading.close()
+    assert values == [2 * number for number in range(999)] * (1 if checkpoint else 2)
