@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -23,11 +24,37 @@ CHUNK = 1 << 16
 class Lease:
     """What a view and all views made of it share: whether they may still read and write."""
 
-    __slots__ = ("released", "writable")
+    __slots__ = ("_lent", "released", "writable")
 
     def __init__(self, *, writable: bool) -> None:
         self.writable = writable
         self.released = False
+        self._lent: list[tuple[weakref.ref[Array], weakref.ref[Array]]] = []
+
+    def lend(self, array: Array) -> Array:
+        """`array`, the memory of the view, for somebody who may write into it as long as the lease says so."""
+        if not array.flags.writeable:
+            return array
+        if not self.writable:
+            return sealed(array)
+        # What numpy makes of the array that is lent keeps the root alive.
+        root, lent = _lent(array)
+        self._lent = [known for known in self._lent if known[0]() is not None]
+        self._lent.append((weakref.ref(root), weakref.ref(lent)))
+        return lent
+
+    def complete(self) -> bool:
+        """End all writing; arrays that were lent are read-only from now on. Whether one still exists.
+
+        So does one of which numpy has made another, a slice for example, that still exists: that other one stays
+        writable, as numpy has no way to take it back.
+        """
+        self.writable = False
+        known, self._lent = self._lent, []
+        kept = [array for pair in known for one in pair if (array := one()) is not None]
+        for array in kept:
+            array.flags.writeable = False
+        return bool(kept)
 
 
 class Cells:
@@ -62,6 +89,10 @@ class Cells:
         if self._array is None or self.lease.released:
             raise ReleasedError("the view was released; make another one")
         return self._array
+
+    def lend(self) -> Array:
+        """The array for somebody else: writable only as long as the lease is."""
+        return self.lease.lend(self.array)
 
     def drop(self) -> None:
         """Let go of the array."""
@@ -154,3 +185,19 @@ class Cells:
     def _scattered(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], ...]:
         places = np.unravel_index(np.arange(start, stop), self.shape)
         return tuple(nth if axis is None else axis.resolve(nth) for nth, axis in zip(places, self._axes, strict=True))
+
+
+def sealed(array: Array) -> Array:
+    """The same memory as an array that nobody can make writable."""
+    if array.dtype.name == "bfloat16":
+        return sealed(array.view(np.uint16)).view(array.dtype)
+    return np.asarray(array.data.toreadonly())
+
+
+def _lent(array: Array) -> tuple[Array, Array]:
+    """The same memory as another array, after the one that all arrays made of that keep alive; mostly the same."""
+    if array.dtype.name == "bfloat16":
+        root = np.asarray(array.view(np.uint16).data)
+        return root, root.view(array.dtype)
+    root = np.asarray(array.data)
+    return root, root

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipelines.columns import DenseColumn
 from pipelines.errors import DataError, WrongTypeError
-from pipelines.tensors.cells import Array, Cells, Lease
+from pipelines.tensors.cells import Array, Cells, Lease, sealed
 from pipelines.tensors.errors import BoundsError, ReadOnlyError
 from pipelines.tensors.index import position
 from pipelines.tensors.view import TensorView, WritableView
@@ -75,27 +75,34 @@ def dense(
 ) -> TensorView[S]:
     """A tensor that `init` writes where it will stay: in new memory, or in that of `out` (a buffer or an array).
 
-    New memory holds zeros at first. Once `init` is done the tensor is complete: the view that it was given and the
-    slices of that write no more. What `init` raises is raised, and there is no tensor.
+    New memory holds zeros at first. Once `init` is done the tensor is complete: the view that it was given, the
+    slices of that and their arrays write no more. New memory of which `init` keeps an array is left to it, and the
+    tensor is a copy: numpy may have made slices of that array, which nobody can make read-only. What `init` raises is
+    raised, and there is no tensor.
     """
     lengths = checked_shape(shape)
     array = np.zeros(lengths, dtype) if out is None else writable(out, dtype, lengths).array
     array_type(array.dtype)
-    filled(array, init)
-    return TensorView(Cells(sealed(array)))
+    lease = Lease(writable=True)
+    try:
+        init(WritableView(Cells(array, lease=lease)))
+    finally:
+        kept = lease.complete()
+    return TensorView(Cells(sealed(array.copy() if kept and out is None else array)))
 
 
 class Slots(Generic[S]):
     """Memory for the arrays of a batch: one slot a row, filled in place, then a column without a copy.
 
     `dtype`, `shape` are those of one row. `slots.fill(row, init)` writes a row, `column()` makes the column, in which
-    rows that were not filled lack the key.
+    rows that were not filled lack the key. The column is a copy if an array of a row was kept, as for `dense`.
     """
 
     def __init__(self, count: int, shape: Sequence[int], dtype: DType[S]) -> None:
         self._array: Array = np.zeros((count, *checked_shape(shape)), dtype)
         array_type(self._array.dtype)
         self._present = np.zeros(count, np.bool_)
+        self._kept = False
 
     def __len__(self) -> int:
         return len(self._array)
@@ -106,29 +113,18 @@ class Slots(Generic[S]):
         if not place.flags.writeable:
             raise ReadOnlyError("the column was made; its rows can no longer be written")
         self._present[row] = False
-        filled(place, init)
+        lease = Lease(writable=True)
+        try:
+            init(WritableView(Cells(place, lease=lease)))
+        finally:
+            self._kept |= lease.complete()
         self._present[row] = True
 
     def column(self) -> DenseColumn:
         """The rows as a column of a `Batch`, over the same memory, which can no longer be written through this."""
         self._array.flags.writeable = False
-        return DenseColumn(self._array, present=None if self._present.all() else self._present.copy())
-
-
-def filled(array: Array, init: Callable[[WritableView[Any]], object]) -> None:
-    """Let `init` write into `array`, and then nobody who got the view from it."""
-    lease = Lease(writable=True)
-    try:
-        init(WritableView(Cells(array, lease=lease)))
-    finally:
-        lease.writable = False
-
-
-def sealed(array: Array) -> Array:
-    """The same memory as an array that nobody can make writable."""
-    if array.dtype.name == "bfloat16":
-        return sealed(array.view(np.uint16)).view(array.dtype)
-    return np.asarray(array.data.toreadonly())
+        array = self._array.copy() if self._kept else self._array
+        return DenseColumn(array, present=None if self._present.all() else self._present.copy())
 
 
 def checked_shape(shape: Sequence[int], most: int = _MOST_ELEMENTS) -> tuple[int, ...]:

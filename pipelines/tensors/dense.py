@@ -71,7 +71,7 @@ class DenseView(Tensor[T]):
     def release(self) -> None:
         """Let go of the memory now. This view, what it was sliced from and its slices can no longer be used."""
         self._cells.lease.released = True
-        self._cells.lease.writable = False
+        self._cells.lease.complete()
         self._cells.drop()
 
     def __enter__(self) -> Self:

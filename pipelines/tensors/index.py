@@ -29,6 +29,7 @@ __all__ = [
     "excl",
     "expanded",
     "incl",
+    "integer",
     "mod",
     "odd",
     "position",
@@ -51,7 +52,7 @@ IndexLike: TypeAlias = "SupportsIndex | Index | npt.NDArray[Any] | Any"
 
 def at(position: SupportsIndex) -> Index:
     """The element at `position`; its axis is gone then."""
-    return _At(operator.index(position))
+    return _At(integer(position))
 
 
 def all() -> Index:  # noqa: A001 - the names are those of the proposal that they come from
@@ -61,17 +62,17 @@ def all() -> Index:  # noqa: A001 - the names are those of the proposal that the
 
 def incl(*positions: SupportsIndex) -> Index:
     """The elements at these positions only, in this order."""
-    return _Listed(tuple(operator.index(position) for position in positions), included=True)
+    return _Listed(tuple(map(integer, positions)), included=True)
 
 
 def excl(*positions: SupportsIndex) -> Index:
     """All elements but those at these positions."""
-    return _Listed(tuple(operator.index(position) for position in positions), included=False)
+    return _Listed(tuple(map(integer, positions)), included=False)
 
 
 def range(start: SupportsIndex, end: SupportsIndex) -> Index:  # noqa: A001
     """The elements from `start` up to `end`, which is not among them."""
-    return _Range(operator.index(start), operator.index(end))
+    return _Range(integer(start), integer(end))
 
 
 def even() -> Index:
@@ -86,7 +87,7 @@ def odd() -> Index:
 
 def mod(divisor: SupportsIndex) -> Index:
     """The elements whose positions are multiples of `divisor`, 0 among them."""
-    step = operator.index(divisor)
+    step = integer(divisor)
     if step < 1:
         raise BoundsError(f"mod({step}): a divisor is at least 1")
     return _Steps(0, step)
@@ -110,8 +111,10 @@ def selections(indices: Iterable[IndexLike], shape: tuple[int, ...]) -> list[int
     return [index.select(size) for index, size in zip(given, shape, strict=False)]
 
 
-def position(index: int, size: int) -> int:
-    """`index`, if it is one of an axis of `size`. Raises `BoundsError`."""
+def position(index: SupportsIndex, size: int) -> int:
+    """`index`, if it is one of an axis of `size`. Raises `BoundsError`, and `WrongTypeError` for no integer."""
+    if type(index) is not int:
+        index = integer(index)
     if 0 <= index < size:
         return index
     hint = "; positions count from 0, there are no negative ones" if index < 0 else ""
@@ -156,11 +159,25 @@ class _Listed(Index):
         return listed(found) if self.included else skipping(np.unique(found), size)
 
 
+def integer(index: SupportsIndex) -> int:
+    """`index` as an `int`. `WrongTypeError` for a boolean, and for what is no integer."""
+    if isinstance(index, (bool, np.bool_)):
+        raise _boolean()
+    try:
+        return operator.index(index)
+    except TypeError:
+        raise WrongTypeError(f"an index is an integer, not {index!r}") from None
+
+
+def _boolean() -> WrongTypeError:
+    return WrongTypeError("a boolean is no index; use incl with the positions that are wanted")
+
+
 def _expanded(index: IndexLike) -> list[Index]:
     if isinstance(index, Index):
         return [index]
     if isinstance(index, (bool, np.bool_)):
-        raise WrongTypeError("a boolean is no index; use incl with the positions that are wanted")
+        raise _boolean()
     if isinstance(index, SupportsIndex) and not isinstance(index, np.ndarray):
         return [at(index)]
     # A tensor's own elements come as an array.

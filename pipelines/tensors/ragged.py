@@ -192,14 +192,15 @@ class RaggedWriter(Generic[T]):
             raise ReadOnlyError("the tensor is complete and can no longer be written; write while it is created")
         if len(indices) > self.rank:
             raise RankError(f"{len(indices)} indices for a tensor of rank {self.rank} {list(self.shape)}")
-        for one, size in zip(indices, self.shape, strict=False):
+        wanted = tuple(map(index.integer, indices))
+        for one, size in zip(wanted, self.shape, strict=False):
             if size != RAGGED:
                 index.position(one, size)
             elif one < 0:
                 raise BoundsError(f"index {one} is negative; positions count from 0")
         values: dict[tuple[int, ...], Any] = {}
         given: dict[tuple[int, ...], int] = {}
-        self._place(value, tuple(int(one) for one in indices), values, given)
+        self._place(value, wanted, values, given)
         self._values.update(values)
         self._given.update(given)
         return self

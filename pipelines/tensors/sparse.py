@@ -12,8 +12,8 @@ import numpy.typing as npt
 from pipelines.errors import DataError, WrongTypeError
 from pipelines.tensors import index
 from pipelines.tensors.access import Tensor, check_rank
-from pipelines.tensors.cells import Array
-from pipelines.tensors.create import DType, checked_shape, dense, sealed, view
+from pipelines.tensors.cells import Array, sealed
+from pipelines.tensors.create import DType, checked_shape, dense, view
 from pipelines.tensors.dense import DenseView
 from pipelines.tensors.errors import BoundsError, RankError, ReadOnlyError
 from pipelines.tensors.index import IndexLike, selections

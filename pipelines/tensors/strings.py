@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.errors import DataError
-from pipelines.tensors.cells import Array, Cells, Lease
-from pipelines.tensors.create import checked_shape, sealed, view, writable
+from pipelines.tensors.cells import Array, Cells, Lease, sealed
+from pipelines.tensors.create import checked_shape, view, writable
 from pipelines.tensors.dense import DenseView
 from pipelines.tensors.text import SPAN, Collected, Packed, Padded, string_array
 from pipelines.tensors.textstreams import StringForm, read_stream, write_stream

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.errors import DataError, WrongTypeError
-from pipelines.tensors.cells import CHUNK, Array, Cells
+from pipelines.tensors.cells import CHUNK, Array, Cells, sealed
 from pipelines.tensors.dense import DenseView
 from pipelines.tensors.errors import BoundsError, ReadOnlyError
 from pipelines.tensors.index import IndexLike
@@ -41,13 +41,13 @@ class TensorView(TypedAccess, DenseView[S]):
 
     @property
     def array(self) -> npt.NDArray[S]:
-        """The elements as a numpy array over the same memory.
+        """The elements as a numpy array over the same memory, writable only as long as the view is.
 
         `DataError` for elements that were picked one by one (`incl`, `excl`) and are no array: `copy` makes one.
         """
         if not self._cells.direct:
             raise DataError("elements that were picked with incl or excl are no array in memory; copy() makes one")
-        return self._cells.array
+        return self._cells.lend()
 
     def copy(self) -> npt.NDArray[S]:
         """All elements in a new array in C order."""
@@ -90,11 +90,11 @@ class TensorView(TypedAccess, DenseView[S]):
         """What a `Data` keeps of it: the array over the same memory, read-only."""
         array = self._cells.array if self._cells.direct else self.copy()
         array_type(array.dtype)
-        return array
+        return sealed(array) if array.flags.writeable else array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if self._cells.direct and not copy:
-            return np.asarray(self._cells.array, dtype)
+            return np.asarray(self._cells.lend(), dtype)
         if copy is False:
             raise ValueError("elements that were picked with incl or excl are no array in memory")
         return self.copy().astype(dtype or self.dtype, copy=False)

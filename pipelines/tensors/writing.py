@@ -53,8 +53,8 @@ class WritableDense(DenseView[T]):
         return self
 
     def complete(self) -> None:
-        """End all writing through this view, what it was sliced from and its slices; reading goes on."""
-        self._cells.lease.writable = False
+        """End all writing through this view, what it was sliced from, its slices and their arrays; reading goes on."""
+        self._cells.lease.complete()
 
     def put_part(self, start: int, values: list[Any]) -> None:
         """Write these elements from `start` on in row-major order."""

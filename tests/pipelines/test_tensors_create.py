@@ -9,6 +9,7 @@ import weakref
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnxruntime
 import pytest
@@ -16,7 +17,7 @@ from onnx import TensorProto, helper
 
 from pipelines import Batch, Data, tensors
 from pipelines.errors import DataError, WrongTypeError
-from pipelines.tensors import BoundsError, RankError, ReadOnlyError, Slots, excl, incl, index
+from pipelines.tensors import BoundsError, RankError, ReadOnlyError, Slots, at, excl, incl, index
 
 
 def test_t09_elements_go_over_the_first_axis_and_scalars_over_a_row() -> None:
@@ -269,3 +270,78 @@ def test_t17_a_tensor_in_a_data_is_the_same_memory() -> None:
     assert np.shares_memory(data["row"], tensor.array)
     assert data["picked"].tolist() == [[2, 0], [5, 3]]
     assert Data.from_bytes(data.to_bytes()) == data == Data.from_json(data.to_json())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.bool_, ml_dtypes.bfloat16])
+def test_t11_an_array_or_a_view_kept_from_the_initialiser_is_read_only_afterwards(dtype: Any) -> None:
+    kept: list[Any] = []
+    views: list[Any] = []
+
+    def init(data: tensors.WritableView[Any]) -> None:
+        array = data.array
+        array[...] = 1
+        kept.extend([array, np.asarray(data), data.slice(0).array, data.slice(index.all(), at(1)).array])
+        views.extend([data, data.slice(1)])
+
+    tensor = tensors.dense([2, 3], dtype, init)
+    for array in [*kept, *(view.array for view in views)]:
+        assert not array.flags.writeable
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+    assert tensor.array.all()
+
+    slots = Slots(2, [2, 3], dtype)
+    kept.clear()
+    slots.fill(0, init)
+    slots.fill(1, init)
+    for array in kept:
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+    assert slots.column().array.all()
+
+
+def test_t11_a_slice_that_numpy_made_of_a_kept_array_does_not_write_into_the_tensor() -> None:
+    kept: list[Any] = []
+
+    def init(data: tensors.WritableView[Any]) -> None:
+        data.copy_from([1, 2, 3])
+        kept.append(data.array[1:])
+
+    tensor = tensors.dense([3], np.float32, init)
+    slots = Slots(2, [3], np.float32)
+    slots.fill(0, init)
+    with pytest.raises(ZeroDivisionError):
+        slots.fill(1, lambda data: (init(data), 1 // 0))
+    slots.fill(1, lambda data: data.copy_from([4, 5, 6]))
+    column = slots.column()
+    for array in kept:
+        array[...] = 9
+    assert tensor.array.tolist() == [1, 2, 3]
+    assert column.array.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_t11_an_array_that_is_kept_of_memory_that_was_given_is_read_only_too() -> None:
+    memory = np.zeros(3, "f4")
+    kept: list[Any] = []
+    tensors.dense([3], np.float32, lambda data: kept.append(data.array), out=memory)
+    with pytest.raises(ValueError, match="read-only"):
+        kept[0][0] = 1
+    # It is its owner's.
+    memory[0] = 1
+
+    view = tensors.writable(memory)
+    array = view.array
+    array[1] = 1
+    view.complete()
+    with pytest.raises(ValueError, match="read-only"):
+        array[2] = 1
+    assert memory.tolist() == [1, 1, 0]
+
+
+def test_t11_arrays_that_are_let_go_while_a_tensor_is_written_leave_nothing_behind() -> None:
+    def init(data: tensors.WritableView[Any]) -> None:
+        for row in range(1000):
+            data.array[row] = row
+            data.slice(row).array[...] += 1
+
+    assert tensors.dense([1000], np.float32, init).array.tolist() == list(range(1, 1001))

@@ -569,3 +569,34 @@ def test_a_view_is_an_array_to_numpy() -> None:
     assert np.asarray(view, np.float32).dtype == np.float32
     assert not np.shares_memory(np.array(view), view.array)
     assert repr(view) == "TensorView(int64[2, 3])"
+
+
+@pytest.mark.parametrize("wrong", [True, False, np.True_, 1.0, "1", None])
+def test_what_is_no_integer_is_no_index_of_an_element(wrong: Any) -> None:
+    view = tensors.writable(np.zeros((2, 3)))
+    sparse = tensors.sparse([2, 3], np.float32, 1, lambda data: data.put(1, 0, 0))
+    ragged = tensors.ragged([2, -1], np.float32, lambda data: data.put([1, 2], 1))
+    words = tensors.strings([["a", "b"], ["c", "d"]])
+    for use in (
+        lambda: view.get(wrong, 0),
+        lambda: view.get(0, wrong),
+        lambda: view.put(1.0, wrong, 0),
+        lambda: view.put(1.0, 0, wrong),
+        lambda: sparse.get(wrong, 0),
+        lambda: ragged.get(wrong, 0),
+        lambda: ragged.get(1, wrong),
+        lambda: words.get(wrong, 0),
+        lambda: at(wrong),
+        lambda: incl(0, wrong),
+        lambda: excl(wrong),
+        lambda: mod(wrong),
+        lambda: index.range(wrong, 1),
+        lambda: index.range(0, wrong),
+        lambda: tensors.sparse([2, 3], np.float32, 1, lambda data: data.put(1, wrong, 0)),
+        lambda: tensors.ragged([2, -1], np.float32, lambda data: data.put(1, 0, wrong)),
+        lambda: tensors.Slots(2, [3], np.float32).fill(wrong, lambda data: None),
+    ):
+        with pytest.raises(DataError, match="index"):
+            use()
+    assert not view.array.any()
+    assert view.get(np.int8(1), np.array(2)) == 0.0
