@@ -38,10 +38,12 @@ def cast(array: Array, target: np.dtype[Any]) -> tuple[Array, Mask | None]:
     digits, and fractions where integers are asked for.
     """
     if target.kind in "iu" and not np.can_cast(array.dtype, target, "safe"):
-        bounds = np.iinfo(target)
-        fits = (array >= bounds.min) & (array <= bounds.max)
+        fits = _within(array, int(np.iinfo(target).min), int(np.iinfo(target).max))
         with np.errstate(invalid="ignore"):
             return array.astype(target), _misfits(~fits)
+    if array.dtype.name == "bfloat16":
+        # Its own conversions do not say when they overflow.
+        array = array.astype(np.float32)
     try:
         with np.errstate(over="raise"):
             return array.astype(target), None
@@ -49,6 +51,15 @@ def cast(array: Array, target: np.dtype[Any]) -> tuple[Array, Mask | None]:
         with np.errstate(over="ignore"):
             converted = array.astype(target)
         return converted, _misfits(np.isinf(converted) & np.isfinite(array))
+
+
+def _within(array: Array, least: int, most: int) -> Mask:
+    if array.dtype.kind in "iu":
+        return np.asarray((array >= least) & (array <= most))
+    wide = array.astype(np.float64)
+    # The largest integer of 64 bits is no float: what stands for it is one more.
+    below = wide <= most if int(float(most)) == most else wide < float(most)
+    return np.asarray((wide >= least) & below)
 
 
 def _misfits(mask: Mask) -> Mask | None:

@@ -213,9 +213,8 @@ class ModelInput:
             if any(type(one) is not wanted for one in array.flat):
                 raise self._refused("a list", f"lists of equal lengths with {wanted.__name__} elements are needed")
             return array.astype(dtype)
-        single = list_to_array(values, self.key)
         # Konduit Serving makes float32 of lists; where the model asks for more, digits need not be lost.
-        return np.array(values) if dtype.kind in "iu" or dtype == np.float64 else single
+        return list_to_array(values, self.key, exact=dtype.kind in "iu" or dtype == np.float64)
 
     def _refused(self, got: str, hint: str) -> WrongTypeError:
         return WrongTypeError(f'input "{self.port.name}" takes {self.port}, but key "{self.key}" holds {got}; {hint}')

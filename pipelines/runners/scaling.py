@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from pipelines.errors import DataError
 from pipelines.steps.imagetondarray import ImageNormalization
 from pipelines.values.ndarray import Array, bfloat16
 
@@ -68,13 +69,20 @@ def cast(values: Array, data_type: str) -> Array:
 
     Integers lose the fraction and end at the range of 32 bits (64 for INT64 and UINT64); of these the narrower and
     the unsigned types keep the low bits: 255 as INT8 is -1. BFLOAT16 is rounded to the nearest, halves to even.
+    Raises `DataError` for a value that a float type cannot hold.
     """
     if data_type == "BFLOAT16":
         return _as_bfloat16(values.astype(np.float32, copy=False))
     dtype = np.dtype(_DTYPES[data_type])
     if values.dtype == np.float32 and dtype.kind in "iu":
         return _as_integers(values, dtype)
-    return values.astype(dtype, copy=False)
+    try:
+        with np.errstate(over="raise"):
+            return values.astype(dtype, copy=False)
+    except FloatingPointError:
+        raise DataError(
+            f"a normalised value is beyond what {dtype} holds; use FLOAT, or another normalisation"
+        ) from None
 
 
 def _statistics(how: ImageNormalization) -> tuple[Triple, Triple]:

@@ -14,6 +14,7 @@ from pipelines.result import Result
 from pipelines.runner import OpenContext, Runner
 from pipelines.runners.arrays import array_column
 from pipelines.runners.boxlists import BoxLists, float_array, label_of
+from pipelines.runners.casting import cast
 from pipelines.runners.suppression import survivors
 from pipelines.steps.boxes import YoloToBoundingBox
 from pipelines.values import BoundingBox
@@ -80,7 +81,11 @@ class YoloToBoundingBoxRunner(Runner):
             raise WrongTypeError(
                 f"the array has {channels} channels; {self._classes} classes need a multiple of {self._classes + 5}"
             )
-        split = array.astype(np.float32).reshape(rows * images, priors, channels // priors, height, width)
+        single, misfits = cast(array, np.dtype(np.float32))
+        if misfits is not None:
+            error = DataError("the array has values that float32 cannot hold")
+            raise RowsFailed(dict.fromkeys(np.flatnonzero(misfits).tolist(), error))
+        split = single.reshape(rows * images, priors, channels // priors, height, width)
         return split.transpose(0, 4, 3, 1, 2), images
 
     def _boxes(self, cells: Floats, images: int) -> tuple[npt.NDArray[np.int64], list[BoundingBox]]:

@@ -35,10 +35,12 @@ def element_type(values: list[Any]) -> ValueType:
     return values.element_type if isinstance(values, TypedList) else ValueType.NONE
 
 
-def list_to_array(values: list[Any], key: str) -> npt.NDArray[np.float32]:
-    """Nested lists of numbers as a float32 array, as Konduit Serving takes them for an NDARRAY.
+def list_to_array(values: list[Any], key: str, *, exact: bool = False) -> npt.NDArray[Any]:
+    """Nested lists of numbers as a float32 array, as Konduit Serving takes them for an NDARRAY, or, if `exact`, as the
+    int64 or float64 array that has all their digits.
 
-    `WrongTypeError` for elements that are no numbers, `DataError` for an empty or a ragged list.
+    `WrongTypeError` for elements that are no numbers, `DataError` for an empty or a ragged list, and for a number that
+    float32 does not reach.
     """
     depth: Any = values
     while isinstance(depth, list) and depth:
@@ -47,7 +49,13 @@ def list_to_array(values: list[Any], key: str) -> npt.NDArray[np.float32]:
         raise DataError(f'Empty or zero sized arrays are not accepted! Key "{key}" holds an empty list')
     _check_numbers(values, key)
     try:
-        return np.array(values, np.float32)
+        with np.errstate(over="raise"):
+            return np.array(values, None if exact else np.float32)
+    except FloatingPointError:
+        raise DataError(
+            f'The list of key "{key}" has a number that float32 cannot hold (beyond 3.4e38); '
+            "send an array of DOUBLE instead of a list"
+        ) from None
     except ValueError:
         raise DataError(f'The lists of key "{key}" have different lengths and make no array') from None
 

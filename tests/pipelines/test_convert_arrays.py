@@ -269,6 +269,15 @@ def test_an_element_type_is_converted_only_where_values_survive() -> None:
         NDArray.create([1.5]).get_as("int32")
 
 
+@pytest.mark.parametrize("given", ["bfloat16", "float32", "float64", "int32"])
+def test_a_finite_number_never_becomes_infinite(given: str) -> None:
+    array = np.array([1, 1e6]).astype(BFLOAT16 if given == "bfloat16" else given)
+    with pytest.raises(DataError, match="has values that float16 cannot hold"):
+        NDArray.create(array).get_as("float16")
+    if given != "int32":
+        assert NDArray.create(np.array([np.inf, np.nan]).astype(array.dtype)).get_as("float16")[0] == np.inf
+
+
 @pytest.mark.parametrize(
     ("value", "target", "error"),
     [

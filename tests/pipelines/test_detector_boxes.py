@@ -157,6 +157,19 @@ def test_a_cell_without_a_probable_class_is_class_zero_with_probability_zero() -
     assert [(box.label, box.probability) for box in found["bounding_boxes"]] == [("0", 0.0)]
 
 
+def test_numbers_beyond_float32_fail_their_record_alone() -> None:
+    good = cell(0, 0, (0, 0, 1, 1), 0.9, [1.0]).astype("f8")
+    bad = good.copy()
+    bad[0, 0, 0, 0] = 1e300
+
+    with Sequence([YoloToBoundingBox(num_classes=1)]).open() as executor:
+        found = executor.run_many([Data({"in": good}), Data({"in": bad}), Data({"in": good})])
+
+    assert isinstance(found[1], StepError)
+    assert "float32 cannot hold" in str(found[1])
+    assert found[0] == found[2] != found[1]
+
+
 def test_all_images_of_an_array_go_into_one_list() -> None:
     array = np.concatenate([cell(x, 0, (0, 0, 1, 1), 0.9, [1.0]) for x in (2, 1)])
 

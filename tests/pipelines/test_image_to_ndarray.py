@@ -181,6 +181,16 @@ def test_integers_lose_the_fraction_and_narrow_ones_keep_the_low_bits(data_type:
     assert cast(np.array([-1.5, 0.5, 300.25], np.float32), data_type).tolist() == values
 
 
+def test_a_normalised_value_beyond_a_float_type_fails_its_record_alone() -> None:
+    how = {"type": "STANDARDIZE", "mean_rgb": [0, 0, 0], "std_rgb": [1e-3, 1e-3, 1e-3]}
+    config = ImageToNDArrayConfig(normalization=how, data_type="FLOAT16", height=1, width=1)
+    with pipelines.Sequence([ImageToNDArray(config=config)]).open() as executor:
+        found = executor.run_many([Data({"image": picture([[value] * 3])}) for value in (1, 255, 2)])
+    assert isinstance(found[1], StepError)
+    assert "beyond what float16 holds" in str(found[1])
+    assert [one["image"].max() for one in (found[0], found[2])] == [1000, 2000]
+
+
 def test_integers_end_at_the_range_of_32_or_64_bits() -> None:
     huge = np.array([3e9, -3e9, 1e20, np.nan], np.float32)
     top = 2**31 - 1

@@ -314,6 +314,31 @@ def test_values_beyond_the_range_fail_their_record_alone(opened: Made, element: 
         assert result.batch["y"][0].ravel().tolist() == [1.0, 2.0, good]
 
 
+@pytest.mark.parametrize(("bad", "good"), [(2.0**63, -(2.0**63)), (np.inf, 2.0**62), (np.nan, 0.0), (1e300, 1.0)])
+def test_floats_beyond_64_bits_fail_where_integers_are_asked_for(opened: Made, bad: float, good: float) -> None:
+    for given in ("f8", "f4"):
+        with np.errstate(over="ignore"):
+            array = np.array([[1, 2, bad], [1, 2, good]]).astype(given)
+        result = opened(same(T.INT64), cast_inputs=True).run_batch(Batch({"x": DenseColumn(array)}, 2))
+        assert list(result.failed) == [0]
+        assert result.batch["y"][0].tolist() == [1, 2, int(good)]
+    unsigned = opened(same(T.UINT64), cast_inputs=True).run_many(
+        [Data({"x": np.array([0, 1, 2.0**64])}), Data({"x": np.array([0, 1, 2.0**63])})]
+    )
+    assert isinstance(unsigned[0], StepError)
+    assert isinstance(unsigned[1], Data)
+    assert unsigned[1]["y"].tolist() == [0, 1, 2**63]
+
+
+def test_a_list_with_a_number_that_the_model_cannot_take_fails_its_record_alone(opened: Made) -> None:
+    found = opened(total()).run_many([Data({"x": [1.0, 2.0, 1e300]}), Data({"x": [1.0, 2.0, 3.0]})])
+    assert isinstance(found[0], StepError)
+    assert "float32 cannot hold" in str(found[0])
+    assert isinstance(found[1], Data)
+    # Where the model asks for more there is nothing to lose.
+    assert one(opened(same(T.DOUBLE)), x=[1.0, 2.0, 1e300])["y"].tolist() == [1.0, 2.0, 1e300]
+
+
 def test_lists_of_numbers_are_arrays(opened: Made) -> None:
     executor = opened(total())
     assert one(executor, x=[1, 2, 3])["y"] == 6.0
