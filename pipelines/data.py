@@ -172,9 +172,17 @@ class Data(MutableMapping[str, Any]):
         return value
 
     def get_double(self, key: str) -> float:
-        """The float of `key`; an integer is not one."""
-        value: float = self._typed(key, ValueType.DOUBLE)
-        return value
+        """The number of `key` as a float: that of a DOUBLE, or of an INT64 that a float has all digits of.
+
+        `WrongTypeError` for any other value, a boolean too; `DataError` for an integer beyond 2**53 that no float is.
+        """
+        value = self[key]
+        if isinstance(value, int) and type_of(value) is ValueType.INT64:
+            found = float(value)
+            if found != value:
+                raise DataError(f'The INT64 {value} of key "{key}" is no DOUBLE: it would lose digits; use get_int64')
+            return found
+        return float(self._typed(key, ValueType.DOUBLE))
 
     def get_boolean(self, key: str) -> bool:
         """The boolean of `key`."""

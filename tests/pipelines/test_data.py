@@ -52,7 +52,7 @@ def test_every_other_getter_refuses_it_and_says_which_type_it_is(name: str) -> N
     value, value_type, own = EVERY_TYPE[name]
     data = Data({"k": value})
     for _, requested, getter in EVERY_TYPE.values():
-        if getter == own or (getter == "get_ndarray" and name == "list"):
+        if getter == own or (getter, name) in (("get_ndarray", "list"), ("get_double", "int")):
             continue
         with pytest.raises(WrongTypeError) as caught:
             getattr(data, getter)("k")
@@ -212,11 +212,32 @@ def test_nested_lists_of_numbers_are_given_as_a_float32_array() -> None:
         ([True], WrongTypeError, "Can't convert type BOOLEAN to an NDArray"),
         ([[1, 2], [3]], DataError, "different lengths"),
         ([[1, 2], [[3], [4]]], DataError, "different lengths"),
+        ([1.0, 1e300], DataError, 'key "k" has a number that float32 cannot hold'),
+        ([[1.0], [-1e39]], DataError, "float32 cannot hold"),
     ],
 )
 def test_a_list_that_makes_no_array_says_why(value: object, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         Data({"k": value}).get_ndarray("k")
+
+
+@pytest.mark.parametrize("value", [30, 0, -(2**63), 2**53, 2**53 + 2, 2**62])
+def test_an_integer_is_given_as_a_double_and_stays_an_integer(value: int) -> None:
+    data = Data({"t": value})
+    found = data.get_double("t")
+    assert type(found) is float
+    assert found == value
+    assert data.type("t") is ValueType.INT64
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 2**63 - 1])
+def test_an_integer_that_would_lose_digits_is_no_double(value: int) -> None:
+    with pytest.raises(DataError, match=f'{value} of key "t" is no DOUBLE: it would lose digits'):
+        Data({"t": value}).get_double("t")
+
+
+def test_a_list_of_infinities_is_an_array_of_infinities() -> None:
+    assert Data({"k": [float("inf"), 1.0]}).get_ndarray("k").tolist() == [np.inf, 1.0]
 
 
 def test_merge_takes_the_entries_over_and_no_metadata() -> None:
