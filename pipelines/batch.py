@@ -150,11 +150,21 @@ class Batch:
 
     @staticmethod
     def concat(batches: Sequence[Batch]) -> Batch:
-        """The rows of all batches, one after the other; a key that only some have is missing in the rest."""
+        """The rows of all batches, one after the other; a key that only some have is missing in the rest.
+
+        Raises `RowsFailed` naming the rows with undecoded values that would have to be decoded and cannot be.
+        """
         if len(batches) == 1:
             return batches[0]
-        keys = dict.fromkeys(key for batch in batches for key in batch._columns)
-        columns = {key: Column.concat([batch._or_absent(key) for batch in batches]) for key in keys}
+        columns: dict[str, Column] = {}
+        failures: dict[int, Exception] = {}
+        for key in dict.fromkeys(key for batch in batches for key in batch._columns):
+            try:
+                columns[key] = Column.concat([batch._or_absent(key) for batch in batches])
+            except RowsFailed as error:
+                failures = {**error.failures, **failures}
+        if failures:
+            raise RowsFailed(failures)
         metadata: list[Data | None] | None = None
         if any(batch.metadata is not None for batch in batches):
             metadata = [one for batch in batches for one in (batch.metadata or [None] * batch.size)]

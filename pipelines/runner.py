@@ -100,8 +100,8 @@ class Runner(ABC):
         """Run all rows; account for each number in `batch.rows` exactly once.
 
         May raise: `RowsFailed` (positions to errors) fails just these rows, and the rest is run again; anything else
-        fails the batch, which the executor then searches for the rows to blame if the runner is `pure`. A runner that
-        is not pure raises before it changes its state.
+        fails the batch, which the executor then searches for the rows to blame if the runner is `pure`
+        (`pipelines.isolation`). A runner that is not pure raises before it changes its state.
         """
 
     def limit(self, records: int) -> bool:

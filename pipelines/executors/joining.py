@@ -109,14 +109,15 @@ def _first_of(batches: Iterable[Batch], lineage: Lineage, errors: dict[int, Exce
 
 
 def _concat(parts: Sequence[Batch], lineage: Lineage, errors: dict[int, Exception]) -> Batch:
-    parts = [part for part in parts if part.size]
-    if not parts:
+    while parts := [part for part in parts if part.size]:
+        try:
+            batch = Batch.concat(parts)
+            break
+        except RowsFailed as error:
+            # Undecoded values of several inputs that can only be joined decoded.
+            parts = _spared(parts, error, errors)
+    else:
         return NOBODY
-    try:
-        batch = Batch.concat(parts)
-    except RowsFailed as error:
-        # Undecoded values of several inputs that can only be joined decoded.
-        return _concat(_spared(parts, error, errors), lineage, errors)
     order = lineage.order(batch.rows)
     return batch if order is None else batch.take(order)
 

@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import numpy as np
-
 from pipelines.batch import Batch
 from pipelines.columns import Rows
-from pipelines.errors import RowsFailed, StepError
+from pipelines.errors import StepError
 from pipelines.executors.lineage import Lineage
-from pipelines.runner import ContractError
+from pipelines.isolation import isolated
 
 Found = TypeVar("Found")
 
@@ -83,27 +81,11 @@ def searched(
 ) -> list[Found]:
     """`run(parts)`, for batches of the same rows; what it raises is pinned to rows, by id, in `failed`.
 
-    Rows that `RowsFailed` names are left out of a second call; for any other exception halves are run on their own,
-    down to one row. There is a result for each call that went well. `ContractError` is raised.
+    `pipelines.isolation` says how. There is a result for each call that went well, in the order of the rows.
+    `ContractError` is raised.
     """
-    size = parts[0].size
-    try:
-        return [run(parts)]
-    except ContractError:
-        raise
-    except RowsFailed as error:
-        if not error.failures or not all(0 <= position < size for position in error.failures):
-            raise ContractError(f"RowsFailed with positions that are not in the batch of {size}") from error
-        failed.update({int(parts[0].rows[position]): reason for position, reason in error.failures.items()})
-        rest = np.setdiff1d(np.arange(size), np.fromiter(error.failures, np.int64))
-        return searched([part.take(rest) for part in parts], run, failed) if len(rest) else []
-    except Exception as error:  # noqa: BLE001 - whatever is raised belongs to rows of this batch
-        if size <= 1:
-            failed.update(dict.fromkeys(parts[0].rows.tolist(), error))
-            return []
-        middle = size // 2
-        return [
-            one
-            for half in (slice(0, middle), slice(middle, None))
-            for one in searched([part.take(half) for part in parts], run, failed)
-        ]
+    found, errors = isolated(
+        parts[0].size, lambda rows: run(parts if rows is None else [part.take(rows) for part in parts])
+    )
+    failed.update({int(parts[0].rows[position]): error for position, error in errors.items()})
+    return found

@@ -6,12 +6,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-
-import numpy as np
+from functools import partial
 
 from pipelines.batch import Batch
-from pipelines.errors import RowsFailed, StepError
+from pipelines.columns import Rows
+from pipelines.errors import StepError
 from pipelines.executors.settling import NOBODY, check_account, in_order, is_settled, joined, settled
+from pipelines.isolation import isolated
 from pipelines.metrics import StepMetrics, begin, end
 from pipelines.observing import NO_ERRORS, Observer, StepRun
 from pipelines.result import Result
@@ -21,9 +22,9 @@ from pipelines.runner import ContractError, Runner, StatefulRunner
 class OpenStep:
     """A runner with its step's name.
 
-    `run` follows these rules. `RowsFailed` fails those rows, and the rest is run again. Any other exception fails a
-    batch of one row; a longer batch is cut in halves that run on their own if the runner is pure, else all its rows
-    fail. That holds for a `MemoryError` too: a record can be too large, and half a batch needs half the memory.
+    What a runner raises is pinned to rows as `pipelines.isolation` says: `RowsFailed` fails those rows, and the rest is
+    run again. Any other exception is searched for by halves if the runner is pure, else all rows of the batch fail.
+    That holds for a `MemoryError` too: a record can be too large, and half a batch needs half the memory.
     What is no `Exception` (`KeyboardInterrupt`, `SystemExit`) and `ContractError` are raised.
     """
 
@@ -86,35 +87,21 @@ class OpenStep:
 
     def _run(self, batch: Batch) -> Result:
         try:
-            result = self.runner.run_batch(batch)
+            found, errors = isolated(batch.size, partial(self._run_rows, batch), pure=self.runner.pure)
         except ContractError as error:
             raise ContractError(f"{self.name}: {error}") from error
-        except RowsFailed as error:
-            return self._run_rest(batch, error.failures)
-        except Exception as error:  # noqa: BLE001 - whatever a runner raises belongs to rows of this batch
-            return self._run_halves(batch, error)
-        if not isinstance(result, Result):
-            raise ContractError(f"{self.name}: the runner returned {type(result).__name__}, not a Result")
-        return result
-
-    def _run_rest(self, batch: Batch, failures: Mapping[int, Exception]) -> Result:
-        if not failures or not all(0 <= position < batch.size for position in failures):
-            raise ContractError(f"{self.name}: RowsFailed with positions that are not in the batch of {batch.size}")
+        if not errors and len(found) == 1:
+            return found[0]
         failed = {
-            int(parent): error for position, error in failures.items() for parent in batch.parents(position).tolist()
+            int(parent): error for position, error in errors.items() for parent in batch.parents(position).tolist()
         }
-        going = np.ones(batch.size, np.bool_)
-        going[list(failures)] = False
-        rest = np.flatnonzero(going)
-        if not len(rest):
-            return Result(NOBODY, failed)
-        return joined([Result(NOBODY, failed), self._run(batch.take(rest))])
+        return joined([Result(NOBODY, failed), *found])
 
-    def _run_halves(self, batch: Batch, error: Exception) -> Result:
-        if batch.size <= 1 or not self.runner.pure:
-            return Result(NOBODY, dict.fromkeys(batch.rows.tolist(), error))
-        middle = batch.size // 2
-        return joined([self._run(batch.take(slice(0, middle))), self._run(batch.take(slice(middle, None)))])
+    def _run_rows(self, batch: Batch, rows: Rows | None) -> Result:
+        result = self.runner.run_batch(batch if rows is None else batch.take(rows))
+        if not isinstance(result, Result):
+            raise ContractError(f"the runner returned {type(result).__name__}, not a Result")
+        return result
 
     def _own_errors(self, failed: Mapping[int, Exception]) -> Mapping[str, int]:
         # What failed in a step inside was told of when that step ran.
