@@ -32,6 +32,10 @@ PIXEL_TOLERANCE: Final = 2.0
 """How far pixels may, and the mean of a picture's, of 255: versions of OpenCV smooth edges differently."""
 
 
+_NAMES: Final = {"np": np, "Image": Image, "BoundingBox": BoundingBox, "Point": Point, "Data": Data}
+"""What inputs and outputs may name."""
+
+
 @dataclass(frozen=True)
 class Picture:
     """A picture that an output names."""
@@ -62,19 +66,22 @@ class Example:
 
         `folder` holds the files that it names, and has to be the working directory.
         """
-        assert self.input is not None
         assert self.output is not None
-        names = {"np": np, "Image": Image, "BoundingBox": BoundingBox, "Point": Point, "Data": Data}
-        exec(self.given, dict(names))  # noqa: S102 - our own pages
-        given = eval(self.input, dict(names))  # noqa: S307
-        expected = eval(self.output, {**names, "Image": SimpleNamespace(open=Picture)})  # noqa: S307
-        records = [Data(one) for one in (given if isinstance(given, list) else [given])]
-        with self._modules(folder), pipelines.loads(self.definition.text, base=folder).open() as executor:
-            found = executor.run_many(records)
+        expected = eval(self.output, {**_NAMES, "Image": SimpleNamespace(open=Picture)})  # noqa: S307 - our own pages
+        found = self.run_many(folder, self.records())
         return found, expected if isinstance(expected, list) else [expected]
 
-    def _modules(self, folder: Path) -> _Modules:
-        return _Modules(folder, self.files)
+    def records(self) -> list[Data]:
+        """What goes in, after the code that runs first; in the folder of its files."""
+        assert self.input is not None
+        exec(self.given, dict(_NAMES))  # noqa: S102 - our own pages
+        given = eval(self.input, dict(_NAMES))  # noqa: S307
+        return [Data(one) for one in (given if isinstance(given, list) else [given])]
+
+    def run_many(self, folder: Path, records: list[Data]) -> list[Any]:
+        """What the definition makes of these records, one item a record."""
+        with _Modules(folder, self.files), pipelines.loads(self.definition.text, base=folder).open() as executor:
+            return executor.run_many(records)
 
 
 def examples(page: Path) -> list[Example]:

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipelines.columns import MISSING, Column, DenseColumn, Rows
+from pipelines.columns import MISSING, Column, DenseColumn, Rows, WireColumn
 from pipelines.data import Data, RecordContext
-from pipelines.errors import DataError, RowsFailed, ValueNotFoundError, nearest
+from pipelines.errors import DataError, KeyNotInBatchError, RowsFailed, ValueNotFoundError, nearest
 
 
 class Origin(Protocol):
@@ -92,12 +92,33 @@ class Batch:
         return self.column(key).decoded()
 
     def column(self, key: str) -> Column:
-        """The column of `key` as it stands, decoded or not; raises `ValueNotFoundError`."""
+        """The column of `key` as it stands, decoded or not; raises `ValueNotFoundError` if no row has it."""
         try:
-            return self._columns[key]
+            column = self._columns[key]
         except KeyError:
-            hint = nearest(key, self._columns)
-            raise ValueNotFoundError(f'Value not found for key "{key}"{hint}') from None
+            message = f'Value not found for key "{key}"{nearest(str(key), self._columns)}'
+            raise (KeyNotInBatchError(message, self.size, self) if self.size else ValueNotFoundError(message)) from None
+        if column.key != key:
+            # What goes wrong with its values can be told with their key.
+            column = self._columns[key] = column.called(key)
+        return column
+
+    def holds(self, positions_of: object) -> bool:
+        """Whether the positions of a column or batch are those of this batch: it is itself, or one of its columns."""
+        if positions_of is self:
+            return True
+        return any(
+            column is positions_of or (isinstance(column, WireColumn) and column.is_decoded_as(positions_of))
+            for column in self._columns.values()
+        )
+
+    def get(self, key: str) -> Column:
+        """The decoded column of `key`; one that all rows lack if no row has it.
+
+        For what may be missing: `batch.get("t").filled(0.0)` does not depend on which other rows a batch has.
+        Raises `RowsFailed` if some rows cannot be decoded.
+        """
+        return self[key] if key in self._columns else Column.absent(self.size).called(key)
 
     @property
     def columns(self) -> Mapping[str, Column]:
@@ -164,7 +185,7 @@ class Batch:
             except RowsFailed as error:
                 failures = {**error.failures, **failures}
         if failures:
-            raise RowsFailed(failures)
+            raise RowsFailed(failures, of=batches)
         metadata: list[Data | None] | None = None
         if any(batch.metadata is not None for batch in batches):
             metadata = [one for batch in batches for one in (batch.metadata or [None] * batch.size)]
@@ -180,11 +201,12 @@ class Batch:
     def groups(self, keys: Sequence[str]) -> Iterator[tuple[Rows, Batch]]:
         """The parts whose rows have equal type, dtype and shape in all of `keys`, each with its positions.
 
-        Rows that lack a key form parts of their own. Positions are `int64`, rising; parts come in the order
-        of their first row. What agrees is dense within its part, as far as it is arrays or plain numbers.
+        INT64 beside DOUBLE is of equal type. Rows that lack a key form parts of their own. Positions are `int64`,
+        rising; parts come in the order of their first row. Of what agrees a part has one `array`, as far as it is
+        arrays or plain numbers.
         """
         columns = [self._or_absent(key).decoded() for key in keys]
-        if self.size and all(isinstance(column, DenseColumn) and column.present is None for column in columns):
+        if self.size and all(isinstance(column, DenseColumn) and column.mask is None for column in columns):
             yield np.arange(self.size, dtype=np.int64), self
             return
         found: dict[tuple[Any, ...], list[int]] = {}
@@ -237,7 +259,7 @@ class Batch:
             except RowsFailed as error:
                 failures = {**error.failures, **failures}
         if failures:
-            raise RowsFailed(failures)
+            raise RowsFailed(failures, of=self)
         return found
 
     def __repr__(self) -> str:
@@ -312,5 +334,6 @@ def _joined_splits(batches: Sequence[Batch]) -> Rows | None:
 
 def _described(column: Column) -> str:
     form = type(column).__name__.removesuffix("Column").lower()
-    array = getattr(column, "array", None)
-    return form if array is None else f"{form} {array.dtype}{list(array.shape[1:])}"
+    if not isinstance(column, DenseColumn):
+        return form
+    return f"{form} {column.storage.dtype}{list(column.storage.shape[1:])}"

@@ -13,6 +13,7 @@ Columns are read-only and shared between batches: every change gives a new colum
 
 from __future__ import annotations
 
+import copy
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -21,8 +22,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.errors import DataError, RowsFailed
+from pipelines.errors import DataError, RowsFailed, ValueNotFoundError
 from pipelines.spans import Spans
+from pipelines.stacking import SCALARS, as_scalars, filled, is_double, stacked, unequal
 from pipelines.values import Image, ValueType, type_of
 
 Rows = npt.NDArray[np.int64]
@@ -52,23 +54,30 @@ MISSING: Final = Missing()
 _SHORT_RUN: Final = 8
 """Rows in a row, below which they are rather taken one by one."""
 
-SCALARS: Final = {
-    ValueType.INT64: np.dtype(np.int64),
-    ValueType.DOUBLE: np.dtype(np.float64),
-    ValueType.BOOLEAN: np.dtype(np.bool_),
-}
-"""Value types whose rows fit one array of plain numbers, with that array's dtype."""
-
 
 class Column(ABC):
-    """The values of one key for `len(column)` rows; `column[i]` is a native value or `MISSING`."""
+    """The values of one key for `len(column)` rows; `column[i]` is a native value or `MISSING`.
 
-    __slots__ = ("present", "type")
+    A row may lack the key. Nothing stands for its value: `array` fails such rows, `filled(value)` says what is meant
+    by them, `present` which they are.
+    """
+
+    __slots__ = ("key", "mask", "type")
 
     type: ValueType | None
     """The rows' common value type; `None` where they differ or are not known yet."""
-    present: Mask | None
-    """Which rows have the key, `bool (N,)`; `None` when all do."""
+    mask: Mask | None
+    """Which rows have the key, `bool (N,)`, as far as that is known without decoding; `None` when all do."""
+    key: str | None
+    """Under which key a batch gave the column away, for messages; `None` if none did."""
+
+    def __init__(self, type: ValueType | None, mask: Mask | None) -> None:
+        if mask is not None and mask.flags.writeable:
+            mask = mask.view()
+            mask.flags.writeable = False
+        self.type = type
+        self.mask = mask
+        self.key = None
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -92,16 +101,60 @@ class Column(ABC):
         """
 
     @property
+    def present(self) -> Mask:
+        """Which rows have the key, `bool (N,)`, read-only: an array also when all do.
+
+        Raises `RowsFailed` naming the rows that cannot be decoded.
+        """
+        mask = self.decoded().mask
+        if mask is not None:
+            return mask
+        everywhere = np.ones(len(self), np.bool_)
+        everywhere.flags.writeable = False
+        return everywhere
+
+    @property
+    def array(self) -> npt.NDArray[Any]:
+        """The values of all rows as one array, read-only: `(N,)` of numbers or bools, `(N, ...)` of arrays.
+
+        INT64 beside DOUBLE is float64. Raises `RowsFailed` naming the rows that lack the key (`ValueNotFoundError`) or
+        cannot be decoded: the executor fails these alone and runs the others again. Raises `WrongTypeError` for values
+        that make no one array: `Batch.groups` gives the parts that do.
+        """
+        self._check_complete()
+        found = self._stacked()
+        found.flags.writeable = False
+        return found
+
+    def filled(self, value: Any) -> npt.NDArray[Any]:
+        """As `array`, with `value` in the rows that lack the key: a number, or an array of the shape of a row.
+
+        The dtype is numpy's for both together, whether a row lacks the key or not: `filled(0.5)` of INT64 is float64,
+        `filled(math.nan)` of float32 is float32. If all rows lack the key there is nothing but `value`. Raises as
+        `array` does for the rows that have the key, and `WrongTypeError` for a value that does not fit.
+        """
+        column = self.decoded()
+        mask = column.mask
+        there = column if mask is None else column.take(np.flatnonzero(mask))
+        return filled(there._stacked(), mask, value, self._named())
+
+    def called(self, key: str) -> Column:
+        """This column, or another over the same values, knowing that it is under `key`."""
+        column = self if self.key is None else copy.copy(self)
+        column.key = key
+        return column
+
+    @property
     def empty(self) -> bool:
-        """Whether no row has the key."""
-        return len(self) == 0 or (self.present is not None and not self.present.any())
+        """Whether no row has the key, as far as that is known without decoding."""
+        return len(self) == 0 or (self.mask is not None and not self.mask.any())
 
     def decoded(self) -> Column:
         """This column in a decoded form. Raises `RowsFailed` naming the rows that cannot be decoded."""
         return self
 
     def inner(self, row: int) -> tuple[Any, ...] | None:
-        """What must agree for rows to be stacked: value type, dtype and shape; `None` for a missing row."""
+        """What must agree for rows to make one `array`: value type, dtype and shape; `None` for a missing row."""
         value = self[row]
         if value is MISSING:
             return None
@@ -117,6 +170,19 @@ class Column(ABC):
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.values())
+
+    def _stacked(self) -> npt.NDArray[Any]:
+        """The values of rows that all have the key as one array."""
+        return stacked(self.values(), self._named())
+
+    def _check_complete(self) -> None:
+        if self.mask is None or self.mask.all():
+            return
+        error = ValueNotFoundError("Value not found" if self.key is None else f'Value not found for key "{self.key}"')
+        raise RowsFailed(dict.fromkeys(np.flatnonzero(~self.mask).tolist(), error), of=self)
+
+    def _named(self) -> str:
+        return "the values of a column" if self.key is None else f'the values of "{self.key}"'
 
     @staticmethod
     def of(values: Sequence[Any]) -> Column:
@@ -140,52 +206,67 @@ class Column(ABC):
 class DenseColumn(Column):
     """One array whose first axis is the rows.
 
-    `type` NDARRAY: `array` is `(N, ...)` of any dtype and row i is `array[i]`. INT64, DOUBLE or BOOLEAN:
-    `array` is `(N,)` of int64, float64 or bool and row i is that scalar. Where `present` is false the
-    array's content means nothing.
+    `type` NDARRAY: the array is `(N, ...)` of any dtype and row i is `array[i]`. INT64, DOUBLE or BOOLEAN:
+    the array is `(N,)` of int64, float64 or bool and row i is that scalar; integers for DOUBLE, and narrower numbers,
+    are converted. Rows for which `present` is false lack the key, whatever stands in the array.
+
+    Raises `WrongTypeError` for an array of another shape or type, or with numbers that would change.
     """
 
-    __slots__ = ("array",)
+    __slots__ = ("storage",)
+
+    storage: npt.NDArray[Any]
+    """The array, with any content in rows that lack the key; `array` is for everybody who does not look at `mask`."""
 
     def __init__(
         self, array: npt.NDArray[Any], type: ValueType = ValueType.NDARRAY, present: Mask | None = None
     ) -> None:
+        super().__init__(type, present)
+        if type is not ValueType.NDARRAY:
+            array = as_scalars(array, type)
         if array.flags.writeable:
             array = array.view()
             array.flags.writeable = False
-        self.array = array
-        self.type = type
-        self.present = present
+        self.storage = array
 
     def __len__(self) -> int:
-        return len(self.array)
+        return len(self.storage)
 
     def __getitem__(self, row: int) -> Any:
-        if self.present is not None and not self.present[row]:
+        if self.mask is not None and not self.mask[row]:
             return MISSING
         if self.type is ValueType.NDARRAY:
-            return self.array[row, ...]
-        return self.array[row].item()
+            return self.storage[row, ...]
+        return self.storage[row].item()
+
+    @property
+    def array(self) -> npt.NDArray[Any]:
+        if self.mask is not None:
+            self._check_complete()
+        return self.storage
 
     def inner(self, row: int) -> tuple[Any, ...] | None:
-        if self.present is not None and not self.present[row]:
+        if self.mask is not None and not self.mask[row]:
             return None
         if self.type is ValueType.NDARRAY:
-            return (ValueType.NDARRAY, self.array.dtype, self.array.shape[1:])
+            return (ValueType.NDARRAY, self.storage.dtype, self.storage.shape[1:])
         return (self.type,)
 
     def part(self, start: int, stop: int) -> DenseColumn:
-        present = _cut_mask(self.present, start, stop)
-        return DenseColumn(self.array[start:stop], _typed(self), present)
+        present = _cut_mask(self.mask, start, stop)
+        return DenseColumn(self.storage[start:stop], _typed(self), present)
 
     def take(self, rows: Rows) -> DenseColumn:
-        return DenseColumn(self.array[rows], _typed(self), taken_mask(self.present, rows))
+        return DenseColumn(self.storage[rows], _typed(self), taken_mask(self.mask, rows))
 
     def values(self) -> list[Any]:
-        array = self.array
+        array = self.storage
         # `array[i, ...]` keeps a rank-0 row an array, where iterating would give a scalar.
         found = array.tolist() if self.type is not ValueType.NDARRAY else [array[i, ...] for i in range(len(array))]
-        return found if self.present is None else _masked(found, self.present)
+        return found if self.mask is None else _masked(found, self.mask)
+
+    def _stacked(self) -> npt.NDArray[Any]:
+        return self.storage
 
 
 class RaggedColumn(Column):
@@ -198,19 +279,18 @@ class RaggedColumn(Column):
     __slots__ = ("samples", "splits")
 
     def __init__(self, samples: npt.NDArray[Any], splits: Rows, present: Mask | None = None) -> None:
+        super().__init__(ValueType.NDARRAY, present)
         if samples.flags.writeable:
             samples = samples.view()
             samples.flags.writeable = False
         self.samples = samples
         self.splits = splits
-        self.type = ValueType.NDARRAY
-        self.present = present
 
     def __len__(self) -> int:
         return len(self.splits) - 1
 
     def __getitem__(self, row: int) -> Any:
-        if self.present is not None and not self.present[row]:
+        if self.mask is not None and not self.mask[row]:
             return MISSING
         row = range(len(self))[row]
         return self.samples[self.splits[row] : self.splits[row + 1]]
@@ -222,7 +302,7 @@ class RaggedColumn(Column):
         splits = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=splits[1:])
         samples = self._gathered(starts, ends, splits)
-        present = taken_mask(self.present, rows)
+        present = taken_mask(self.mask, rows)
         if len(counts) and (counts == counts[0]).all():
             return DenseColumn(samples.reshape((len(counts), counts[0], *samples.shape[1:])), present=present)
         return RaggedColumn(samples, splits, present)
@@ -240,7 +320,16 @@ class RaggedColumn(Column):
     def values(self) -> list[Any]:
         edges = self.splits.tolist()
         found = [self.samples[a:b] for a, b in itertools.pairwise(edges)]
-        return found if self.present is None else _masked(found, self.present)
+        return found if self.mask is None else _masked(found, self.mask)
+
+    def _stacked(self) -> npt.NDArray[Any]:
+        counts = np.diff(self.splits)
+        if len(counts) and counts.min() != counts.max():
+            kinds = (
+                f"{self.samples.dtype}{[count, *self.samples.shape[1:]]}" for count in (counts.min(), counts.max())
+            )
+            raise unequal(self._named(), *kinds)
+        return self.samples.reshape((len(counts), counts[0] if len(counts) else 0, *self.samples.shape[1:]))
 
 
 class ObjectColumn(Column):
@@ -251,9 +340,8 @@ class ObjectColumn(Column):
     def __init__(self, objects: list[Any], type: ValueType | None = None, present: Mask | None = None) -> None:
         if present is None and _has_gaps(objects):
             present = np.fromiter((value is not MISSING for value in objects), np.bool_, len(objects))
+        super().__init__(type, present)
         self.objects = objects
-        self.type = type
-        self.present = present
 
     def __len__(self) -> int:
         return len(self.objects)
@@ -261,9 +349,20 @@ class ObjectColumn(Column):
     def __getitem__(self, row: int) -> Any:
         return self.objects[row]
 
+    @property
+    def is_double(self) -> bool:
+        """Whether all rows are DOUBLEs, or INT64s that have all their digits as such: `array` is float64 then."""
+        return self.type is None and all(map(is_double, self.objects))
+
     def take(self, rows: Rows) -> ObjectColumn:
         objects = self.objects
         return ObjectColumn([objects[row] for row in rows.tolist()], self.type)
+
+    def inner(self, row: int) -> tuple[Any, ...] | None:
+        if self.type is None and is_double(self.objects[row]):
+            # INT64 beside DOUBLE.
+            return (ValueType.DOUBLE,)
+        return super().inner(row)
 
     def values(self) -> list[Any]:
         return list(self.objects)
@@ -282,9 +381,8 @@ class WireColumn(Column):
     def __init__(self, entries: Entries, decode: Callable[[Entries], Column], present: Mask | None = None) -> None:
         if present is None and not isinstance(entries, Spans) and None in entries:
             present = np.fromiter((entry is not None for entry in entries), np.bool_, len(entries))
+        super().__init__(None, present)
         self.entries = entries
-        self.type = None
-        self.present = present
         self._decode = decode
         self._decoded: Column | None = None
 
@@ -298,17 +396,32 @@ class WireColumn(Column):
 
     def decoded(self) -> Column:
         if self._decoded is None:
-            self._decoded = self._decode(self.entries)
+            try:
+                self._decoded = self._decode(self.entries)
+            except RowsFailed as error:
+                raise RowsFailed(error.failures, of=self) from None
+        self._decoded.key = self.key
         return self._decoded
+
+    @property
+    def array(self) -> npt.NDArray[Any]:
+        return self.decoded().array
 
     def __getitem__(self, row: int) -> Any:
         if self._decoded is not None:
             return self._decoded[row]
         entry = self.entries[row]
-        return MISSING if entry is None else self._decode([entry])[0]
+        try:
+            return MISSING if entry is None else self._decode([entry])[0]
+        except RowsFailed as error:
+            raise RowsFailed({range(len(self))[row]: error.failures[0]}, of=self) from None
+
+    def is_decoded_as(self, column: object) -> bool:
+        """Whether `column` is what this one was decoded to."""
+        return self._decoded is not None and self._decoded is column
 
     def part(self, start: int, stop: int) -> WireColumn:
-        present = _cut_mask(self.present, start, stop)
+        present = _cut_mask(self.mask, start, stop)
         cut = WireColumn(self.entries[start:stop], self._decode, present)
         if self._decoded is not None:
             cut._decoded = self._decoded.part(start, stop)
@@ -317,7 +430,7 @@ class WireColumn(Column):
     def take(self, rows: Rows) -> WireColumn:
         entries = self.entries
         if isinstance(entries, Spans):
-            taken = WireColumn(entries.take(rows), self._decode, taken_mask(self.present, rows))
+            taken = WireColumn(entries.take(rows), self._decode, taken_mask(self.mask, rows))
         else:
             taken = WireColumn([entries[row] for row in rows.tolist()], self._decode)
         if self._decoded is not None:
@@ -404,8 +517,8 @@ def _with_gaps(values: list[Any]) -> Column:
     compact = _column_of([values[row] for row in there.tolist()])
     if not isinstance(compact, DenseColumn):
         return ObjectColumn(values, compact.type, present)
-    array = np.zeros((len(values), *compact.array.shape[1:]), compact.array.dtype)
-    array[there] = compact.array
+    array = np.zeros((len(values), *compact.storage.shape[1:]), compact.storage.dtype)
+    array[there] = compact.storage
     return DenseColumn(array, _typed(compact), present)
 
 
@@ -437,7 +550,7 @@ def _concat(columns: Sequence[Column]) -> Column:
             return joined
     dense = [column for column in columns if isinstance(column, DenseColumn) and _stackable(columns[0], column)]
     if len(dense) == len(columns):
-        return DenseColumn(np.concatenate([column.array for column in dense]), _typed(dense[0]), joined_masks(dense))
+        return DenseColumn(np.concatenate([column.storage for column in dense]), _typed(dense[0]), joined_masks(dense))
     ragged = [column for column in columns if isinstance(column, RaggedColumn) and _joinable(columns[0], column)]
     if len(ragged) == len(columns):
         return _concat_ragged(ragged)
@@ -462,7 +575,7 @@ def _all_values(columns: Sequence[Column]) -> list[Any]:
             failures.update({len(found) + position: reason for position, reason in error.failures.items()})
             found.extend([MISSING] * len(column))
     if failures:
-        raise RowsFailed(failures)
+        raise RowsFailed(failures, of=columns)
     return found
 
 
@@ -476,14 +589,14 @@ def _stackable(a: Column, b: DenseColumn) -> bool:
     return (
         isinstance(a, DenseColumn)
         and a.type is b.type
-        and a.array.dtype == b.array.dtype
-        and a.array.shape[1:] == b.array.shape[1:]
+        and a.storage.dtype == b.storage.dtype
+        and a.storage.shape[1:] == b.storage.shape[1:]
     )
 
 
 def joined_masks(columns: Sequence[Column]) -> Mask | None:
     """Which rows of all columns, one after the other, have the key; `None` if all."""
-    if all(column.present is None for column in columns):
+    if all(column.mask is None for column in columns):
         return None
-    masks = [np.ones(len(column), np.bool_) if column.present is None else column.present for column in columns]
+    masks = [np.ones(len(column), np.bool_) if column.mask is None else column.mask for column in columns]
     return np.concatenate(masks)

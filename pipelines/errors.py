@@ -66,12 +66,23 @@ class RowsFailed(StreamerError):
     """Some rows of a batch cannot be used, and it is known which: `failures` maps position to error.
 
     A runner or column raises it instead of a plain error to spare the executor the search by halves.
+    `of` is the column or batch whose positions these are; `None`: the batch that the step was given. What is raised for
+    a part that the step made of that batch, by `take` for example, blames no row of it: then halves are searched.
     """
 
-    def __init__(self, failures: dict[int, Exception]) -> None:
+    def __init__(self, failures: dict[int, Exception], of: object = None) -> None:
         first = next(iter(failures.values()))
         super().__init__(f"{len(failures)} rows failed, the first with {type(first).__name__}: {first}")
         self.failures = failures
+        self.of = of
+
+
+class KeyNotInBatchError(RowsFailed, ValueNotFoundError):
+    """No row of a batch has the key: all `size` of them fail."""
+
+    def __init__(self, message: str, size: int, of: object) -> None:
+        super().__init__(dict.fromkeys(range(size), ValueNotFoundError(message)), of)
+        self.args = (message,)
 
 
 class MissingPackageError(StreamerError, ImportError):

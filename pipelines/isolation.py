@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from pipelines.batch import Batch
 from pipelines.columns import Rows
 from pipelines.errors import RowsFailed, StreamerError
 from pipelines.runner import ContractError
@@ -52,6 +53,27 @@ def isolated(size: int, run: Callable[[Rows | None], Found], *, pure: bool = Tru
         raise
     except Exception as error:  # noqa: BLE001 - whatever is raised belongs to rows
         return _Search(size, run, pure).result(error)
+
+
+def isolated_rows(
+    batches: Sequence[Batch], run: Callable[[Sequence[Batch]], Found], *, pure: bool = True
+) -> Isolated[Found]:
+    """`isolated` for batches of the same rows: `run` is called with them, then with parts of them.
+
+    A `RowsFailed` with the positions of something else than what `run` was given, a part that it made itself, says that
+    something is wrong and not with which row; it is searched for by halves.
+    """
+
+    def run_rows(rows: Rows | None) -> Found:
+        parts = batches if rows is None else [batch.take(rows) for batch in batches]
+        try:
+            return run(parts)
+        except RowsFailed as error:
+            if error.of is None or any(part.holds(error.of) for part in parts):
+                raise
+            raise next(iter(error.failures.values())) from error
+
+    return isolated(batches[0].size, run_rows, pure=pure)
 
 
 class _Search(Generic[Found]):

@@ -22,9 +22,9 @@ class SpansColumn(Column):
     def __init__(
         self, spans: Spans, type: Literal[ValueType.STRING, ValueType.BYTES], present: Mask | None = None
     ) -> None:
-        self.spans = spans
+        super().__init__(type, present)
         self.type: Literal[ValueType.STRING, ValueType.BYTES] = type
-        self.present = present
+        self.spans = spans
         self._objects: list[Any] | None = None
 
     @staticmethod
@@ -55,13 +55,13 @@ class SpansColumn(Column):
         return raw.decode() if self.type is ValueType.STRING else raw
 
     def take(self, rows: Rows) -> SpansColumn:
-        return SpansColumn(self.spans.take(rows), self.type, taken_mask(self.present, rows))
+        return SpansColumn(self.spans.take(rows), self.type, taken_mask(self.mask, rows))
 
     def values(self) -> list[Any]:
         return list(self.objects)
 
     def inner(self, row: int) -> tuple[Any, ...] | None:
-        return (self.type,) if self.present is None or self.present[row] else None
+        return (self.type,) if self.mask is None or self.mask[row] else None
 
     def joined(self, columns: Sequence[Column]) -> Column | None:
         parts = []

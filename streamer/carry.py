@@ -48,7 +48,7 @@ def kept(result: Batch, given: Batch, keep: Keep | None) -> Batch:
 def _lacks(column: Column | None) -> bool:
     if column is None:
         return True
-    present = column.present
+    present = column.mask
     return present is not None and not present.all()
 
 
@@ -96,7 +96,7 @@ def _taken(column: Column, index: Ints | None) -> Column:
 def _filled(own: Column | None, taken: Column) -> Column:
     if own is None:
         return taken
-    present = own.present
+    present = own.mask
     if present is None or not present.any():
         return taken
     places = np.arange(len(own), dtype=np.int64)

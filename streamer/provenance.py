@@ -15,7 +15,7 @@ from connectors.blockcolumns import taken
 from connectors.codec import RecordsOrigin
 from connectors.records import Header, Ints, Records
 from pipelines.batch import Batch
-from pipelines.columns import MISSING, SCALARS, Column, DenseColumn, ObjectColumn
+from pipelines.columns import MISSING, Column, DenseColumn, ObjectColumn
 from pipelines.data import RecordContext
 from pipelines.spans import Spans
 from pipelines.spanscolumn import SpansColumn
@@ -145,7 +145,7 @@ def _text(value: bytes) -> str | bytes:
 
 def _integers(values: npt.NDArray[np.int64], index: Ints | None) -> DenseColumn:
     chosen = values if index is None else values[index]
-    return DenseColumn(chosen.astype(SCALARS[ValueType.INT64], copy=False), ValueType.INT64)
+    return DenseColumn(chosen.astype(np.int64, copy=False), ValueType.INT64)
 
 
 def _picked(column: Sequence[Any], index: Ints | None) -> Sequence[Any]:

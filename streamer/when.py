@@ -146,7 +146,7 @@ def _passes(test: _Test, batch: Batch, failures: Failures) -> Mask:
     if test.key not in batch:
         return np.full(batch.size, test.name == "exists" and not test.wanted)
     column = batch.column(test.key)
-    present = np.ones(batch.size, np.bool_) if column.present is None else column.present
+    present = np.ones(batch.size, np.bool_) if column.mask is None else column.mask
     if test.name == "exists":
         return present if test.wanted else ~present
     numbers = None
@@ -164,11 +164,11 @@ def _passes(test: _Test, batch: Batch, failures: Failures) -> Mask:
 
 def _numbers(column: Column) -> npt.NDArray[Any] | None:
     """The rows' one number each, `(N,)`; `None` if the column is not like that."""
-    if not isinstance(column, DenseColumn) or column.array.dtype.kind not in "biuf":
+    if not isinstance(column, DenseColumn) or column.storage.dtype.kind not in "biuf":
         return None
-    if column.array[:1].size != 1 or len(column.array) == 0:
+    if column.storage[:1].size != 1 or len(column.storage) == 0:
         return None
-    return column.array.reshape(len(column.array))
+    return column.storage.reshape(len(column.storage))
 
 
 def _compared(test: _Test, numbers: npt.NDArray[Any]) -> Mask:

@@ -92,13 +92,13 @@ class Tensor(Codec):
             _, column = only_column(batch, self._config.key, "tensor")
         except WireError:
             return None
-        return column.array if self._fits(column) else None  # type: ignore[attr-defined]
+        return column.array if self._fits(column) else None
 
     def _fits(self, column: Column) -> bool:
         return (
             isinstance(column, DenseColumn)
             and column.type is ValueType.NDARRAY
-            and column.present is None
+            and column.mask is None
             and column.array.dtype == self._dtype
             and column.array.shape[1:] == self._config.shape
         )

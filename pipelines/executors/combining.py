@@ -177,7 +177,7 @@ def _averages_whole(column: Column, first: Column) -> TypeGuard[DenseColumn]:
     return (
         isinstance(column, DenseColumn)
         and isinstance(first, DenseColumn)
-        and column.present is None
+        and column.mask is None
         and column.type is first.type
         and column.type in (ValueType.NDARRAY, ValueType.DOUBLE)
         and column.array.dtype.kind in "iuf"
@@ -186,10 +186,12 @@ def _averages_whole(column: Column, first: Column) -> TypeGuard[DenseColumn]:
 
 
 def _average_of(key: str, given: Sequence[Any], weights: Sequence[float], *, chosen: bool) -> Any:
+    # An INT64 is a number or a name (a class index): it is averaged where that is asked for, or beside a DOUBLE.
+    integers = chosen or float in {value.__class__ for value in given}
     for value in given:
         if value is MISSING and chosen:
             raise ValueNotFoundError(f'Value not found for key "{key}" in every input')
-        if value is MISSING or not _averages(value, chosen=chosen):
+        if value is MISSING or not _averages(value, integers=integers):
             if not chosen:
                 return given[0]
             kind = value.dtype if isinstance(value, np.ndarray) else type_of(value).name
@@ -202,11 +204,10 @@ def _average_of(key: str, given: Sequence[Any], weights: Sequence[float], *, cho
     return found if any(isinstance(value, np.ndarray) for value in given) else found.item()
 
 
-def _averages(value: Any, *, chosen: bool) -> bool:
+def _averages(value: Any, *, integers: bool) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "iuf"
-    # An INT64 is a number or a name (a class index): it is averaged where that is asked for.
-    return type_of(value) is ValueType.DOUBLE or (chosen and type_of(value) is ValueType.INT64)
+    return type_of(value) is ValueType.DOUBLE or (integers and type_of(value) is ValueType.INT64)
 
 
 def _weighted(arrays: Sequence[Array], weights: Sequence[float]) -> Array:

@@ -13,7 +13,7 @@ from pipelines.errors import DataError, RowsFailed
 from pipelines.executors.aligning import Aligned, aligned
 from pipelines.executors.junction import Flow, Junction, gathered, searched
 from pipelines.executors.lineage import Answered, Lineage
-from pipelines.executors.settling import NOBODY
+from pipelines.executors.settling import NOBODY, concatenated
 
 
 class AnyJunction(Junction):
@@ -109,30 +109,9 @@ def _first_of(batches: Iterable[Batch], lineage: Lineage, errors: dict[int, Exce
 
 
 def _concat(parts: Sequence[Batch], lineage: Lineage, errors: dict[int, Exception]) -> Batch:
-    while parts := [part for part in parts if part.size]:
-        try:
-            batch = Batch.concat(parts)
-            break
-        except RowsFailed as error:
-            # Undecoded values of several inputs that can only be joined decoded.
-            parts = _spared(parts, error, errors)
-    else:
-        return NOBODY
+    batch = concatenated(parts, errors)
     order = lineage.order(batch.rows)
     return batch if order is None else batch.take(order)
-
-
-def _spared(parts: Sequence[Batch], error: RowsFailed, errors: dict[int, Exception]) -> list[Batch]:
-    left = []
-    start = 0
-    for part in parts:
-        bad = {position - start: reason for position, reason in error.failures.items()}
-        mask = np.array([position not in bad for position in range(part.size)], np.bool_)
-        for position in np.flatnonzero(~mask).tolist():
-            errors[int(part.rows[position])] = bad[position]
-        left.append(part.take(mask))
-        start += part.size
-    return left
 
 
 def _without(batch: Batch, failed: Iterable[int], lineage: Lineage) -> Batch:
@@ -161,7 +140,7 @@ def _merged(parts: Sequence[Batch]) -> Batch:
 
 
 def _either(key: str, a: Column, b: Column, twice: dict[int, Exception]) -> Column:
-    has_a, has_b = _present(a), _present(b)
+    has_a, has_b = _there(a), _there(b)
     for row in np.flatnonzero(has_a & has_b).tolist():
         twice.setdefault(
             row, DataError(f'Error during merging: Data instance already has key "{key}" and allowOverwrite is false')
@@ -175,8 +154,9 @@ def _either(key: str, a: Column, b: Column, twice: dict[int, Exception]) -> Colu
     return joined.take(np.argsort(index, kind="stable"))
 
 
-def _present(column: Column) -> Mask:
-    return np.ones(len(column), np.bool_) if column.present is None else column.present
+def _there(column: Column) -> Mask:
+    # As far as it is known: merging decodes nothing.
+    return np.ones(len(column), np.bool_) if column.mask is None else column.mask
 
 
 def _metadata(parts: Sequence[Batch]) -> list[Data | None] | None:

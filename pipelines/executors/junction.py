@@ -11,7 +11,7 @@ from pipelines.batch import Batch
 from pipelines.columns import Rows
 from pipelines.errors import StepError
 from pipelines.executors.lineage import Lineage
-from pipelines.isolation import isolated
+from pipelines.isolation import isolated_rows
 
 Found = TypeVar("Found")
 
@@ -84,8 +84,6 @@ def searched(
     `pipelines.isolation` says how. There is a result for each call that went well, in the order of the rows.
     `ContractError` is raised.
     """
-    found, errors = isolated(
-        parts[0].size, lambda rows: run(parts if rows is None else [part.take(rows) for part in parts])
-    )
+    found, errors = isolated_rows(parts, run)
     failed.update({int(parts[0].rows[position]): error for position, error in errors.items()})
     return found

@@ -5,14 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 
 from pipelines.batch import Batch
-from pipelines.columns import Rows
 from pipelines.errors import StepError
 from pipelines.executors.settling import NOBODY, check_account, in_order, is_settled, joined, settled
-from pipelines.isolation import isolated
+from pipelines.isolation import isolated_rows
 from pipelines.metrics import StepMetrics, begin, end
 from pipelines.observing import NO_ERRORS, Observer, StepRun
 from pipelines.result import Result
@@ -87,7 +85,7 @@ class OpenStep:
 
     def _run(self, batch: Batch) -> Result:
         try:
-            found, errors = isolated(batch.size, partial(self._run_rows, batch), pure=self.runner.pure)
+            found, errors = isolated_rows([batch], self._run_rows, pure=self.runner.pure)
         except ContractError as error:
             raise ContractError(f"{self.name}: {error}") from error
         if not errors and len(found) == 1:
@@ -97,8 +95,8 @@ class OpenStep:
         }
         return joined([Result(NOBODY, failed), *found])
 
-    def _run_rows(self, batch: Batch, rows: Rows | None) -> Result:
-        result = self.runner.run_batch(batch if rows is None else batch.take(rows))
+    def _run_rows(self, batches: Sequence[Batch]) -> Result:
+        result = self.runner.run_batch(batches[0])
         if not isinstance(result, Result):
             raise ContractError(f"the runner returned {type(result).__name__}, not a Result")
         return result

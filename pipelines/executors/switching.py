@@ -113,7 +113,7 @@ class IntRouter:
     def __call__(self, batch: Batch) -> Rows | Answer:
         if self._key in batch:
             column = batch[self._key]
-            if isinstance(column, DenseColumn) and column.type is ValueType.INT64 and column.present is None:
+            if isinstance(column, DenseColumn) and column.type is ValueType.INT64 and column.mask is None:
                 return column.array
         return _by_row(_values(batch, self._key), self._branch)
 

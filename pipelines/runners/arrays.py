@@ -22,7 +22,7 @@ def array_column(batch: Batch, key: str | None) -> Column:
     if key not in batch:
         raise everyone(batch, missing(key, batch))
     column = batch[key]
-    if column.present is not None:
+    if column.mask is not None:
         raise_for(column, key, batch)
     return column
 
@@ -52,7 +52,7 @@ def only_array(batch: Batch) -> Column | None:
     """The column that is the only NDARRAY of every record; `None` if columns do not tell or there is none."""
     found: list[Column] = []
     for column in _decoded(batch):
-        if column.type is ValueType.NDARRAY and column.present is None:
+        if column.type is ValueType.NDARRAY and column.mask is None:
             found.append(column)
         elif column.type is ValueType.NDARRAY or column.type is None:
             return None

@@ -131,7 +131,7 @@ def _joined(parts: Sequence[tuple[Rows, Batch]], source: Batch) -> Batch:
 
 
 def _is_plain(column: Column) -> bool:
-    return column.present is None and column.type not in (None, ValueType.LIST)
+    return column.mask is None and column.type not in (None, ValueType.LIST)
 
 
 def _named(value: Any) -> str:

@@ -59,7 +59,7 @@ class LoggingRunner(Runner):
         return Result(batch)
 
     def _log_keys(self, batch: Batch, keys: list[str]) -> None:
-        presence = [(key, batch.column(key).present) for key in keys]
+        presence = [(key, batch.column(key).mask) for key in keys]
         for row in range(batch.size):
             line = ", ".join(f'"{key}"' for key, present in presence if present is None or present[row])
             self._logger.log(self._level, "%s", line)

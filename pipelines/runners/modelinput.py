@@ -60,13 +60,15 @@ class ModelInput:
 
     def of_column(self, column: Column) -> Samples | None:
         """All rows at once; `None` if the column's form does not allow it. Raises `RowsFailed`."""
-        if column.present is not None:
+        if column.mask is not None:
             return None
         if isinstance(column, DenseColumn):
             return self._of_dense(column.array)
         if isinstance(column, RaggedColumn):
             return self._of_ragged(column)
         if isinstance(column, (ObjectColumn, SpansColumn)):
+            if self.port.dtype.kind == "f" and isinstance(column, ObjectColumn) and column.is_double:
+                return self._of_dense(column.array)
             return self._of_texts(column)
         return None
 

@@ -121,7 +121,7 @@ class ModelInputs:
     def _values(self, batch: Batch) -> Iterator[dict[str, Any]]:
         only = self.inputs[0] if len(self.inputs) == 1 else None
         keys = [one.key for one in self.inputs if one.key in batch]
-        if only is not None and (not keys or batch.column(only.key).present is not None):
+        if only is not None and (not keys or batch.column(only.key).mask is not None):
             keys = list(batch.columns)
         listed = [batch[key].values() for key in keys]
         if not listed:

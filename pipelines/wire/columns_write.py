@@ -83,7 +83,7 @@ def encode_in_python(batch: Batch) -> WrittenColumns:
 
 def _rows_at_a_time(batch: Batch) -> int:
     widths = [
-        column.array.nbytes // max(len(column), 1)
+        column.storage.nbytes // max(len(column), 1)
         for column in batch.columns.values()
         if isinstance(column, DenseColumn)
     ]
@@ -108,13 +108,13 @@ def entry_writer(key: str, column: Column, failed: dict[int, Exception]) -> Writ
 
 def _untouched(column: WireColumn) -> Writer:
     entries: Any = column.entries
-    if column.present is None:
+    if column.mask is None:
         return lambda start, stop: entries[start:stop]
     return lambda start, stop: [entry or b"" for entry in entries[start:stop]]
 
 
 def _dense(key: str, column: DenseColumn) -> Writer | None:
-    array, present = column.array, column.present
+    array, present = column.storage, column.mask
     assert column.type is not None
     layout = entry_layout(key, column.type, array.dtype, array.shape[1:])
     if layout is None:
@@ -134,7 +134,7 @@ def _integers(key: str, column: DenseColumn) -> Writer | None:
         return None
 
     def write(start: int, stop: int) -> list[bytes]:
-        numbers = column.array[start:stop].view(np.uint64)
+        numbers = column.storage[start:stop].view(np.uint64)
         digits = 1 + np.searchsorted(_DIGIT_ENDS, numbers, side="right")
         entries = [b""] * len(numbers)
         for count in np.unique(digits).tolist():
@@ -145,7 +145,7 @@ def _integers(key: str, column: DenseColumn) -> Writer | None:
                 break
             for row, entry in zip(rows.tolist(), written, strict=True):
                 entries[row] = entry
-        return _gaps(entries, column.present, start)
+        return _gaps(entries, column.mask, start)
 
     return write
 

@@ -237,7 +237,7 @@ def _in_order(found: _Found, others: ReadColumns, odd: Rows) -> list[str]:
     """All keys in the order in which the messages bring them."""
     places = {key: (first, place) for place, (key, _, _, _, first, *_) in enumerate(found.parts)}
     for place, (key, column) in enumerate(others.columns.items()):
-        first = 0 if column.present is None else int(column.present.argmax())
+        first = 0 if column.mask is None else int(column.mask.argmax())
         position = int(odd[others.rows[first]])
         places[key] = min(places.get(key, (sys.maxsize, 0)), (position, place))
     keys = {**found.columns, **others.columns}

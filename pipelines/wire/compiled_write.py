@@ -66,28 +66,28 @@ def _column(key: str, column: Column, size: int, failed: dict[int, Exception]) -
     elif isinstance(column, ObjectColumn) and column.type in (ValueType.STRING, ValueType.BYTES):
         raw, objects = _encoded(key), column.objects
         if raw is not None:
-            if column.present is not None:
+            if column.mask is not None:
                 objects = [None if value is MISSING else value for value in objects]
             return (LOOSE, raw, column.type is ValueType.BYTES, objects)
     return (ENTRIES, list(entry_writer(key, column, failed)(0, size)))
 
 
 def _dense(key: str, column: DenseColumn) -> tuple[Any, ...] | None:
-    array = column.array
+    array = column.storage
     if array.dtype not in _DTYPES or column.type is None:
         return None
     layout = entry_layout(key, column.type, array.dtype, array.shape[1:])
     if layout is None or not layout.width:
         return None
     array = array if array.flags.c_contiguous else np.ascontiguousarray(array)
-    return (FIXED, layout.prefix, layout.suffix, layout.width, array, column.present)
+    return (FIXED, layout.prefix, layout.suffix, layout.width, array, column.mask)
 
 
 def _integers(key: str, column: DenseColumn) -> tuple[Any, ...] | None:
-    raw, array = _encoded(key), column.array
+    raw, array = _encoded(key), column.storage
     if raw is None or array.dtype != np.int64:
         return None
-    return (INTEGERS, raw, array if array.flags.c_contiguous else np.ascontiguousarray(array), column.present)
+    return (INTEGERS, raw, array if array.flags.c_contiguous else np.ascontiguousarray(array), column.mask)
 
 
 def _encoded(key: str) -> bytes | None:

@@ -9,7 +9,7 @@ from pipelines.batch import Batch
 from pipelines.columns import Column, DenseColumn, WireColumn
 from pipelines.data import Data, RecordContext
 from pipelines.errors import DataError, RowsFailed, ValueNotFoundError
-from pipelines.values import type_of
+from pipelines.values import ValueType, type_of
 
 values = st.one_of(
     st.integers(-9, 9),
@@ -63,6 +63,8 @@ def kind(data: Data, keys: list[str]) -> list[Any]:
     for key in keys:
         value = data.get(key)
         described = None if value is None else type_of(value)
+        if described is ValueType.INT64:
+            described = ValueType.DOUBLE
         found.append((value.dtype, value.shape) if isinstance(value, np.ndarray) else described)
     return found
 

@@ -80,6 +80,12 @@ def test_an_ensemble_averages_integers_only_where_it_is_told_to() -> None:
     assert found["v"].tolist() == [1.5, 2.0]
 
 
+def test_an_ensemble_averages_an_integer_beside_a_double() -> None:
+    graph = combined(Ensemble(weights=[1, 3]), *keys("a", "b"))
+    found = run(graph, {"a": 30, "b": 30.5}, {"a": 30.5, "b": 30}, {"a": 1, "b": 2}, {"a": "x", "b": 0.5})
+    assert [one["v"] for one in found] == [30.375, 30.125, 1, "x"]
+
+
 def test_an_ensemble_of_records_that_differ_in_shape_takes_each_on_its_own() -> None:
     graph = combined(Ensemble(), *keys("a", "b"))
     found = run(

@@ -661,3 +661,16 @@ def test_a_model_that_is_told_so_works_on_few_records_at_a_time(
 def test_a_pipeline_with_a_function_is_given_no_larger_batches() -> None:
     with pipelines.Sequence([lambda data: data]).open() as executor:
         assert not executor.limit(4)
+
+
+@pytest.mark.parametrize("element", [T.FLOAT, T.DOUBLE, T.FLOAT16])
+def test_an_integer_among_floats_is_a_number_like_the_others(opened: Made, element: int) -> None:
+    executor = opened(same(element, ("N", 1)))
+    found = executor.run_many([Data({"x": value}) for value in (30.5, 30, 2.5, 2**11)])
+    assert [one["y"].tolist() for one in found] == [[30.5], [30.0], [2.5], [2048.0]]
+
+
+def test_rows_without_the_value_fail_alone_among_integers_and_floats(opened: Made) -> None:
+    found = opened(same(T.FLOAT, ("N", 1))).run_many([Data({"x": 30.5}), Data({"u": 1.0}), Data({"x": 30})])
+    assert isinstance(found[1], StepError)
+    assert [one["y"].tolist() for one in (found[0], found[2])] == [[30.5], [30.0]]

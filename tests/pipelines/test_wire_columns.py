@@ -380,9 +380,9 @@ def test_a_key_that_some_rows_lack_has_a_mask() -> None:
     found = decoded(messages_of(6, lambda row: {"x": np.zeros(2)} if row % 2 else {"id": "a"}), "x")
     column = found.columns["x"]
     assert isinstance(column, DenseColumn)
-    assert column.present is not None
-    assert column.present.tolist() == [False, True] * 3
-    assert found.columns["id"].present is not None
+    assert column.mask is not None
+    assert column.mask.tolist() == [False, True] * 3
+    assert found.columns["id"].mask is not None
 
 
 def test_keys_in_any_order_make_the_same_columns() -> None:

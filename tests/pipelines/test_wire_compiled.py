@@ -161,7 +161,7 @@ def test_gaps_hold_zeros_and_not_what_was_in_the_block_before() -> None:
     found = read(messages_of(64, lambda row: {"x": np.ones(100, np.float32)} if row % 2 else {}), "x")
     column = found.columns["x"]
     assert isinstance(column, DenseColumn)
-    assert not column.array[::2].any()
+    assert not column.storage[::2].any()
 
 
 def test_undecoded_entries_are_decoded_out_of_their_buffer() -> None:
@@ -207,7 +207,7 @@ def test_strings_from_elsewhere_become_a_column_if_they_are_text() -> None:
     column = SpansColumn.of_texts(Spans.of(["é".encode(), None, b""]))
     assert column is not None
     assert column.values() == ["é", MISSING, ""]
-    assert column.present is not None
+    assert column.mask is not None
     assert SpansColumn.of_texts(Spans.of([b"a", b"\xff"])) is None
 
 

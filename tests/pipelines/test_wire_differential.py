@@ -231,7 +231,7 @@ def late(column: Column) -> tuple[Column | None, dict[int, str]]:
 
 
 def mask(column: Column) -> list[bool]:
-    return [True] * len(column) if column.present is None else column.present.tolist()
+    return [True] * len(column) if column.mask is None else column.mask.tolist()
 
 
 def exact(value: Any) -> Any:

@@ -27,7 +27,7 @@ class StandardizeRunner(RowRunner):
     def run_batch(self, batch: Batch) -> Result:
         key = self._step.field_name
         column = batch.column(key) if key in batch else None
-        if not isinstance(column, DenseColumn) or column.array.ndim < 2 or column.present is not None:
+        if not isinstance(column, DenseColumn) or column.mask is not None or column.array.ndim < 2:
             return super().run_batch(batch)
         return Result(batch.with_columns({key: DenseColumn(self._standardized(column.array))}))
 
