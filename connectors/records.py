@@ -5,6 +5,7 @@ A block is columns, not a list of objects, so that what fills and drains it can 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -111,12 +112,13 @@ class Records:
 
     def of_spans(self, kept: Sequence[int]) -> Records:
         """The rows of these spans, by their places in `spans`, which rise."""
-        rows = np.concatenate([np.zeros(0, np.int64), *(np.arange(*self.spans[number][1:]) for number in kept)])
-        spans: list[Span] = []
-        for number in kept:
-            lane, start, stop = self.spans[number]
-            base = spans[-1].stop if spans else 0
-            spans.append(Span(lane, base, base + stop - start))
+        return self.take(np.concatenate([np.zeros(0, np.int64), *(np.arange(*self.spans[at][1:]) for at in kept)]))
+
+    def take(self, rows: Ints) -> Records:
+        """These rows, `int64 (n,)` and rising."""
+        edges = np.searchsorted(rows, [span.stop for span in self.spans]).tolist()
+        kept = [at for at, (start, stop) in enumerate(itertools.pairwise([0, *edges])) if stop > start]
+        spans = [Span(self.spans[at].lane, edges[at - 1] if at else 0, edges[at]) for at in kept]
 
         def headers() -> Sequence[Sequence[Header] | None] | None:
             column = self.header_column()
@@ -128,8 +130,8 @@ class Records:
             None if self.keys is None else taken(self.keys, rows),
             self.positions[rows],
             spans,
-            [self.topics[number] for number in kept],
-            [self.partitions[number] for number in kept],
+            [self.topics[at] for at in kept],
+            [self.partitions[at] for at in kept],
             # Connectors count sizes in ways of their own: in proportion is near enough for a bound.
             self.byte_count * len(rows) // max(len(self), 1),
             headers=headers,

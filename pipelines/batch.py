@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pipelines.columns import MISSING, Column, DenseColumn, Rows, WireColumn
-from pipelines.data import Data, RecordContext
+from pipelines.data import Data, RecordContext, check_key
 from pipelines.errors import DataError, KeyNotInBatchError, RowsFailed, ValueNotFoundError, nearest
 
 
@@ -31,6 +31,9 @@ class Batch:
 
     Columns are read-only; `with_columns`, `without`, `select`, `take` and `concat` give new batches that
     share them.
+
+    Making one raises, as do `with_columns` and `select`, `ReservedKeyError` or `WrongTypeError` for a key that no
+    `Data` can have, and `DataError` for a column of another length.
     """
 
     __slots__ = ("_columns", "metadata", "origin", "rows", "self_numbered", "size", "splits")
@@ -48,7 +51,7 @@ class Batch:
         metadata: Sequence[Data | None] | None = None,
         origin: Origin | None = None,
     ) -> None:
-        _check_lengths(columns, size)
+        _check_columns(columns, size)
         self._columns = dict(columns)
         self.size = size
         self.self_numbered = rows is None
@@ -152,7 +155,7 @@ class Batch:
 
     def with_columns(self, columns: Mapping[str, Column]) -> Batch:
         """This batch with these columns added or replaced; a replaced one keeps its place."""
-        _check_lengths(columns, self.size)
+        _check_columns(columns, self.size)
         return self._having({**self._columns, **columns})
 
     def without(self, keys: Iterable[str]) -> Batch:
@@ -162,7 +165,7 @@ class Batch:
 
     def select(self, columns: Mapping[str, Column]) -> Batch:
         """The same rows with these columns only: what a step returns that keeps nothing of its input."""
-        _check_lengths(columns, self.size)
+        _check_columns(columns, self.size)
         return self._having(dict(columns))
 
     def numbered(self, rows: Rows, origin: Origin | None) -> Batch:
@@ -309,8 +312,9 @@ class _Joined:
         return next((found for origin in self.origins if (found := origin.record(row)) is not None), None)
 
 
-def _check_lengths(columns: Mapping[str, Column], size: int) -> None:
+def _check_columns(columns: Mapping[str, Column], size: int) -> None:
     for key, column in columns.items():
+        check_key(key)
         if len(column) != size:
             raise DataError(f'column "{key}" has {len(column)} rows, the batch has {size}')
 

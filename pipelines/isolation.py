@@ -76,6 +76,31 @@ def isolated_rows(
     return isolated(batches[0].size, run_rows, pure=pure)
 
 
+def concatenated(parts: Sequence[Batch], failed: dict[int, Exception]) -> Batch:
+    """The rows of all parts. Those with undecoded values that have to be decoded, to stand next to values of another
+    part, and cannot be are left out; `failed` says why, by row number.
+    """
+    while parts := [part for part in parts if part.size]:
+        try:
+            return Batch.concat(parts)
+        except RowsFailed as error:
+            parts = _spared(parts, error, failed)
+    return Batch({}, 0, rows=np.zeros(0, np.int64))
+
+
+def _spared(parts: Sequence[Batch], error: RowsFailed, failed: dict[int, Exception]) -> list[Batch]:
+    left = []
+    start = 0
+    for part in parts:
+        bad = {position - start: reason for position, reason in error.failures.items()}
+        mask = np.array([position not in bad for position in range(part.size)], np.bool_)
+        for position in np.flatnonzero(~mask).tolist():
+            failed.update(dict.fromkeys(part.parents(position).tolist(), bad[position]))
+        left.append(part.take(mask))
+        start += part.size
+    return left
+
+
 class _Search(Generic[Found]):
     def __init__(self, size: int, run: Callable[[Rows | None], Found], pure: bool) -> None:
         self._size = size

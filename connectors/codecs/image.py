@@ -14,6 +14,7 @@ from pipelines.batch import Batch
 from pipelines.columns import Column
 from pipelines.errors import DataError, MissingPackageError, WireError
 from pipelines.requirements import Package, Requires
+from pipelines.steps.config import Key
 from pipelines.values import Image, type_of
 
 
@@ -24,7 +25,7 @@ class ImageConfig(CodecConfig):
 
     type: Literal["image"] = "image"
     """Which codec this is."""
-    key: str = "image"
+    key: Key = "image"
     """The key of the image. A result that has one value only may have it under another key."""
     max_pixels: Annotated[int, Field(gt=0)] = Image.max_pixels
     """The largest image that is accepted, width times height: a small file can claim a huge picture."""

@@ -11,6 +11,7 @@ from connectors.records import Records
 from pipelines.batch import Batch
 from pipelines.columns import Column
 from pipelines.errors import WireError
+from pipelines.steps.config import Key
 from pipelines.values import type_of
 
 
@@ -19,7 +20,7 @@ class RawConfig(CodecConfig):
 
     type: Literal["raw"] = "raw"
     """Which codec this is."""
-    key: str = "bytes"
+    key: Key = "bytes"
     """The key of the bytes. A result that has one value only may have it under another key."""
 
     def build(self) -> Raw:
@@ -32,7 +33,7 @@ class TextConfig(CodecConfig):
 
     type: Literal["text"] = "text"
     """Which codec this is."""
-    key: str = "text"
+    key: Key = "text"
     """The key of the text. A result that has one value only may have it under another key."""
 
     def build(self) -> Text:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from connectors.codec import Codec
 from connectors.codecs.config import CodecConfig
+from connectors.codecs.guarded import Guarded
 from connectors.registry import Registry
 from pipelines.documents import Document
 from pipelines.errors import DefinitionError
@@ -36,14 +37,14 @@ CODECS: Final[Registry[CodecConfig]] = Registry(
 
 
 def codec_of(setting: str | Mapping[str, Any]) -> Codec:
-    """The codec of a `codec` field: a name, or `{type: NAME, OPTION: ...}`.
+    """The codec of a `codec` field: a name, or `{type: NAME, OPTION: ...}`. Whatever it raises fails one record.
 
     Raises `DefinitionError` for a codec or an option that there is not, `ConnectorClash` if two plug-ins have one name,
     `MissingPackageError`.
     """
     config = codec_config(setting)
     required(config.requires).check(f"the codec {config.type}")
-    return config.build()
+    return Guarded(config.build(), config.type)
 
 
 def codec_config(setting: str | Mapping[str, Any]) -> CodecConfig:

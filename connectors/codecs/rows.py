@@ -12,7 +12,7 @@ from connectors.records import Records
 from pipelines.batch import Batch
 from pipelines.columns import MISSING, Column
 from pipelines.data import Data
-from pipelines.errors import DataError, RowsFailed, WireError
+from pipelines.errors import RowsFailed, WireError
 
 
 def payload_bytes(payload: object, codec: str) -> bytes:
@@ -28,7 +28,7 @@ def payload_bytes(payload: object, codec: str) -> bytes:
 
 
 def decode_rows(records: Records, first: int, read: Callable[[Any], Data]) -> Decoded:
-    """Each payload by itself; `read` raises `WireError` or `DataError` for one that cannot be decoded."""
+    """Each payload by itself; one for which `read` raises, a `WireError` as a rule, cannot be decoded."""
     found: list[Data] = []
     rows: list[int] = []
     failed: dict[int, Exception] = {}
@@ -37,7 +37,7 @@ def decode_rows(records: Records, first: int, read: Callable[[Any], Data]) -> De
             continue
         try:
             found.append(read(payload))
-        except (WireError, DataError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever is raised belongs to this record
             failed[first + row] = error
         else:
             rows.append(first + row)
@@ -56,7 +56,7 @@ def decoded_column(
 
 
 def encode_rows(batch: Batch, write: Callable[[Data], bytes]) -> Encoded:
-    """Each row by itself; `write` raises `WireError` or `DataError` for one that cannot be encoded."""
+    """Each row by itself; one for which `write` raises, a `WireError` as a rule, cannot be encoded."""
     failed: dict[int, Exception] = {}
     columns = {key: _values(column, failed) for key, column in batch.columns.items()}
     values: list[bytes | None] = [None] * batch.size
@@ -67,7 +67,7 @@ def encode_rows(batch: Batch, write: Callable[[Data], bytes]) -> Encoded:
         metadata = None if batch.metadata is None else batch.metadata[row]
         try:
             values[row] = write(Data.trusted(entries, metadata))
-        except (WireError, DataError) as error:
+        except Exception as error:  # noqa: BLE001 - as above
             failed[row] = error
     return Encoded(values, failed)
 
@@ -100,7 +100,7 @@ def encode_values(batch: Batch, key: str, codec: str, write: Callable[[Any, str]
             if value is MISSING:
                 raise WireError(f'the {codec} codec writes the value of "{key}", but the result has none')
             messages[row] = write(value, key)
-        except (WireError, DataError) as error:
+        except Exception as error:  # noqa: BLE001 - as above
             failed[row] = error
     return Encoded(messages, failed)
 

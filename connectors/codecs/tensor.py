@@ -16,6 +16,7 @@ from connectors.records import Records
 from pipelines.batch import Batch
 from pipelines.columns import Column, DenseColumn
 from pipelines.errors import WireError
+from pipelines.steps.config import Key
 from pipelines.values import ValueType, type_of
 from pipelines.values.ndarray import MAX_RANK, array_type, from_buffer, to_buffer
 
@@ -34,7 +35,7 @@ class TensorConfig(CodecConfig):
     """Type of the elements."""
     shape: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(max_length=MAX_RANK - 1)]
     """Lengths of the axes: `[28, 28]`; `[]` for a single number."""
-    key: str = "x"
+    key: Key = "x"
     """The key of the array. A result that has one value only may have it under another key."""
     byte_order: Literal["little", "big"] = "little"
     """Order of the bytes of an element."""

@@ -13,7 +13,8 @@ from pipelines.errors import DataError, RowsFailed
 from pipelines.executors.aligning import Aligned, aligned
 from pipelines.executors.junction import Flow, Junction, gathered, searched
 from pipelines.executors.lineage import Answered, Lineage
-from pipelines.executors.settling import NOBODY, concatenated
+from pipelines.executors.settling import NOBODY
+from pipelines.isolation import concatenated
 
 
 class AnyJunction(Junction):

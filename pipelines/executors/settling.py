@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from pipelines.batch import Batch
 from pipelines.columns import Mask, Rows
-from pipelines.errors import RowsFailed, StepError
+from pipelines.errors import StepError
+from pipelines.isolation import concatenated
 from pipelines.membership import among
 from pipelines.result import NONE_HELD, Result
 from pipelines.runner import ContractError
@@ -97,31 +98,6 @@ def joined(results: Iterable[Result]) -> Result:
             held.append(result.held)
     batch = concatenated(batches, failed)
     return Result(batch, failed, dropped, np.unique(np.concatenate(held)) if held else NONE_HELD)
-
-
-def concatenated(parts: Sequence[Batch], failed: dict[int, Exception]) -> Batch:
-    """The rows of all parts. Those with undecoded values that have to be decoded, to stand next to values of another
-    part, and cannot be are left out; `failed` says why, by row number.
-    """
-    while parts := [part for part in parts if part.size]:
-        try:
-            return Batch.concat(parts)
-        except RowsFailed as error:
-            parts = _spared(parts, error, failed)
-    return NOBODY
-
-
-def _spared(parts: Sequence[Batch], error: RowsFailed, failed: dict[int, Exception]) -> list[Batch]:
-    left = []
-    start = 0
-    for part in parts:
-        bad = {position - start: reason for position, reason in error.failures.items()}
-        mask = np.array([position not in bad for position in range(part.size)], np.bool_)
-        for position in np.flatnonzero(~mask).tolist():
-            failed.update(dict.fromkeys(part.parents(position).tolist(), bad[position]))
-        left.append(part.take(mask))
-        start += part.size
-    return left
 
 
 class Journal:

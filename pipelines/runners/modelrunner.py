@@ -11,7 +11,8 @@ import numpy as np
 
 from pipelines.batch import Batch
 from pipelines.columns import Column, DenseColumn, ObjectColumn, RaggedColumn
-from pipelines.errors import DataError
+from pipelines.data import check_key
+from pipelines.errors import DataError, ReservedKeyError
 from pipelines.result import Result
 from pipelines.runner import Runner
 from pipelines.runners.model import Array, Model, Port
@@ -55,6 +56,8 @@ class ModelRunner(Runner):
         self.model = model
         self._max_batch = max_batch
         self._most_records: int | None = None
+        for key in output_keys:
+            _check_output(key)
         self._keys = output_keys
         named = zip(model.inputs, input_keys, strict=True)
         self._inputs = ModelInputs([ModelInput(port, key, cast_freely=cast_inputs) for port, key in named])
@@ -193,6 +196,13 @@ class ModelRunner(Runner):
             self.model.run(self._zeros(count if self._batched else 1, inner))
         except Exception as error:  # noqa: BLE001 - zeros may be no input for this model
             _log.info("%s: warming up with zeros failed: %s", self.model.path, error)
+
+
+def _check_output(key: str) -> None:
+    try:
+        check_key(key)
+    except ReservedKeyError as error:
+        raise ReservedKeyError(f"{error}; outputNames as a mapping gives the model's output another key") from None
 
 
 def _states_batch_axis(model: Model) -> bool:

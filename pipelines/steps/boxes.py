@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from pipelines.steps.base import Step
-from pipelines.steps.config import EXTENSION, Int
+from pipelines.steps.config import EXTENSION, Int, Key
 
 
 class SsdToBoundingBox(Step):
@@ -29,7 +29,7 @@ class SsdToBoundingBox(Step):
     """Factor on width and height of each box, about its centre."""
     aspect_ratio: Annotated[float, Field(gt=0)] | None = None
     """Width / height to which each box is widened or heightened about its centre, before `scale`."""
-    output_name: str = "bounding_boxes"
+    output_name: Key = "bounding_boxes"
     """Key of the list of boxes."""
 
 
@@ -44,7 +44,7 @@ class YoloToBoundingBox(Step):
 
     input: str | None = None
     """Key of the array; none: the only array."""
-    output: str | None = None
+    output: Key | None = None
     """Key of the list of boxes; none: `bounding_boxes`."""
     nchw: bool = True
     """False: the array is `[n, H, W, B * (5 + C)]`."""
@@ -73,7 +73,7 @@ class BoundingBoxFilter(Step):
     """The labels to keep, at least one."""
     input_name: str | None = "input"
     """Key of the list of boxes; null: the only one."""
-    output_name: str = "bounding_boxes"
+    output_name: Key = "bounding_boxes"
     """Key of the boxes that are kept."""
 
 
@@ -84,7 +84,7 @@ class BoundingBoxToPoint(Step):
 
     bbox_name: str | None = None
     """Key of the box or list of boxes; none: the only one."""
-    output_name: str | None = None
+    output_name: Key | None = None
     """Key of the point or points; none: that of the boxes."""
     keep_other_fields: bool = True
     """Whether to keep the other keys; the boxes go in any case."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from pipelines.steps.base import Step
-from pipelines.steps.config import EXTENSION, Int
+from pipelines.steps.config import EXTENSION, Int, Key
 
 
 def _path_text(value: Any) -> Any:
@@ -27,7 +27,7 @@ class FrameCapture(Step):
     """Columns that the camera is asked for; it may give others. 0 or null: its own."""
     height: Annotated[Int, Field(ge=0)] = 480
     """Rows that the camera is asked for; it may give others. 0 or null: its own."""
-    output_key: str = "image"
+    output_key: Key = "image"
     """Key of the frame, the only one of the result."""
     skip_frames: Annotated[Annotated[Int, Field(ge=0)] | None, EXTENSION] = None
     """How many frames to drop after each; Konduit reads this key and does nothing with it."""
@@ -42,7 +42,7 @@ class VideoCapture(Step):
 
     file_path: Annotated[str | None, BeforeValidator(_path_text)] = None
     """Path of the video, a `file:` URI allowed, relative to the definition's folder."""
-    output_key: str = "image"
+    output_key: Key = "image"
     """Key of the frame, the only one of the result."""
     loop: bool = True
     """Whether to begin again at the end; else a record that comes after the last frame fails."""

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from pipelines.steps.base import Step
-from pipelines.steps.config import Int
+from pipelines.steps.config import Int, Key
 
 
 class ClassifierOutput(Step):
@@ -27,11 +27,11 @@ class ClassifierOutput(Step):
     """Whether to add the class index, counted from 0."""
     return_prob: bool = True
     """Whether to add the probability."""
-    label_name: str = "label"
+    label_name: Key = "label"
     """Key of the label, STRING."""
-    index_name: str = "index"
+    index_name: Key = "index"
     """Key of the class index, INT64."""
-    prob_name: str = "prob"
+    prob_name: Key = "prob"
     """Key of the probability, DOUBLE."""
     labels: tuple[str, ...] | None = None
     """One label a class; none or empty: "0", "1", ..."""

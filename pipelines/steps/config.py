@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
-from pydantic import AliasGenerator, BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import AfterValidator, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, model_validator
 from pydantic.fields import FieldInfo
+
+from pipelines.data import check_key
 
 Form = Literal["json", "yaml"]
 
@@ -52,6 +54,15 @@ def _truncated(value: Any) -> Any:
 
 Int = Annotated[int, BeforeValidator(_truncated)]
 """An integer; a fraction is cut off and a number in a string is read, as Konduit does."""
+
+
+def _checked_key(key: str) -> str:
+    check_key(key)
+    return key
+
+
+Key = Annotated[str, AfterValidator(_checked_key)]
+"""The key of a value that a step writes: one that a record can have, not `@Metadata` and the like."""
 
 
 class Config(BaseModel):

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from pipelines.steps.base import Step
-from pipelines.steps.config import EXTENSION, Int
+from pipelines.steps.config import EXTENSION, Int, Key
 
 
 class DocumentParser(Step):
@@ -21,7 +21,7 @@ class DocumentParser(Step):
 
     input_names: tuple[str, ...] | None = None
     """Keys of the documents, BYTES (a STRING is read too); required to run."""
-    output_names: tuple[str, ...] | None = None
+    output_names: tuple[Key, ...] | None = None
     """Keys of the results, STRING; required to run."""
     parser_types: tuple[str, ...] | None = None
     """`pdfbox`: a PDF as HTML, with a `div` of class `p` for each piece of text; anything else (`tika`): the plain text

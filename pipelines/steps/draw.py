@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from pipelines.steps.base import Step
-from pipelines.steps.config import EXTENSION, Int, Spelling
+from pipelines.steps.config import EXTENSION, Int, Key, Spelling
 from pipelines.steps.imagetondarray import ImageToNDArrayConfig
 
 Scale = Literal["NONE", "AT_LEAST", "AT_MOST"]
@@ -75,7 +75,7 @@ class DrawPoints(Step):
         default=None, alias="imageToNDArrayConfig"
     )
     """How the image was made a network's input, if the points are fractions of that: its crop is accounted for."""
-    output_name: str | None = None
+    output_name: Key | None = None
     """Key of the picture; none: `image`."""
 
 
@@ -98,7 +98,7 @@ class DrawHeatmap(Step):
     """Width, where there is no image."""
     height: Annotated[Int, Field(gt=0)] | None = None
     """Height, where there is no image."""
-    output_name: str | None = None
+    output_name: Key | None = None
     """Key of the picture; none: `image`."""
     keep_other_values: bool = True
     """Whether to keep the other keys of the record."""
@@ -119,7 +119,7 @@ class DrawSegmentation(Step):
     """Key of the class numbers, integers `[1, H, W]`; none: the only array."""
     image: str | None = None
     """Key of the image to draw over; none: black."""
-    output_name: str | None = None
+    output_name: Key | None = None
     """Key of the picture; none: `image`."""
     opacity: Annotated[float, Field(ge=0, le=1)] | None = None
     """Strength of the colours over an image; none: 0.5."""
@@ -158,7 +158,7 @@ class DrawFaceKeyPoints(Step):
     """Key of the landmarks, floats `[faces, 2 * n]`: x, y, ... as fractions of the face's box; none: the only array."""
     image: str | None = None
     """Key of the image; none: the only one."""
-    output_name: str | None = None
+    output_name: Key | None = None
     """Key of the picture; none: `image`."""
     bbox_name: Annotated[str, EXTENSION] = "img_bbox"
     """Key of the box or list of boxes, one a face; fixed in Konduit."""

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from pipelines.steps.base import Step
-from pipelines.steps.config import Int, Spelling
+from pipelines.steps.config import Int, Key, Spelling
 from pipelines.steps.imagetondarray import ImageToNDArrayConfig
 from pipelines.steps.shapes import PointField
 
@@ -24,7 +24,7 @@ class ExtractBoundingBox(Step):
     """Key of the image; none: the only one."""
     bbox_name: str | None = None
     """Key of the box or list of boxes; none: the only one."""
-    output_name: str | None = None
+    output_name: Key | None = None
     """Key of the parts; none: that of the image."""
     keep_other_fields: bool = True
     """Whether to keep the other keys; image and boxes go in any case."""
@@ -59,7 +59,7 @@ class CropGrid(Step):
     """Number of lines."""
     coords_are_pixels: bool = False
     """Whether the corners are pixels; otherwise fractions of the image."""
-    bounding_box_name: str | None = None
+    bounding_box_name: Key | None = None
     """Key for the rectangles as a list of boxes, fractions of the image; none: they are not added."""
     output_coordinates: bool = False
     """Konduit's; has no effect, there neither."""
@@ -67,7 +67,7 @@ class CropGrid(Step):
     """Whether to keep the other keys, the image and the corners among them."""
     aspect_ratio: Annotated[float, Field(gt=0)] | None = None
     """Width / height to which each rectangle is widened or heightened about its centre."""
-    output_name: str | None = None
+    output_name: Key | None = None
     """Key of the parts; none: `crops`."""
 
 
@@ -86,7 +86,7 @@ class CropFixedGrid(Step):
     """Number of lines."""
     coords_are_pixels: bool = False
     """Whether the corners are pixels; otherwise fractions of the image."""
-    bounding_box_name: str | None = None
+    bounding_box_name: Key | None = None
     """Key for the rectangles as a list of boxes, fractions of the image; none: they are not added."""
     output_coordinates: bool = False
     """Konduit's; has no effect, there neither."""
@@ -94,5 +94,5 @@ class CropFixedGrid(Step):
     """Whether to keep the other keys, the image among them."""
     aspect_ratio: Annotated[float, Field(gt=0)] | None = None
     """Width / height to which each rectangle is widened or heightened about its centre."""
-    output_name: str | None = None
+    output_name: Key | None = None
     """Key of the parts; none: `crops`."""

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from pipelines.steps.base import Step
-from pipelines.steps.config import Int, Spelling
+from pipelines.steps.config import Int, Key, Spelling
 from pipelines.steps.imagetondarray import ImageToNDArrayConfig
 from pipelines.steps.shapes import PointField
 
@@ -41,7 +41,7 @@ class PerspectiveTransform(Step):
 
     input_names: tuple[str, ...] | None = None
     """Keys to transform; none: every image, box, point and list of them."""
-    output_names: tuple[str, ...] | None = None
+    output_names: tuple[Key, ...] | None = None
     """Keys of the results, one for each input; none or empty: those of the inputs."""
     source_points_name: str | None = None
     """Key of the four source points; either this or `sourcePoints` is needed."""

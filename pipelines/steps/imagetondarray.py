@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from pipelines.steps.base import Step
-from pipelines.steps.config import Config, Int, Spelling
+from pipelines.steps.config import Config, Int, Key, Spelling
 
 AspectRatio = Literal["CENTER_CROP", "PAD", "STRETCH"]
 """What to do with an image whose sides have another ratio than the output's."""
@@ -115,11 +115,11 @@ class ImageToNDArray(Step):
     """How to convert; none: all defaults."""
     image_names: Annotated[tuple[str, ...] | None, Spelling(yaml="keys")] = Field(default=None, alias="keys")
     """Which images; none: all images, and lists of images if `listHandling` is not `NONE`."""
-    output_names: tuple[str, ...] | None = None
+    output_names: tuple[Key, ...] | None = None
     """Keys of the arrays, one for each of `keys` (or for the only image); none or empty: the images' own."""
     keep_other_values: bool = True
     """Whether to keep the keys that were not converted; they follow the arrays."""
     metadata: bool = False
     """Whether to record names, sizes and crop regions of single images in the record's metadata, which it replaces."""
-    metadata_key: str = "@ImageToNDArrayStepMetadata"
+    metadata_key: Key = "@ImageToNDArrayStepMetadata"
     """Key of that in the metadata."""

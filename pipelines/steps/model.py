@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from pipelines.data import check_key
 from pipelines.steps.config import EXTENSION, Int
 
 
@@ -22,7 +23,17 @@ Place = str | os.PathLike[str] | None
 """`ModelUri` as an argument."""
 
 Names = tuple[str, ...] | dict[str, str] | None
-"""Names of inputs or outputs, or a mapping, ours: `{model's name: key of the data}`."""
+"""Names of inputs, or a mapping, ours: `{model's name: key of the data}`."""
+
+
+def _checked(names: tuple[str, ...] | dict[str, str] | None) -> tuple[str, ...] | dict[str, str] | None:
+    for key in (names.values() if isinstance(names, dict) else names) or ():
+        check_key(key)
+    return names
+
+
+OutputNames = Annotated[Names, AfterValidator(_checked)]
+"""Names of outputs, which are their keys, or such a mapping."""
 
 WarmUp = Annotated[bool | Annotated[Int, Field(ge=0)], EXTENSION]
 """Whether, or on how many rows of zeros, a model runs while it opens."""

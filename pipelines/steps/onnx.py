@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pipelines.steps.base import Step
 from pipelines.steps.config import EXTENSION, Config, Int, Spelling
-from pipelines.steps.model import MaxBatch, ModelUri, Names, Place, WarmUp, placed
+from pipelines.steps.model import MaxBatch, ModelUri, Names, OutputNames, Place, WarmUp, placed
 
 
 class SessionOptions(Config):
@@ -70,7 +70,7 @@ class Onnx(Step):
     input_names: Names = None
     """A list is Konduit's and has no effect: inputs go by the model's names. A mapping, ours, renames:
     `{model's input: key of the data}`."""
-    output_names: Names = None
+    output_names: OutputNames = None
     """The outputs to fetch, all if none; a mapping, ours, renames: `{model's output: key of the data}`."""
     loader_class: Annotated[str | None, Spelling(yaml="loader_class")] = None
     """Konduit's; kept when a definition is written, otherwise unused."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 from pipelines.steps.base import Step
-from pipelines.steps.config import Config, Spelling
+from pipelines.steps.config import Config, Key, Spelling
 
 PythonType = Literal["bool", "list", "bytes", "numpy.ndarray", "str", "dict", "int", "float"]
 """Types of variables, as Konduit Serving names them."""
@@ -84,7 +84,7 @@ class PythonConfig(Config):
     """No effect, in Konduit neither."""
     io_inputs: Annotated[dict[str, PythonIO] | None, Spelling(yaml="ioInputs")] = None
     """Values of the record that become variables, under any name; others do so where their name is free."""
-    io_outputs: Annotated[dict[str, PythonIO] | None, Spelling(yaml="ioOutputs")] = None
+    io_outputs: Annotated[dict[Key, PythonIO] | None, Spelling(yaml="ioOutputs")] = None
     """Variables that make the result: these and no others."""
 
 

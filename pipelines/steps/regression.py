@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from pipelines.steps.base import Step
-from pipelines.steps.config import Int
+from pipelines.steps.config import Int, Key
 
 
 class RegressionOutput(Step):
@@ -20,5 +20,5 @@ class RegressionOutput(Step):
 
     input_name: str | None = None
     """Key of the array; none: the only array."""
-    names: dict[str, Annotated[Int, Field(ge=0)]] | None = None
+    names: dict[Key, Annotated[Int, Field(ge=0)]] | None = None
     """Key to add, and the column it takes its value from, counted from 0."""

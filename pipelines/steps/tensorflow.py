@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pipelines.steps.base import Step
 from pipelines.steps.config import EXTENSION
-from pipelines.steps.model import MaxBatch, ModelUri, Names, Place, WarmUp, placed
+from pipelines.steps.model import MaxBatch, ModelUri, Names, OutputNames, Place, WarmUp, placed
 
 
 class TensorFlow(Step):
@@ -20,7 +20,7 @@ class TensorFlow(Step):
     input_names: Names = None
     """The model's inputs, which are also the keys of the data; none: the signature's, or the graph's placeholders. A
     mapping, ours, renames: `{model's input: key of the data}`."""
-    output_names: Names = None
+    output_names: OutputNames = None
     """The outputs to fetch, `name:k` for the k-th output of an operation; they are also the keys of the result. None:
     the signature's, or the operations of the graph that nothing reads. A mapping, ours, renames."""
     model_uri: ModelUri = None
@@ -66,7 +66,7 @@ class Keras(Step):
     input_names: Names = None
     """Keys of the data for the model's inputs, in the model's order; none: the model's own names. A mapping, ours:
     `{model's input: key of the data}`."""
-    output_names: Names = None
+    output_names: OutputNames = None
     """Keys of the result for the model's outputs, in the model's order; none: `default` for the only one, else the
     model's own names. A mapping, ours: `{model's output: key of the data}`."""
     warm_up: WarmUp = False

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from pipelines.steps.base import Step
 from pipelines.steps.config import EXTENSION, Config, Int
-from pipelines.steps.model import ModelUri, Names, Place, WarmUp, placed
+from pipelines.steps.model import ModelUri, Names, OutputNames, Place, WarmUp, placed
 from pipelines.steps.onnx import SessionOptions, runs_code
 
 
@@ -41,7 +41,7 @@ class TensorRt(Step):
     input_names: Names = None
     """A list is Konduit's and has no effect: inputs go by the model's names. A mapping, ours, renames:
     `{model's input: key of the data}`."""
-    output_names: Names = None
+    output_names: OutputNames = None
     """The outputs to fetch, all if none; a mapping, ours, renames: `{model's output: key of the data}`."""
     batch_size: Annotated[Int, Field(ge=0)] = 0
     """At most this many samples in one call of the model; 0: as many as `maxDimensions` allow, else the whole batch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 from pipelines.steps.base import Step
-from pipelines.steps.config import EXTENSION
+from pipelines.steps.config import EXTENSION, Key
 from pipelines.steps.model import ModelUri, Place, placed
 
 
@@ -16,7 +16,7 @@ class Tvm(Step):
 
     input_names: tuple[str, ...] | None = None
     """Keys of the arrays that the model takes, in the order of its parameters; none: the parameters' own names."""
-    output_names: tuple[str, ...] | None = None
+    output_names: tuple[Key, ...] | None = None
     """Keys of the result for all of the model's outputs, in its order; none: `default` for the only one."""
     model_uri: ModelUri = None
     """Path of the library that Relax was compiled to (`.so`, `.dylib`, `.dll`), or a `file:`, `http:` or `https:`

@@ -5,10 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pipelines
 from pipelines.batch import Batch
 from pipelines.columns import Column, DenseColumn, WireColumn
 from pipelines.data import Data, RecordContext
-from pipelines.errors import DataError, RowsFailed, ValueNotFoundError
+from pipelines.errors import (
+    DataError,
+    ReservedKeyError,
+    RowsFailed,
+    StepError,
+    ValueNotFoundError,
+    WrongTypeError,
+)
 from pipelines.values import ValueType, type_of
 
 values = st.one_of(
@@ -169,3 +177,35 @@ def test_all_rows_that_cannot_be_decoded_are_named_at_once() -> None:
 def test_the_display_says_form_type_and_shape() -> None:
     batch = Batch.of([Data({"x": np.zeros(3, "f4"), "s": "text"})])
     assert repr(batch) == "Batch(1 rows, {x: dense float32[3], s: object})"
+
+
+@pytest.mark.parametrize("key", ["@Metadata", "@metadata", "@type", "@AsyncTrigger"])
+def test_a_reserved_key_is_refused_where_its_column_is_put(key: str) -> None:
+    batch = Batch.of([Data({"n": 1})])
+    column = Column.of([2])
+    for make in (
+        lambda: Batch({key: column}, 1),
+        lambda: batch.with_columns({key: column}),
+        lambda: batch.select({key: column}),
+    ):
+        with pytest.raises(ReservedKeyError, match=f'Cannot use key "{key}"'):
+            make()
+
+
+@pytest.mark.parametrize("key", [3, None, b"n", ("a",)])
+def test_a_key_that_is_no_text_is_refused_where_its_column_is_put(key: Any) -> None:
+    batch = Batch.of([Data({"n": 1})])
+    for make in (lambda: Batch({key: Column.of([2])}, 1), lambda: batch.with_columns({key: Column.of([2])})):
+        with pytest.raises(WrongTypeError, match="a key of a Data is a string, not"):
+            make()
+
+
+def test_a_function_that_makes_a_reserved_key_fails_its_records_and_publishes_nothing() -> None:
+    @pipelines.batched
+    def function(batch: Batch) -> Batch:
+        return batch.with_columns({"@Metadata": batch.column("n")})
+
+    with pipelines.Sequence([function]).open() as executor:
+        (found,) = executor.run_many([Data({"n": 1})])
+    assert isinstance(found, StepError)
+    assert 'ReservedKeyError: Cannot use key "@Metadata"' in str(found)

@@ -674,3 +674,10 @@ def test_rows_without_the_value_fail_alone_among_integers_and_floats(opened: Mad
     found = opened(same(T.FLOAT, ("N", 1))).run_many([Data({"x": 30.5}), Data({"u": 1.0}), Data({"x": 30})])
     assert isinstance(found[1], StepError)
     assert [one["y"].tolist() for one in (found[0], found[2])] == [[30.5], [30.0]]
+
+
+def test_a_model_whose_output_has_a_name_that_no_key_can_have_says_how_to_rename_it(opened: Made) -> None:
+    made = model([helper.make_node("Identity", ["x"], ["@type"])], [("x", T.FLOAT, [])], [("@type", T.FLOAT, [])])
+    with pytest.raises(StepError, match=r'Cannot use key "@type".*outputNames as a mapping gives'):
+        opened(made)
+    assert one(opened(made, output_names={"@type": "kind"}), x=np.float32(2))["kind"] == 2

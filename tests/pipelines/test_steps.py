@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+import pipelines
 from pipelines.errors import DefinitionError
 from pipelines.steps import (
     STEPS,
@@ -179,3 +180,26 @@ def test_every_field_says_what_it_is() -> None:
     ]
 
     assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("definition", "where"),
+    [
+        ('{"@type": ONNX, modelUri: m.onnx, outputNames: ["@Metadata"]}', "steps[0].outputNames"),
+        ('{"@type": ONNX, modelUri: m.onnx, outputNames: {y: "@metadata"}}', "steps[0].outputNames"),
+        ('{"@type": KERAS, modelUri: m.keras, outputNames: ["@type"]}', "steps[0].outputNames"),
+        ('{"@type": TENSORFLOW, modelUri: m.pb, outputNames: ["@type"]}', "steps[0].outputNames"),
+        ('{"@type": TENSORRT, modelUri: m.onnx, outputNames: ["@type"]}', "steps[0].outputNames"),
+        ('{"@type": TVM, modelUri: m.so, outputNames: ["@type"]}', "steps[0].outputNames[0]"),
+        ('{"@type": IMAGE_TO_NDARRAY, outputNames: ["@x1"]}', "steps[0].outputNames[0]"),
+        ('{"@type": CLASSIFIER_OUTPUT, labelName: "@Point"}', "steps[0].labelName"),
+        ('{"@type": REGRESSION_OUTPUT, names: {"@h": 0}}', "steps[0].names.@h"),
+        ('{"@type": SSD_TO_BBOX, outputName: "@w"}', "steps[0].outputName"),
+        ('{"@type": YOLO_BBOX, output: "@w"}', "steps[0].output"),
+        ('{"@type": PYTHON, pythonConfig: {pythonCode: "x = 1", ioOutputs: {"@x1": {}}}}', "ioOutputs.@x1"),
+    ],
+)
+def test_a_step_that_would_write_a_reserved_key_is_refused_when_it_is_loaded(definition: str, where: str) -> None:
+    with pytest.raises(DefinitionError, match="reserved for internal use only") as caught:
+        pipelines.loads(f"steps:\n  - {definition}\n")
+    assert where in str(caught.value)

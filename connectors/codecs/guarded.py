@@ -1,0 +1,116 @@
+"""`Guarded`: whatever a codec raises is the failure of a record, and never the end of a service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from connectors.blockcolumns import where_null
+from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
+from connectors.records import Ints, Records
+from pipelines.batch import Batch
+from pipelines.columns import Rows
+from pipelines.data import RecordContext
+from pipelines.errors import DataError, RowsFailed, WireError
+from pipelines.hotpath import HotPathReport
+from pipelines.isolation import concatenated, isolated, isolated_rows
+
+
+class Guarded(Codec):
+    """A codec, ours or a plug-in's, under a rule that holds for all: a record that it cannot read or write fails alone.
+
+    What `decode` or `encode` raises instead of naming rows, of any class, is searched for by halves of the block or
+    batch (`pipelines.isolation`), so the codec is called again with parts of it. The record's error says topic,
+    partition and offset, and what was raised. `KeyboardInterrupt` and the like are raised.
+    """
+
+    def __init__(self, codec: Codec, name: str) -> None:
+        """`name` is what errors call the codec."""
+        self.codec = codec
+        self._name = name
+
+    def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
+        """What the codec makes of the records."""
+        try:
+            found = self.codec.decode(records, wanted, first)
+        except Exception:  # noqa: BLE001 - the record to blame is found below
+            found = self._decoded_apart(records, wanted, first)
+        if not found.failed:
+            return found
+        failed = {row: self._told(error, lambda: records.context(row - first)) for row, error in found.failed.items()}  # noqa: B023
+        return Decoded(found.batch, failed)
+
+    def encode(self, batch: Batch) -> Encoded:
+        """What the codec makes of the batch."""
+        try:
+            found = self.codec.encode(batch)
+        except Exception:  # noqa: BLE001 - as above
+            found = self._encoded_apart(batch)
+        if not found.failed:
+            return found
+        failed = {at: self._told(error, lambda: _record(batch, at)) for at, error in found.failed.items()}  # noqa: B023
+        return Encoded(found.values, failed)
+
+    @property
+    def hot_path(self) -> HotPathReport:
+        """That of the codec."""
+        return self.codec.hot_path
+
+    def _decoded_apart(self, records: Records, wanted: frozenset[str] | None, first: int) -> Decoded:
+        # Records without a payload are nothing to decode, and no codec is asked for them again.
+        places = np.setdiff1d(np.arange(len(records)), np.array(where_null(records.values), np.int64))
+
+        def run(rows: Rows | None) -> tuple[Ints, Decoded]:
+            numbers = places if rows is None else places[rows]
+            try:
+                return numbers, self.codec.decode(records.take(numbers), wanted)
+            except RowsFailed as error:
+                raise next(iter(error.failures.values())) from error
+
+        found, raised = isolated(len(places), run)
+        failed = {first + int(places[position]): error for position, error in raised.items()}
+        batches: list[Batch] = []
+        for numbers, decoded in found:
+            failed.update((first + int(numbers[row]), error) for row, error in decoded.failed.items())
+            batches.append(decoded.batch.numbered(first + numbers[decoded.batch.rows], None))
+        batch = concatenated(batches, failed)
+        return Decoded(batch.numbered(batch.rows, RecordsOrigin.of(records, first, batch.rows)), failed)
+
+    def _encoded_apart(self, batch: Batch) -> Encoded:
+        def run(parts: Sequence[Batch]) -> tuple[Ints, Encoded]:
+            part, places = parts
+            try:
+                return places.rows, self.codec.encode(part)
+            except RowsFailed as error:
+                if error.of is not None:
+                    raise
+                # What rows a codec means by itself is not known.
+                raise next(iter(error.failures.values())) from error
+
+        found, failed = isolated_rows([batch, Batch({}, batch.size)], run)
+        values: list[bytes | None] = [None] * batch.size
+        for places, encoded in found:
+            for place, value in zip(places.tolist(), encoded.values, strict=True):
+                values[place] = value
+            failed.update((int(places[at]), error) for at, error in encoded.failed.items())
+        return Encoded(values, failed)
+
+    def _told(self, error: Exception, record: Callable[[], RecordContext | None]) -> Exception:
+        """The error of a record: as it is where the codec says on purpose what is wrong, else with what was raised."""
+        if isinstance(error, (WireError, DataError)):
+            return error
+        told = WireError(f"{_where(record())}the codec {self._name} raised {type(error).__name__}: {error}")
+        told.__cause__ = error
+        return told
+
+
+def _record(batch: Batch, position: int) -> RecordContext | None:
+    parents = batch.parents(position)
+    return None if batch.origin is None or not len(parents) else batch.origin.record(int(parents[0]))
+
+
+def _where(record: RecordContext | None) -> str:
+    if record is None:
+        return ""
+    return f"topic {record.topic}, partition {record.partition}, offset {record.offset}: "

@@ -1,0 +1,133 @@
+"""The contract of a codec: records that can be read and written are, whatever stands beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from connectors.codec import Codec, Decoded
+from connectors.codecs.guarded import Guarded
+from connectors.records import Lane, Records, Span
+from pipelines.batch import Batch
+from pipelines.data import Data
+
+HOSTILE: tuple[bytes, ...] = (b"", b"\x00", b"\xff" * 64, b"{", b'{"a": null}', b"[" * 5000, bytes(range(256)))
+"""Payloads of strangers. A codec may be able to read some of them."""
+
+
+class CodecContract:
+    """What any codec must do. It is tried as services use it: what it raises fails one record (`Guarded`).
+
+    A codec's test module derives a class with the fixtures `codec` and `record`, and says in `bad` and `unwritable`
+    what the codec refuses:
+
+        class TestMyCodec(CodecContract):
+            bad = (b"no such file",)
+            unwritable = (Data({"x": "text"}),)
+
+            @pytest.fixture
+            def codec(self) -> Codec:
+                return MyConfig().build()
+
+            @pytest.fixture
+            def record(self) -> Data:
+                return Data({"x": np.zeros(3)})
+    """
+
+    bad: Sequence[Any] = ()
+    """Payloads that are no records of this codec; none if it reads any bytes."""
+    unwritable: Sequence[Data] = ()
+    """Records that it cannot write; none if it writes any."""
+
+    @pytest.fixture
+    def codec(self) -> Codec:
+        """The codec, as its configuration builds it."""
+        raise NotImplementedError(f"{type(self).__name__} has no fixture `codec`")
+
+    @pytest.fixture
+    def record(self) -> Data:
+        """A record that it can write and read."""
+        raise NotImplementedError(f"{type(self).__name__} has no fixture `record`")
+
+    def test_what_is_written_is_read(self, codec: Codec, record: Data) -> None:
+        """One, and many."""
+        for count in (1, 50):
+            payloads = _written(codec, [record] * count)
+            decoded = _decoded(codec, payloads)
+            assert not decoded.failed
+            assert decoded.batch.to_list() == [record] * count
+
+    def test_rows_have_their_numbers_and_their_records(self, codec: Codec, record: Data) -> None:
+        """Numbers begin at `first`; a tombstone is no row and no failure."""
+        (payload,) = _written(codec, [record])
+        decoded = _decoded(codec, [payload, None, payload], first=700)
+        assert decoded.batch.rows.tolist() == [700, 702]
+        assert not decoded.failed
+        origin = decoded.batch.origin
+        assert origin is not None
+        assert [getattr(origin.record(row), "offset", None) for row in (700, 702)] == [1000, 1002]
+
+    def test_keys_that_are_wanted_make_no_difference_to_values(self, codec: Codec, record: Data) -> None:
+        """Decoded now or later: the same."""
+        payloads = _written(codec, [record, record])
+        for wanted in (None, frozenset[str](), frozenset(record), frozenset(["another key"])):
+            assert _decoded(codec, payloads, wanted).batch.to_list() == [record, record]
+
+    def test_a_payload_that_is_no_record_fails_alone(self, codec: Codec, record: Data) -> None:
+        """First, in the middle and last, and all of them."""
+        (payload,) = _written(codec, [record])
+        for bad in self.bad:
+            decoded = _decoded(codec, [bad, payload, bad, payload, payload, bad], first=10)
+            assert sorted(decoded.failed) == [10, 12, 15]
+            assert decoded.batch.rows.tolist() == [11, 13, 14]
+            assert decoded.batch.to_list() == [record] * 3
+            assert sorted(_decoded(codec, [bad] * 3).failed) == [0, 1, 2]
+
+    def test_nothing_that_a_stranger_sends_raises_or_harms_a_neighbour(self, codec: Codec, record: Data) -> None:
+        """Each payload is read or refused, objects that are no bytes too, and every row is accounted for."""
+        (payload,) = _written(codec, [record])
+        given: list[Any] = [one for hostile in (*HOSTILE, 7, object(), "text") for one in (hostile, payload)]
+        decoded = _decoded(codec, given)
+        assert sorted([*decoded.failed, *decoded.batch.rows.tolist()]) == list(range(len(given)))
+        left = dict(zip(decoded.batch.rows.tolist(), range(decoded.batch.size), strict=True))
+        for row in range(1, len(given), 2):
+            assert decoded.batch.row(left[row]) == record
+
+    def test_a_record_that_cannot_be_written_fails_alone(self, codec: Codec, record: Data) -> None:
+        """There is a payload for each of the others, in its place."""
+        (payload,) = _written(codec, [record])
+        for wrong in self.unwritable:
+            encoded = Guarded(codec, "codec").encode(Batch.of([record, wrong, record]))
+            assert list(encoded.failed) == [1]
+            assert list(encoded.values) == [payload, None, payload]
+
+    def test_no_rows_are_no_payloads(self, codec: Codec, record: Data) -> None:
+        """Both ways."""
+        assert list(Guarded(codec, "codec").encode(Batch({}, 0)).values) == []
+        decoded = _decoded(codec, [])
+        assert decoded.batch.size == 0
+        assert not decoded.failed
+
+
+def _written(codec: Codec, datas: Sequence[Data]) -> list[bytes | None]:
+    encoded = Guarded(codec, "codec").encode(Batch.of(datas))
+    assert not encoded.failed
+    return list(encoded.values)
+
+
+def _decoded(codec: Codec, values: Sequence[Any], wanted: frozenset[str] | None = None, first: int = 0) -> Decoded:
+    count = len(values)
+    records = Records(
+        "bus",
+        list(values),
+        None,
+        np.arange(1000, 1000 + count, dtype=np.int64),
+        [Span(Lane("bus", "0", 0), 0, count)],
+        ["topic"],
+        [0],
+        sum(len(value) for value in values if isinstance(value, bytes)),
+    )
+    return Guarded(codec, "codec").decode(records, wanted, first)
