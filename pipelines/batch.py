@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -9,8 +11,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipelines.columns import MISSING, Column, DenseColumn, Rows, WireColumn
-from pipelines.data import Data, RecordContext, check_key
+from pipelines.columns import (
+    MISSING,
+    Column,
+    DenseColumn,
+    LentColumn,
+    LentWireColumn,
+    ObjectColumn,
+    Rows,
+    WireColumn,
+)
+from pipelines.data import WRITABLE, Data, RecordContext, check_key, owned
 from pipelines.errors import DataError, KeyNotInBatchError, RowsFailed, ValueNotFoundError, nearest
 
 
@@ -70,7 +81,7 @@ class Batch:
         """
         datas = list(datas)
         keys = dict.fromkeys(key for data in datas for key in data)
-        columns = {key: Column.of([data.get(key, MISSING) for data in datas]) for key in keys}
+        columns = {key: Column.of([data.held(key, MISSING) for data in datas]) for key in keys}
         metadata = [data.metadata for data in datas]
         records = [data.record for data in datas]
         return cls(
@@ -105,6 +116,23 @@ class Batch:
             # What goes wrong with its values can be told with their key.
             column = self._columns[key] = column.called(key)
         return column
+
+    def lent(self) -> Batch:
+        """The same rows for somebody who may write to their values: what can be written to is a copy then, made when
+        it is first asked for."""
+        columns = {key: column.lent() for key, column in self._columns.items()}
+        return self if all(map(operator.is_, columns.values(), self._columns.values())) else self._having(columns)
+
+    def returned(self) -> Batch:
+        """The same rows, sharing again what `lent` would have copied and nobody has asked for."""
+        if not any(isinstance(column, (LentColumn, LentWireColumn)) for column in self._columns.values()):
+            return self
+        made = copy.copy(self)
+        made._columns = {
+            key: column.untouched if isinstance(column, (LentColumn, LentWireColumn)) else column
+            for key, column in self._columns.items()
+        }
+        return made
 
     def holds(self, positions_of: object) -> bool:
         """Whether the positions of a column or batch are those of this batch: it is itself, or one of its columns."""
@@ -145,6 +173,17 @@ class Batch:
         made.rows = self.rows[start:stop]
         made.size = len(made.rows)
         made.metadata = None if self.metadata is None else self.metadata[start:stop]
+        return made
+
+    def copied(self) -> Batch:
+        """The same rows with values that nobody else can write to, whoever has made the batch of values of his."""
+        columns = {
+            key: ObjectColumn(list(map(owned, column.values())), column.type) if column.writable else column
+            for key, column in self._columns.items()
+        }
+        made = self._having(columns)
+        if self.metadata is not None:
+            made.metadata = list(map(owned, self.metadata))
         return made
 
     def at(self, index: Rows, columns: Mapping[str, Column]) -> Batch:
@@ -242,15 +281,21 @@ class Batch:
 
     def row(self, position: int) -> Data:
         """The row at this position as a `Data` of its own, with its metadata and its record's context."""
-        return self._data([(key, column[position]) for key, column in self._columns.items()], position)
+        entries = {key: value for key, column in self._columns.items() if (value := column[position]) is not MISSING}
+        return self._data(entries, position, {key for key, value in entries.items() if isinstance(value, WRITABLE)})
 
-    def to_list(self, listed: Mapping[str, list[Any]] | None = None) -> list[Data]:
+    def to_list(self, listed: Mapping[str, list[Any]] | None = None, *, lent: bool = True) -> list[Data]:
         """All rows, each as a `Data`. Raises `RowsFailed` naming the rows that cannot be decoded.
 
-        `listed` is what `listed()` has given already: then the rows hold these very objects.
+        `listed` is what `listed()` has given already: then the rows hold these very objects. What can be written to is
+        copied when somebody asks a row for it, unless the rows are not `lent` but only read.
         """
         entries = (self.listed() if listed is None else listed).items()
-        return [self._data([(key, values[row]) for key, values in entries], row) for row in range(self.size)]
+        writable = {key for key, column in self._columns.items() if lent and column.writable}
+        return [
+            self._data({key: value for key, values in entries if (value := values[row]) is not MISSING}, row, writable)
+            for row in range(self.size)
+        ]
 
     def listed(self) -> dict[str, list[Any]]:
         """All columns as lists of native values, `MISSING` where a row lacks the key. Raises `RowsFailed` likewise."""
@@ -272,13 +317,14 @@ class Batch:
     def _or_absent(self, key: str) -> Column:
         return self._columns[key] if key in self._columns else Column.absent(self.size)
 
-    def _data(self, entries: list[tuple[str, Any]], position: int) -> Data:
+    def _data(self, entries: dict[str, Any], position: int, writable: set[str]) -> Data:
         metadata = None if self.metadata is None else self.metadata[position]
         parents = self.parents(position)
         return Data.trusted(
-            {key: value for key, value in entries if value is not MISSING},
-            None if metadata is None else metadata.copy(),
+            entries,
+            None if metadata is None else metadata.lent(),
             self.origin.record(int(parents[0])) if self.origin is not None and len(parents) else None,
+            set(writable) if writable else None,
         )
 
     def _having(self, columns: dict[str, Column]) -> Batch:

@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from pipelines.data import WRITABLE, owned
 from pipelines.errors import DataError, RowsFailed, ValueNotFoundError
 from pipelines.spans import Spans
 from pipelines.stacking import SCALARS, as_scalars, filled, is_double, stacked, unequal
@@ -51,6 +52,7 @@ class Missing:
 
 
 MISSING: Final = Missing()
+_WRITABLE_TYPES: Final = frozenset({ValueType.LIST, ValueType.DATA, ValueType.BOUNDING_BOX, ValueType.POINT})
 _SHORT_RUN: Final = 8
 """Rows in a row, below which they are rather taken one by one."""
 
@@ -151,6 +153,15 @@ class Column(ABC):
 
     def decoded(self) -> Column:
         """This column in a decoded form. Raises `RowsFailed` naming the rows that cannot be decoded."""
+        return self
+
+    @property
+    def writable(self) -> bool:
+        """Whether some values may be such as can be written to: lists, `Data`, boxes, points."""
+        return False
+
+    def lent(self) -> Column:
+        """The same rows for somebody who may write to their values: those of his column are copies then."""
         return self
 
     def inner(self, row: int) -> tuple[Any, ...] | None:
@@ -354,6 +365,15 @@ class ObjectColumn(Column):
         """Whether all rows are DOUBLEs, or INT64s that have all their digits as such: `array` is float64 then."""
         return self.type is None and all(map(is_double, self.objects))
 
+    @property
+    def writable(self) -> bool:
+        if self.type is not None:
+            return self.type in _WRITABLE_TYPES
+        return any(issubclass(kind, WRITABLE) for kind in set(map(type, self.objects)))
+
+    def lent(self) -> ObjectColumn:
+        return LentColumn(self) if self.writable else self
+
     def take(self, rows: Rows) -> ObjectColumn:
         objects = self.objects
         return ObjectColumn([objects[row] for row in rows.tolist()], self.type)
@@ -366,6 +386,39 @@ class ObjectColumn(Column):
 
     def values(self) -> list[Any]:
         return list(self.objects)
+
+
+class LentColumn(ObjectColumn):
+    """The values of another column, copied when they are first asked for."""
+
+    __slots__ = ("_own", "source")
+
+    def __init__(self, source: ObjectColumn) -> None:
+        Column.__init__(self, source.type, source.mask)
+        self.source = source
+        self._own: list[Any] | None = None
+
+    @property
+    def objects(self) -> list[Any]:  # type: ignore[override]
+        if self._own is None:
+            self._own = list(map(owned, self.source.objects))
+        return self._own
+
+    @property
+    def untouched(self) -> ObjectColumn:
+        """The column itself, or its source where nobody has asked for values."""
+        return self.source if self._own is None else self
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __copy__(self) -> LentColumn:
+        again = LentColumn(self.source)
+        again._own = self._own
+        return again
+
+    def take(self, rows: Rows) -> ObjectColumn:
+        return LentColumn(self.source.take(rows)) if self._own is None else super().take(rows)
 
 
 class WireColumn(Column):
@@ -416,6 +469,15 @@ class WireColumn(Column):
         except RowsFailed as error:
             raise RowsFailed({range(len(self))[row]: error.failures[0]}, of=self) from None
 
+    @property
+    def writable(self) -> bool:
+        return self.decoded().writable
+
+    def lent(self) -> WireColumn:
+        if self._decoded is not None and not self._decoded.writable:
+            return self
+        return LentWireColumn(self)
+
     def is_decoded_as(self, column: object) -> bool:
         """Whether `column` is what this one was decoded to."""
         return self._decoded is not None and self._decoded is column
@@ -458,6 +520,26 @@ class WireColumn(Column):
         if any(isinstance(part, Spans) for part in parts):
             return WireColumn(Spans.concat([Spans.of(part) for part in parts]), self._decode, joined_masks(columns))
         return WireColumn(list(itertools.chain.from_iterable(parts)), self._decode)
+
+
+class LentWireColumn(WireColumn):
+    """Another undecoded column, which it has decode its entries; values are copied when they are first asked for."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: WireColumn) -> None:
+        super().__init__(source.entries, source.decoder, source.mask)
+        self.source = source
+
+    def decoded(self) -> Column:
+        if self._decoded is None:
+            self._decoded = self.source.decoded().lent()
+        return super().decoded()
+
+    @property
+    def untouched(self) -> WireColumn:
+        """The column itself, or its source where nobody has asked for values."""
+        return self.source if self._decoded is None else self
 
 
 def _typed(column: Column) -> ValueType:
@@ -516,6 +598,8 @@ def _with_gaps(values: list[Any]) -> Column:
         return ObjectColumn(values, None, present)
     compact = _column_of([values[row] for row in there.tolist()])
     if not isinstance(compact, DenseColumn):
+        if compact.type is ValueType.NDARRAY:
+            values = list(map(owned, values))
         return ObjectColumn(values, compact.type, present)
     array = np.zeros((len(values), *compact.storage.shape[1:]), compact.storage.dtype)
     array[there] = compact.storage
@@ -528,12 +612,12 @@ def _column_of_arrays(arrays: list[npt.NDArray[Any]]) -> Column:
         return DenseColumn(first[np.newaxis])  # no copy
     dtype, shape = first.dtype, first.shape
     if any(array.dtype != dtype for array in arrays):
-        return ObjectColumn(list(arrays), ValueType.NDARRAY)
+        return ObjectColumn(list(map(owned, arrays)), ValueType.NDARRAY)
     if all(array.shape == shape for array in arrays):
         return DenseColumn(np.stack(arrays))
     inner = shape[1:]
     if first.ndim == 0 or any(array.ndim == 0 or array.shape[1:] != inner for array in arrays):
-        return ObjectColumn(list(arrays), ValueType.NDARRAY)
+        return ObjectColumn(list(map(owned, arrays)), ValueType.NDARRAY)
     splits = np.zeros(len(arrays) + 1, np.int64)
     np.cumsum([len(array) for array in arrays], out=splits[1:])
     return RaggedColumn(np.concatenate(arrays), splits)

@@ -14,7 +14,7 @@ from pipelines.record import RecordContext
 from pipelines.values.buffer import ByteBuffer
 from pipelines.values.geometry import BoundingBox, Point
 from pipelines.values.image import Image
-from pipelines.values.lists import element_type, list_to_array
+from pipelines.values.lists import TypedList, element_type, list_to_array
 from pipelines.values.native import native, native_class
 from pipelines.values.ndarray import ByteOrder, array_type
 from pipelines.values.valuetype import ValueType, type_of
@@ -63,9 +63,16 @@ class Data(MutableMapping[str, Any]):
     Raises, when a value is put: `ReservedKeyError` for a key of `RESERVED_KEYS`, `WrongTypeError` for a value or a
     key of another type, `DataError` for an integer beyond 64 bits.
     Equality compares keys, types and values, not their order, the metadata or the record.
+
+    A `Data` that a step is given may share values with other branches and records. What can be written to (lists,
+    nested `Data`, boxes, points) is copied when it is first asked for, so that nobody else sees what is written; arrays
+    are read-only.
     """
 
-    __slots__ = ("_metadata", "_record", "_values")
+    __slots__ = ("_lent", "_metadata", "_record", "_values")
+
+    _lent: set[str] | None
+    """Keys whose values are somebody else's too, and copied when they are asked for; `None` for none."""
 
     def __init__(
         self,
@@ -77,22 +84,30 @@ class Data(MutableMapping[str, Any]):
         self._values: dict[str, Any] = {}
         self._metadata: Data | None = None
         self._record = record
+        self._lent = None
         for key, value in values.items() if isinstance(values, Mapping) else values:
             self[key] = value
         if metadata is not None:
             self.metadata = metadata
 
     @classmethod
-    def trusted(cls, values: dict[str, Any], metadata: Data | None = None, record: RecordContext | None = None) -> Data:
+    def trusted(
+        cls,
+        values: dict[str, Any],
+        metadata: Data | None = None,
+        record: RecordContext | None = None,
+        lent: set[str] | None = None,
+    ) -> Data:
         """A `Data` around `values` without a look at them, for codecs that made them.
 
         The caller promises native values (see `pipelines.values.native`), checked keys (`check_key`), and to forget
-        the dictionary.
+        the dictionary and the set. `lent` names values that are somebody else's too: they are copied when asked for.
         """
         data = cls.__new__(cls)
         data._values = values
         data._metadata = metadata
         data._record = record
+        data._lent = lent
         return data
 
     @property
@@ -113,13 +128,16 @@ class Data(MutableMapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         try:
-            return self._values[key]
+            value = self._values[key]
         except KeyError:
             raise self._not_found(key) from None
+        return self._own(key, value) if self._lent and key in self._lent else value
 
     def __setitem__(self, key: str, value: Any) -> None:
         check_key(key)
         self._values[key] = native(value)
+        if self._lent:
+            self._lent.discard(key)
 
     def __delitem__(self, key: str) -> None:
         if key not in self._values:
@@ -137,7 +155,17 @@ class Data(MutableMapping[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of `key`, or `default`."""
+        return self[key] if key in self._values else default
+
+    def held(self, key: str, default: Any = None) -> Any:
+        """As `get`, without a copy of what is shared: not to be written to."""
         return self._values.get(key, default)
+
+    def lent(self) -> Data:
+        """Another `Data` with the same entries, metadata and record, in which nothing is written to this one."""
+        lent = {key for key, value in self._values.items() if isinstance(value, WRITABLE)}
+        metadata = None if self._metadata is None else self._metadata.lent()
+        return Data.trusted(dict(self._values), metadata, self._record, lent or None)
 
     def type(self, key: str) -> ValueType:
         """The type of the value of `key`. `ValueNotFoundError` if there is none."""
@@ -241,11 +269,15 @@ class Data(MutableMapping[str, Any]):
                         f'Error during merging: Data instance already has key "{key}" and allowOverwrite is false'
                     )
                 self._values[key] = value
+                if other._lent and key in other._lent:
+                    self._lent = {key, *(self._lent or ())}
+                elif self._lent:
+                    self._lent.discard(key)
 
     def copy(self) -> Data:
         """Another `Data` with the same entries (the same value objects), a copy of the metadata, and the record."""
         metadata = None if self._metadata is None else self._metadata.copy()
-        return Data.trusted(dict(self._values), metadata, self._record)
+        return Data.trusted(dict(self._values), metadata, self._record, set(self._lent) if self._lent else None)
 
     __copy__ = copy
 
@@ -298,6 +330,12 @@ class Data(MutableMapping[str, Any]):
         table = f"<table><tr><th>key</th><th>type</th><th>value</th></tr>{rows}</table>"
         return table if self._metadata is None else f"{table}metadata {self._metadata._repr_html_()}"
 
+    def _own(self, key: str, value: Any) -> Any:
+        assert self._lent is not None
+        self._lent.discard(key)
+        self._values[key] = value = owned(value)
+        return value
+
     def _typed(self, key: str, requested: ValueType) -> Any:
         value = self[key]
         actual = type_of(value)
@@ -311,6 +349,27 @@ class Data(MutableMapping[str, Any]):
         return ValueNotFoundError(f'Value not found for key "{key}"{nearest(str(key), self._values)}')
 
 
+WRITABLE = (list, Data, BoundingBox, Point)
+"""Classes of values that can be written to. Arrays are shared read-only instead."""
+
+
+def owned(value: Any) -> Any:
+    """A copy of `value` as far as it can be written to, at any depth; arrays as read-only views of the same memory."""
+    if isinstance(value, list):
+        # The elements of a list are of one type.
+        made = list(map(owned, value)) if value and not isinstance(value[0], _PLAIN) else list(value)
+        return TypedList(value.element_type, made) if isinstance(value, TypedList) else made
+    if isinstance(value, Data):
+        entries = {key: owned(one) for key, one in value._values.items()}
+        return Data.trusted(entries, owned(value._metadata), value._record)
+    if isinstance(value, (BoundingBox, Point)):
+        return value.copy()
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        value = value.view()
+        value.flags.writeable = False
+    return value
+
+
 def check_key(key: str) -> None:
     """Raise `ReservedKeyError` for a reserved key, whatever its case, and `WrongTypeError` for one that is no `str`."""
     if not isinstance(key, str):
@@ -320,6 +379,7 @@ def check_key(key: str) -> None:
         raise ReservedKeyError(f'Cannot use key "{key}" in a Data instance: This key is reserved for internal use only')
 
 
+_PLAIN = (str, int, float, bytes, Image)
 _RESERVED_LOWER = frozenset(key.lower() for key in RESERVED_KEYS)
 
 

@@ -119,11 +119,16 @@ class Runner(ABC):
 class RowRunner(Runner):
     """A runner that sees one record at a time."""
 
+    writes: ClassVar[bool] = True
+    """Whether it may write to the lists, nested `Data`, boxes and points of a record, so that it has to be given copies
+    of those that it asks for. One that only reads them says that it does not, and is spared them."""
+
     @abstractmethod
     def run(self, data: Data) -> Data | None | list[Data]:
         """The result of one record: a `Data`, `None` (dropped) or a list (multiplied).
 
-        `data` belongs to the call, its values do not: keys may be put and deleted, lists and arrays are not written to.
+        `data` belongs to the call: keys may be put and deleted, and lists, nested `Data`, boxes and points of it be
+        written to, unless the runner says that it does not write (`writes`). Arrays are read-only.
         """
 
     def run_batch(self, batch: Batch) -> Result:
@@ -132,7 +137,7 @@ class RowRunner(Runner):
         failed: dict[int, Exception] = {}
         dropped: dict[int, str] = {}
         given = batch.listed()
-        for position, data in enumerate(batch.to_list(given)):
+        for position, data in enumerate(batch.to_list(given, lent=self.writes)):
             try:
                 found = _listed(self.run(data))
             except Exception as error:  # noqa: BLE001 - whatever a record raises belongs to that record
@@ -188,7 +193,7 @@ def rebuilt(
     everyone = positions == list(range(source.size))
     columns: dict[str, Column] = {}
     for key in dict.fromkeys(key for data in datas for key in data):
-        values = [data.get(key, MISSING) for data in datas]
+        values = [data.held(key, MISSING) for data in datas]
         before = (given or {}).get(key)
         if before is not None and all(value is before[at] for value, at in zip(values, positions, strict=True)):
             columns[key] = source[key] if everyone else source[key].take(index)

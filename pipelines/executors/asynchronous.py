@@ -67,14 +67,14 @@ class AsyncExecutor:
         return False
 
     def run(self, data: Data) -> Outcome:
-        """What the trigger gives for one record: usually the latest result, the same object for everybody.
+        """What the trigger gives for one record: usually the latest result, which everybody may write to as his own.
 
         Raises `StepError` if the run that should have given it failed, `StreamerError` after `close`.
         """
         if self._closed:
             raise StreamerError("Unable to get output after trigger has been stopped: the executor is closed")
         try:
-            return self._trigger.query(data)
+            return _lent(self._trigger.query(data))
         except Exception as error:  # noqa: BLE001 - named by the trigger
             failure = StepError.of(self._name, error)
             raise failure from failure.__cause__
@@ -159,3 +159,9 @@ class AsyncExecutor:
             return self.run(data)
         except StepError as error:
             return error
+
+
+def _lent(outcome: Outcome) -> Outcome:
+    if isinstance(outcome, Data):
+        return outcome.lent()
+    return [data.lent() for data in outcome] if isinstance(outcome, list) else outcome

@@ -107,7 +107,8 @@ class OpenPipeline(ABC):
         first = self._next
         # Numbers go on from call to call, so that a stateful step never sees one twice.
         self._next += len(datas)
-        return _outcomes(self.run_batch(Batch.of(datas, first)), first, len(datas))
+        # Whoever gave the records may write to them while a step holds them, or before the results are looked at.
+        return _outcomes(self.run_batch(Batch.of(datas, first).copied()), first, len(datas))
 
     @abstractmethod
     def run_batch(self, batch: Batch) -> Result:

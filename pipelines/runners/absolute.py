@@ -23,6 +23,7 @@ class RelativeToAbsoluteRunner(RowRunner):
     """
 
     keeps_rows: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
     keeps_keys: ClassVar[bool] = True
 
     def __init__(self, step: RelativeToAbsolute, context: OpenContext) -> None:

@@ -23,6 +23,7 @@ class BoundingBoxFilterRunner(RowRunner):
     """
 
     keeps_rows: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
 
     def __init__(self, step: BoundingBoxFilter, context: OpenContext) -> None:
         if not step.classes_to_keep:
@@ -52,6 +53,7 @@ class BoundingBoxToPointRunner(RowRunner):
     """A corner or the centre of a box or of each box of a list."""
 
     keeps_rows: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
 
     def __init__(self, step: BoundingBoxToPoint, context: OpenContext) -> None:
         self._step = step

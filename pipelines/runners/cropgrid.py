@@ -25,6 +25,7 @@ class CropGridRunner(RowRunner):
     """
 
     keeps_rows: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
 
     def __init__(self, step: CropGrid | CropFixedGrid, context: OpenContext) -> None:
         self._step = step

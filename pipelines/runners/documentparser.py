@@ -35,6 +35,7 @@ class DocumentParserRunner(RowRunner):
     """
 
     keeps_rows: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
 
     def __init__(self, step: DocumentParser, context: OpenContext) -> None:
         self._documents = _documents(step)

@@ -22,6 +22,7 @@ class DrawBoundingBoxRunner(RowRunner):
     """
 
     keeps_rows: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
 
     def __init__(self, step: DrawBoundingBox, context: OpenContext) -> None:
         check_scale(step.scale, step.resize_h, step.resize_w)

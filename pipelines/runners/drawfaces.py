@@ -31,6 +31,7 @@ class DrawFaceKeyPointsRunner(RowRunner):
     """
 
     keeps_rows: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
 
     def __init__(self, step: DrawFaceKeyPoints, context: OpenContext) -> None:
         check_scale(step.scale, step.resize_h, step.resize_w)

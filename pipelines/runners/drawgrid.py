@@ -24,6 +24,7 @@ class DrawGridRunner(RowRunner):
     """
 
     keeps_rows: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
     keeps_keys: ClassVar[bool] = True
 
     def __init__(self, step: DrawGrid | DrawFixedGrid, context: OpenContext) -> None:

@@ -31,6 +31,7 @@ class DrawHeatmapRunner(RowRunner):
     """
 
     keeps_rows: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
     pure: ClassVar[bool] = False
 
     def __init__(self, step: DrawHeatmap, context: OpenContext) -> None:

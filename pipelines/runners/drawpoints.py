@@ -25,6 +25,7 @@ class DrawPointsRunner(RowRunner):
     """
 
     keeps_rows: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
     keeps_keys: ClassVar[bool] = True
 
     def __init__(self, step: DrawPoints, context: OpenContext) -> None:

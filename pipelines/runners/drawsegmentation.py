@@ -34,6 +34,7 @@ class DrawSegmentationRunner(RowRunner):
     """
 
     keeps_rows: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
 
     def __init__(self, step: DrawSegmentation, context: OpenContext) -> None:
         self._step = step

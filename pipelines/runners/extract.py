@@ -22,6 +22,7 @@ class ExtractBoundingBoxRunner(RowRunner):
     """
 
     keeps_rows: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
 
     def __init__(self, step: ExtractBoundingBox, context: OpenContext) -> None:
         self._step = step

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from pipelines.batch import Batch
 from pipelines.data import Data
+from pipelines.errors import RowsFailed
 from pipelines.functions import is_batched
 from pipelines.result import Result
 from pipelines.runner import DROPPED, ContractError, OpenContext, RowRunner
@@ -38,9 +39,16 @@ class FunctionRunner(RowRunner):
     def run_batch(self, batch: Batch) -> Result:
         if not self._batched:
             return super().run_batch(batch)
-        found = self._function(batch)
+        lent = batch.lent()
+        try:
+            found = self._function(lent)
+        except RowsFailed as error:
+            if lent.holds(error.of):
+                error.of = batch
+            raise
         if not isinstance(found, Batch):
             raise ContractError(f"{self._label} returned {type(found).__name__}; a batched function returns a Batch")
+        found = found.returned()
         if found.rows is batch.rows and found.splits is batch.splits:
             return Result(found)
         if found.self_numbered:

@@ -33,6 +33,7 @@ class PerspectiveTransformRunner(RowRunner):
     """
 
     keeps_rows: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
 
     def __init__(self, step: PerspectiveTransform, context: OpenContext) -> None:
         if (step.source_points is None) == (step.source_points_name is None):

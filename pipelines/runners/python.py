@@ -64,6 +64,7 @@ class PythonRunner(RowRunner):
     """
 
     keeps_rows: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
     # The code may count or remember.
     pure: ClassVar[bool] = False
 

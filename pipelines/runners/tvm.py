@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ class TvmRunner(RowRunner):
     Raises `MissingPackageError` without TVM, and `StreamerError` if the model cannot be loaded; with `lazyInit` the
     first record fails with it.
     """
+
+    writes: ClassVar[bool] = False
 
     def __init__(self, step: Tvm, context: OpenContext) -> None:
         self._step = step

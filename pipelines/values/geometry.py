@@ -79,6 +79,15 @@ class BoundingBox:
         box._set("XY", (x1, x2, y1, y2), label, probability)
         return box
 
+    def copy(self) -> BoundingBox:
+        """Another box like this one."""
+        box = BoundingBox.__new__(BoundingBox)
+        box.form = self.form
+        box._a, box._b, box._c, box._d = self._a, self._b, self._c, self._d
+        box.label = self.label
+        box.probability = self.probability
+        return box
+
     def _set(
         self,
         form: Literal["CHW", "XY"],
@@ -180,6 +189,14 @@ class Point:
             raise DataError("a Point needs at least one coordinate")
         self.label = label
         self.probability = None if probability is None else float(probability)
+
+    def copy(self) -> Point:
+        """Another point like this one."""
+        point = Point.__new__(Point)
+        point.coords = self.coords
+        point.label = self.label
+        point.probability = self.probability
+        return point
 
     @property
     def dimensions(self) -> int:
