@@ -49,12 +49,13 @@ class Delivery:
         rewind: Callable[[Iterable[Lane], Mapping[Lane, int]], None],
         freed: Callable[[int], None],
         meters: RunMeters,
-        keep_going: Callable[[], bool],
+        patience: Callable[[], float],
         log: Any,
     ) -> None:
         """`replays` names the sources in the order of their numbers; `freed` is told the bytes that are done with.
 
-        `rewind` has lanes delivered again, from the positions given with them, which are done with.
+        `rewind` has lanes delivered again, from the positions given with them, which are done with. `patience` gives
+        the seconds that a sink which takes nothing may be waited for.
         """
         self.ledger = Ledger(freed)
         self._service = service
@@ -68,7 +69,7 @@ class Delivery:
         self._sources = list(replays)
         self._rewind = rewind
         self._meters = meters
-        self._keep_going = keep_going
+        self._patience = patience
         self._log = log
         self._letters = LetterLog(log, "dead letter")
         self._shortened = LetterLog(log, "shortened dead letter")
@@ -85,13 +86,14 @@ class Delivery:
     def take(self, work: Work) -> None:
         """Enter a batch into the ledger; rows of lanes that have ended leave the batch: they are someone else's."""
         block = self.ledger.take(work.records, work.first, work, work.rows)
-        if block.all_undecided:
-            return
-        alive = block.undecided
-        work.rows = work.rows[alive]
-        work.batch = work.batch.take(alive[work.batch.rows - work.first])
-        work.failed = {row: error for row, error in work.failed.items() if alive[row - work.first]}
-        work.tombstones = [row for row in work.tombstones if alive[row - work.first]]
+        if not block.all_undecided:
+            work.keep(work.rows[block.undecided])
+
+    def look_again(self, work: Work) -> None:
+        """This part of a batch that was taken has waited: rows of lanes that have ended since leave it."""
+        left = [rows for _, rows in self.ledger.open_among(work.rows)]
+        if sum(map(len, left)) < len(work.rows):
+            work.keep(np.concatenate([np.zeros(0, np.int64), *left]))
 
     def deliver(self, work: Work, result: Result) -> None:
         """Send what the pipeline made of a batch.
@@ -252,7 +254,7 @@ class Delivery:
 
     def _send(self, outlet: Outlet, messages: Messages) -> dict[int, ConnectorError]:
         self._unsettled = self._unsettled or len(messages) > 0
-        return send_all(outlet, messages, self._keep_going, self._log)
+        return send_all(outlet, messages, self._patience, self._log)
 
     def _give_up(
         self, outlet: Outlet, messages: Messages, refused: Mapping[int, ConnectorError], failed: Failed
@@ -423,7 +425,8 @@ def _decided(result: Result, failed: Failed, work: Work | None) -> Ints:
         decided = np.unique(named)
     else:
         decided = work.rows
-        earlier = named[(named < work.first) | (named >= work.first + len(work.records))]
+        # Also of an earlier part of the same batch.
+        earlier = named if not len(decided) else named[(named < decided[0]) | (named > decided[-1])]
         if len(earlier):
             decided = np.concatenate([np.unique(earlier), decided])
     return decided[~among(decided, result.held)] if len(result.held) else decided

@@ -1,22 +1,68 @@
-"""Running a batch that is larger than the pipeline wants it, portion by portion."""
+"""How many rows the pipeline gets at a time: no more than a model wants, and no more than it is soon done with."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from pipelines.batch import Batch
 from pipelines.executors.settling import is_settled, joined
 from pipelines.result import Result
 
+GROWTH: Final = 8
+"""How many times as many rows as ever before a portion has at most, unless they would be in time were each to take so
+many times as long."""
+_LAST: Final = 4
+"""Portions that are looked at. The slowest of them counts: a service that stops must not promise too much."""
 
-def run_in_portions(run: Callable[[Batch], Result], batch: Batch, size: int) -> Result:
-    """What `run` makes of the rows of `batch`, given at most `size` of them at a time. For steps without state."""
+
+class Portions:
+    """How long rows take, learnt from those that were run.
+
+    A call of a model or a function cannot be cut short. A service that is told to stop can keep to its time only if
+    none of them takes long: so it runs a batch whose rows take long in portions, from the first one on.
+    """
+
+    def __init__(self) -> None:
+        self._last: deque[float] = deque(maxlen=_LAST)
+        self._most = 0
+
+    def ran(self, rows: int, seconds: float) -> None:
+        """So many rows took so long."""
+        self._last.append(seconds / rows)
+        self._most = max(self._most, rows)
+
+    def takes(self, rows: int) -> float:
+        """Seconds that so many rows take, as far as known; 0 before any were run."""
+        return rows * max(self._last, default=0.0)
+
+    def fitting(self, seconds: float) -> int:
+        """How many rows are done in so many seconds, as far as known; one before any were run."""
+        if not self._last:
+            return 1 if seconds > 0 else 0
+        fitting = int(seconds / max(self.takes(1), 1e-9))
+        return min(fitting, max(GROWTH * self._most, fitting // GROWTH))
+
+
+def run_in_portions(
+    run: Callable[[Batch], Result], batch: Batch, size: int, go_on: Callable[[], bool] = lambda: True
+) -> tuple[Result, int]:
+    """What `run` makes of the rows of `batch`, given at most `size` of them at a time, and how many rows it was given.
+
+    That is not all of them where `go_on`, asked between two portions, says no.
+    """
     if batch.size <= size:
-        return run(batch)
-    portions = [batch.part(start, min(start + size, batch.size)) for start in range(0, batch.size, size)]
-    results = [run(portion) for portion in portions]
+        return run(batch), batch.size
+    portions: list[Batch] = []
+    results: list[Result] = []
+    done = 0
+    while done < batch.size and (not results or go_on()):
+        portions.append(batch.part(done, min(done + size, batch.size)))
+        results.append(run(portions[-1]))
+        done += portions[-1].size
     result = joined(results)
-    if all(map(is_settled, results, portions)) and batch.splits is None:
+    if done == batch.size and all(map(is_settled, results, portions)) and batch.splits is None:
         # By this very array of row numbers others know that all rows are there, in their order.
         result.batch = result.batch.numbered(batch.rows, batch.origin)
-    return result
+    return result, done

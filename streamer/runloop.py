@@ -15,6 +15,7 @@ from connectors.records import Lane, Records
 from connectors.source import Replays
 from pipelines.batch import Batch
 from pipelines.errors import ConnectorError, StreamerError
+from pipelines.executors.settling import NOBODY
 from streamer.batcher import Batcher
 from streamer.carry import kept, put_metadata
 from streamer.debugging import debugged
@@ -26,7 +27,7 @@ from streamer.mail import Ended, Settlement, ToRunThread
 from streamer.observe.metrics import ServiceMeters
 from streamer.pace import Pace
 from streamer.parts import Parts
-from streamer.portions import run_in_portions
+from streamer.portions import Portions, run_in_portions
 from streamer.room import Room
 from streamer.work import Work
 
@@ -41,9 +42,13 @@ SETTLE_SLICE = 0.5
 STANDSTILL = 5.0
 """Seconds without anything to do, though the sources have more, after which that is told."""
 LAST_WAIT = 1.0
-"""Seconds for the last confirmations when the time to drain is over."""
+"""Seconds of the time to drain, a quarter of it at most, that are kept for the last confirmations and positions."""
+LEAST_WAIT = 0.25
+"""Seconds for these if the time to drain is short, or already over."""
 LEAVE_WAIT = 15.0
-"""Seconds that the sources may take to acknowledge the last positions and close."""
+"""Seconds that the sources may take to acknowledge the last positions and close, where there is no time to keep."""
+LEAST_PORTION = 0.05
+"""Seconds that a portion of a batch may take, however short the time to drain is."""
 
 
 class RunLoop:
@@ -69,6 +74,12 @@ class RunLoop:
         self._source_error: BaseException | None = None
         self._idle_since: float | None = None
         self._pace = Pace(service.batch.max_records)
+        self._portions = Portions()
+        self._longest_portion = max(service.limits.drain / 4, LEAST_PORTION)
+        self._last_wait = min(LAST_WAIT, max(service.limits.drain / 4, LEAST_WAIT))
+        self._ran_at = 0.0
+        self._rest: Work | None = None
+        self._spent, self._rows_run = 0.0, 0
         self._stateful = False
         self._any_size = False
         self._stopping = False
@@ -116,10 +127,9 @@ class RunLoop:
         next_commit = time.monotonic() + COMMIT_INTERVAL
         while True:
             self.progress_at = time.monotonic()
-            work = self._batches.get(CONFIRM_WAIT if delivery.unsettled else IDLE_WAIT)
-            if work is not None:
-                self._process(work)
-            if self._batches.empty():
+            work = self._next()
+            in_time = work is None or self._process(work)
+            if self._rest is not None or self._batches.empty():
                 delivery.push()
             delivery.collect()
             delivery.release()
@@ -134,10 +144,11 @@ class RunLoop:
             if now >= next_commit or self._room.is_short:
                 self._commit()
                 next_commit = time.monotonic() + COMMIT_INTERVAL
-            if now >= self._drain_deadline:
+            if not in_time or now >= self._run_until:
                 self._cut_short()
                 break
-            if len(self._finished) == len(self.intakes) and self._batches.empty() and self._drained():
+            waiting = self._rest is not None or not self._batches.empty()
+            if len(self._finished) == len(self.intakes) and not waiting and self._drained():
                 break
         if self._source_error is not None:
             raise self._source_error
@@ -172,7 +183,7 @@ class RunLoop:
             rewind=self._rewind,
             freed=self._room.leave,
             meters=self._meters.run,
-            keep_going=self._keep_going,
+            patience=self._patience,
             log=self._log,
         )
 
@@ -210,23 +221,78 @@ class RunLoop:
             for index, (name, config, source) in enumerate(parts.sources)
         ]
 
-    def _process(self, work: Work) -> None:
+    def _next(self) -> Work | None:
+        """What is left of the batch that is being run, or the next one."""
         delivery = self._running
-        delivery.take(work)
+        work, self._rest = self._rest, None
+        if work is not None:
+            delivery.look_again(work)
+            return work
+        work = self._batches.get(CONFIRM_WAIT if delivery.unsettled else IDLE_WAIT)
+        if work is not None:
+            delivery.take(work)
+        return work
+
+    def _process(self, work: Work) -> bool:
+        """Run as much of a batch as is soon done; the rest is for the next round. False: there is no time for any."""
+        delivery = self._running
         began = time.perf_counter()
         executor, debug, most = self._parts.executor, self._service.debug, self._service.batch.max_records
+        size = work.batch.size
+        rows = self._portion(size)
+        if size and not rows:
+            self._rest = work
+            return False
+        part = work if rows == size else work.cut(rows)[0]
         if debug:
-            result = debugged(executor, work, debug, self._log)
+            result, done = debugged(executor, part, debug, self._log), rows
         else:
-            result = run_in_portions(executor.run_batch, work.batch, work.batch.size if self._any_size else most)
+            until = time.monotonic() + self._longest_portion
+            result, done = run_in_portions(
+                executor.run_batch,
+                part.batch,
+                rows if self._any_size else most,
+                lambda: time.monotonic() < min(until, self._run_until),
+            )
         seconds = time.perf_counter() - began
-        if work.batch.size:
-            self._pace.ran(seconds, -(-work.batch.size // most))
+        self._ran_at = time.monotonic()
+        if done < size:
+            part, self._rest = work.cut(done)
+            # The ledger keeps the whole of it: of that only the records may still be needed.
+            work.batch = NOBODY
+        if done:
+            self._portions.ran(done, seconds)
+            self._learn_pace(done, seconds)
         if self._service.keep:
-            result.batch = kept(result.batch, work.batch, self._service.keep)
-        self._meters.run.stage("run", began, time.perf_counter() - began, work.batch.size)
-        delivery.deliver(work, result)
-        self._by_source[work.source].processed += 1
+            result.batch = kept(result.batch, part.batch, self._service.keep)
+        self._meters.run.stage("run", began, time.perf_counter() - began, done)
+        delivery.deliver(part, result)
+        if self._rest is None:
+            self._by_source[work.source].processed += 1
+        return True
+
+    def _portion(self, size: int) -> int:
+        """How many of so many rows are run now; none if there is no time left for one."""
+        left = self._run_until - time.monotonic()
+        if self._service.batch.type == "hard":
+            # All or nothing: the model takes no other number of rows.
+            return size if self._portions.takes(size) < left else 0
+        if left == float("inf"):
+            return min(size, max(1, self._portions.fitting(self._longest_portion)))
+        return min(size, self._portions.fitting(min(left, self._longest_portion)))
+
+    @property
+    def _run_until(self) -> float:
+        """When no more is run, of the time to drain."""
+        return self._drain_deadline - self._last_wait
+
+    def _learn_pace(self, rows: int, seconds: float) -> None:
+        """How long a whole batch takes, of whatever portions."""
+        self._spent += seconds
+        self._rows_run += rows
+        if self._rest is None:
+            self._pace.ran(self._spent, -(-self._rows_run // self._service.batch.max_records))
+            self._spent, self._rows_run = 0.0, 0
 
     def _notice_standstill(self, work: Work | None) -> None:
         """Steps may hold so many records that there is no room for those which would complete their windows."""
@@ -284,24 +350,29 @@ class RunLoop:
         # Sinks that confirm while messages flow need not come to a stop each time. When none is behind at all, they do
         # not: settling costs nothing, and is how one knows that there is nothing more to wait for.
         if self._room.is_short or not 0 < self._running.behind() < COMMIT_INTERVAL:
-            trouble = self._settle(min(time.monotonic() + self._service.limits.confirm, self._drain_deadline))
+            trouble = self._settle(time.monotonic() + self._service.limits.confirm)
             if trouble is not None:
                 self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
         self._acknowledge()
 
     def _settle(self, deadline: float) -> ConnectorError | None:
-        """Wait for what was sent to be confirmed; why it is not, at `deadline` or when an intake wants an answer."""
+        """Wait for what was sent to be confirmed; why it is not, at `deadline`, when the time to drain is over, or when
+        an intake wants an answer."""
         while True:
             try:
-                self._running.settle(min(deadline, time.monotonic() + SETTLE_SLICE))
+                self._running.settle(min(deadline, self._drained_by(), time.monotonic() + SETTLE_SLICE))
                 return None
             except ConnectorError as error:
                 if not error.retriable:
                     raise
                 self.progress_at = time.monotonic()
                 self._serve_control()
-                if self.progress_at >= deadline or self._settlements:
+                if self.progress_at >= min(deadline, self._drained_by()) or self._settlements:
                     return error
+
+    def _drained_by(self) -> float:
+        """When all has to be confirmed: at least a moment after the pipeline has ended, however late that was."""
+        return max(self._drain_deadline, self._ran_at + self._last_wait)
 
     def _acknowledge(self, *, last: bool = False) -> None:
         marks = {} if self._service.delivery == "at_most_once" else self._running.ledger.marks()
@@ -315,14 +386,14 @@ class RunLoop:
     def _drained(self) -> bool:
         """Finish what was begun, when the sources give nothing more; whether that was all."""
         delivery = self._running
-        deadline = min(self._drain_deadline, time.monotonic() + self._service.limits.drain)
+        deadline = time.monotonic() + self._service.limits.drain
         if self._stateful:
             delivery.emit(self._parts.executor.flush())
         delivery.release(now=True)
         while delivery.unsettled:
             trouble = self._settle(deadline)
             self._answer()
-            if trouble is not None and time.monotonic() >= deadline:
+            if trouble is not None and time.monotonic() >= min(deadline, self._drained_by()):
                 raise _unconfirmed(trouble)
         if self._stopping or len(self._finished) == len(self.intakes):
             if left := delivery.ledger.open_rows:
@@ -336,21 +407,24 @@ class RunLoop:
         """The time to drain is over: what has not been run is delivered again by the next run."""
         for intake in self.intakes:
             intake.discard()
-        self._log.warning("there was no time to finish, the next run gets what is left", waiting=self._batches.waiting)
-        trouble = self._settle(time.monotonic() + LAST_WAIT)
+        waiting = self._batches.waiting + (self._rest is not None)
+        self._log.warning("there was no time to finish, the next run gets what is left", waiting=waiting)
+        self._ran_at = time.monotonic()
+        trouble = self._settle(float("inf"))
         if trouble is not None:
             raise _unconfirmed(trouble)
 
     def _settle_the_last(self) -> None:
         now = time.monotonic()
-        deadline = min(now + self._service.limits.confirm, max(self._drain_deadline, now) + LAST_WAIT)
+        deadline = min(now + self._service.limits.confirm, max(self._drain_deadline, now + self._last_wait))
         try:
             self._running.settle(deadline)
         except Exception as error:  # noqa: BLE001 - the service has failed already, with a better reason
             self._log.warning("the last results were not confirmed", error=str(error))
 
     def _see_off_intakes(self) -> None:
-        deadline = time.monotonic() + LEAVE_WAIT
+        now = time.monotonic()
+        deadline = min(now + LEAVE_WAIT, max(self._drain_deadline, now + LAST_WAIT))
         for intake in self.intakes:
             while not intake.join(0.05):
                 # Its source may be in the middle of a rebalance.
@@ -372,9 +446,9 @@ class RunLoop:
                 if intake not in self._failed:
                     self._finished.discard(intake)
 
-    def _keep_going(self) -> bool:
+    def _patience(self) -> float:
         self.progress_at = time.monotonic()
-        return self.progress_at < self._drain_deadline
+        return self._drain_deadline - self.progress_at
 
     @property
     def _running(self) -> Delivery:

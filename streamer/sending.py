@@ -16,19 +16,21 @@ from streamer.outlet import Outlet, chosen
 
 SEND_TRY = 1.0
 """Seconds of one attempt to hand messages to a full sink; with the pause after it, how late a stop is noticed."""
+LEAST_TRY = 0.1
+"""Seconds of one attempt when there is no time left: what is not full takes messages at once."""
 LONGEST_PAUSE = 1.0
 """Seconds between two attempts at most."""
 
 
-def send_all(outlet: Outlet, messages: Messages, keep_going: Callable[[], bool], log: Any) -> dict[int, ConnectorError]:
+def send_all(outlet: Outlet, messages: Messages, patience: Callable[[], float], log: Any) -> dict[int, ConnectorError]:
     """Hand over all messages, waiting as long as the sink takes none; returns what it refuses for good, by index.
 
-    Raises `ServiceStopped` when it takes none and `keep_going` says no.
+    `patience` gives the seconds that this may take from now on. Raises `ServiceStopped` when there are none left.
     """
     final: dict[int, ConnectorError] = {}
     if not len(messages):
         return final
-    refused = outlet.sink.send(messages, time.monotonic() + SEND_TRY)
+    refused = outlet.sink.send(messages, time.monotonic() + min(SEND_TRY, max(patience(), LEAST_TRY)))
     index = np.arange(len(messages) if refused else 0)
     tries = 0
     while refused:
@@ -36,15 +38,16 @@ def send_all(outlet: Outlet, messages: Messages, keep_going: Callable[[], bool],
         again = np.array(sorted(at for at, error in refused.items() if error.retriable), np.int64)
         if not len(again):
             return final
-        if not keep_going():
+        left = patience()
+        if left <= 0:
             raise ServiceStopped(f"the sink {outlet.name} takes nothing: {refused[int(again[0])]}")
         if tries == 0:
             reason = str(refused[int(again[0])])
             log.warning("the sink takes nothing, waiting", sink=outlet.name, messages=len(again), reason=reason)
-        time.sleep(pause(tries))
+        time.sleep(min(pause(tries), left))
         tries += 1
         messages, index = chosen(messages, again), index[again]
-        refused = outlet.sink.send(messages, time.monotonic() + SEND_TRY)
+        refused = outlet.sink.send(messages, time.monotonic() + min(SEND_TRY, max(patience(), LEAST_TRY)))
     return final
 
 

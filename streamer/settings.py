@@ -58,7 +58,7 @@ class Limits(Settings):
     batches: Annotated[int, Field(ge=1)] = 2
     """Decoded batches that wait for the pipeline at most; those that travel together, of 8192 records at most, count as one."""  # noqa: E501
     drain: Duration = 25.0
-    """How long a stopping service may take to finish what it has begun; the rest is delivered again by the next run."""
+    """How long a stopping service may take to finish what it has begun; the rest is delivered again by the next run. Where records take long, a batch is run in portions of at most a quarter of this."""  # noqa: E501
     threads: Annotated[int, Field(ge=0)] = 0
     """Threads on which independent branches of a graph run at the same time; 0: one after the other."""
     confirm: Annotated[Duration, Field(gt=0)] = 10.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,7 +35,29 @@ class Work:
     letters: dict[int, Letter] = field(default_factory=dict)
     """The dead letters that were sent of these rows: what to go by if one of them is lost."""
     rows: Ints = field(init=False)
-    """Numbers of the rows to be run: all, but for those that left because their lane has ended."""
+    """Numbers of the rows to be run, rising: all, but for those that left because their lane has ended, or that are in
+    another part of the batch."""
+
+    def cut(self, size: int) -> tuple[Work, Work]:
+        """The first `size` rows of the batch, with those among them that failed or are empty, and the others."""
+        edge = int(self.batch.rows[size])
+        at = int(np.searchsorted(self.rows, edge))
+        first, rest = copy(self), copy(self)
+        first.rows, rest.rows = self.rows[:at], self.rows[at:]
+        first.batch, rest.batch = self.batch.part(0, size), self.batch.part(size, self.batch.size)
+        first.failed = {row: error for row, error in self.failed.items() if row < edge}
+        rest.failed = {row: error for row, error in self.failed.items() if row >= edge}
+        first.tombstones = [row for row in self.tombstones if row < edge]
+        rest.tombstones = [row for row in self.tombstones if row >= edge]
+        return first, rest
+
+    def keep(self, rows: Ints) -> None:
+        """Let go of all rows but these."""
+        kept = set(rows.tolist())
+        self.rows = self.rows[np.isin(self.rows, rows)]
+        self.batch = self.batch.take(np.isin(self.batch.rows, rows))
+        self.failed = {row: error for row, error in self.failed.items() if row in kept}
+        self.tombstones = [row for row in self.tombstones if row in kept]
 
     def __post_init__(self) -> None:
         # By this very array the ledger knows that all of the batch is meant.

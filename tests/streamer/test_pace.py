@@ -67,7 +67,8 @@ def given(batches: list[Batch]) -> Callable[[Batch], Result]:
 def test_a_batch_is_run_in_portions_and_put_together_again() -> None:
     portions: list[Batch] = []
     whole = batch(25)
-    result = run_in_portions(given(portions), whole, 10)
+    result, done = run_in_portions(given(portions), whole, 10)
+    assert done == 25
     assert [portion.size for portion in portions] == [10, 10, 5]
     assert result.batch.rows is whole.rows
     assert result.batch["y"].values() == whole["x"].values()
@@ -87,7 +88,7 @@ def test_failures_of_a_portion_are_those_of_its_rows() -> None:
             return Result(NOBODY, {int(row): ValueError("no") for row in portion.rows})
         return Result(portion)
 
-    result = run_in_portions(run, batch(30), 10)
+    result, _ = run_in_portions(run, batch(30), 10)
     assert sorted(result.failed) == list(range(110, 120))
     assert result.batch.rows.tolist() == [*range(100, 110), *range(120, 130)]
     assert result.batch["x"].values() == [*map(float, range(10)), *map(float, range(20, 30))]
