@@ -38,9 +38,11 @@ class Portions:
         return rows * max(self._last, default=0.0)
 
     def fitting(self, seconds: float) -> int:
-        """How many rows are done in so many seconds, as far as known; one before any were run."""
+        """How many rows are done in so many seconds, as far as known; one before any were run, none in no time."""
+        if seconds <= 0:
+            return 0
         if not self._last:
-            return 1 if seconds > 0 else 0
+            return 1
         fitting = int(seconds / max(self.takes(1), 1e-9))
         return min(fitting, max(GROWTH * self._most, fitting // GROWTH))
 

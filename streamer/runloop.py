@@ -410,9 +410,11 @@ class RunLoop:
         waiting = self._batches.waiting + (self._rest is not None)
         self._log.warning("there was no time to finish, the next run gets what is left", waiting=waiting)
         self._ran_at = time.monotonic()
-        trouble = self._settle(float("inf"))
-        if trouble is not None:
-            raise _unconfirmed(trouble)
+        while self._running.unsettled:
+            trouble = self._settle(float("inf"))
+            self._answer()
+            if trouble is not None and time.monotonic() >= self._drained_by():
+                raise _unconfirmed(trouble)
 
     def _settle_the_last(self) -> None:
         now = time.monotonic()

@@ -132,6 +132,8 @@ def pytest_configure_node(node: Any) -> None:
 _LONGEST = (
     "connectors/test_kafka_contract.py",
     "faults/test_kill.py",
+    "faults/test_missing_topic.py",
+    "faults/test_large_records.py",
     "test_plugin.py",
     "connectors/test_kafka_group.py",
     "streamer/test_build.py",
@@ -139,6 +141,7 @@ _LONGEST = (
     "streamer/test_broker.py",
     "test_wheel.py",
     "connectors/test_kafka_source.py",
+    "streamer/agent/test_agent_drain.py",
     "streamer/test_cli_run.py",
     "faults/test_bad_input.py",
     "streamer/test_no_code.py",

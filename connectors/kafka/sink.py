@@ -192,7 +192,9 @@ class KafkaSink(Sink):
         """See `Sink.down`."""
         if not self._open:
             return None
-        return self._reach.reason or (None if self._presence.gone_since is None else str(self._gone()))
+        return self._reach.reason or (
+            None if self._presence.gone_since is None else f'the topic "{self._topic}" is gone'
+        )
 
     def _send_alone(self, block: Messages, deadline: float) -> None:
         refused = self.send(block, deadline)

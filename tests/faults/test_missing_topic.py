@@ -27,7 +27,7 @@ sink: {{type: kafka, topic: "{sink}", topics: ["^.*"], codec: json, timeout: {ti
 dead_letter: {{type: kafka, topic: {dead}, timeout: {timeout}, client: {client}}}
 errors: {{stop_ratio: 1}}
 """
-CLIENT = "{allow.auto.create.topics: false}"
+CLIENT = "{allow.auto.create.topics: false, topic.metadata.propagation.max.ms: 1000}"
 
 
 class Run:

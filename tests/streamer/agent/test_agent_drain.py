@@ -276,6 +276,35 @@ def test_a_wait_for_confirmations_ends_with_the_time_to_drain(
     assert (summary.reason, "could be confirmed" in str(summary.error)) == ("failed", True)
 
 
+class ServesRebalances(MemorySource):
+    """Takes part in rebalances also while nobody polls, as Kafka's does."""
+
+    def standing_still(self, still: bool) -> None:
+        if still:
+            self._rebalance()
+
+
+def test_a_rebalance_while_the_last_results_are_confirmed_does_not_end_the_wait(
+    define: Any, serve: Any, eventually: Any
+) -> None:
+    source = ServesRebalances(name="memory", partitions=2)
+    source.feed(*messages(*range(COUNT)))
+    serving = serve(define(per_record, limits={"drain": "8s"}), {"memory": source})
+    eventually(lambda: len(serving.results()) > 20)
+    serving.sink.topic.faults.cut()
+    # Time enough for what happens below.
+    serving.agent._loop._last_wait = 7.0
+    serving.agent.stop()
+    other = MemorySource(topic=source.topic, name="other")
+    other.open()
+    time.sleep(4.0)
+    serving.sink.topic.faults.mend()
+    summary = serving.agent.join(60)
+    other.close()
+    assert (summary.reason, summary.error) == ("stopped", None)
+    assert sum(source.acknowledged) > 0
+
+
 def test_the_first_row_is_run_by_itself_and_then_as_many_as_there_is_time_for() -> None:
     portions = Portions()
     assert portions.fitting(10.0) == 1
@@ -285,7 +314,7 @@ def test_the_first_row_is_run_by_itself_and_then_as_many_as_there_is_time_for() 
     assert portions.fitting(10.0) == GROWTH, "who knows what comes after the first"
     portions.ran(8, 4.0)
     assert portions.fitting(10.0) == 20
-    assert portions.fitting(0.4) == 0
+    assert portions.fitting(0.4) == portions.fitting(0.0) == portions.fitting(-10.0) == 0
     assert portions.takes(20) == pytest.approx(10.0)
 
 
