@@ -123,7 +123,7 @@ class Agent:
             self._open()
             self._began = True
             self._tell_hot_paths()
-            self._log.info("running", sources=[n for n, _, _ in self._parts.sources])
+            self._log.info("running", sources=[n for n, _, _ in self._parts.sources], groups=self.service.groups)
             self._opened.set()
             self._loop.run()
         except BaseException as error:  # noqa: BLE001 - whatever it is, it ends this service and is told

@@ -19,6 +19,7 @@ from pipelines.errors import DefinitionError, StreamerError
 from pipelines.validation import definition_error
 from streamer.interpolate import InterpolationError, interpolate
 from streamer.konduit import from_konduit, is_konduit
+from streamer.naming import default_name
 from streamer.service import Service, checks, config_class
 
 SHOWN_ERRORS = 3
@@ -33,17 +34,18 @@ def load(path: str | PathLike[str]) -> Service:
 
     Raises `DefinitionError` for what is wrong in it, and if it defines none or several (see `load_all`).
     """
-    return _service(only(read_documents(path), str(path)), Path(path).parent, Path(path).stem)
+    return _service(only(read_documents(path), str(path)), Path(path).parent, default_name(Path(path)))
 
 
 def load_all(path: str | PathLike[str]) -> list[Service]:
     """All services that a file defines, one a YAML document. Raises `DefinitionError`, also for two of one name."""
     documents = read_documents(path)
+    name = default_name(Path(path))
     if len(documents) < 2:
-        return [_service(only(documents, str(path)), Path(path).parent, Path(path).stem)]
+        return [_service(only(documents, str(path)), Path(path).parent, name)]
     services: dict[str, Service] = {}
     for index, document in enumerate(documents):
-        service = _service(document, Path(path).parent, f"{Path(path).stem}-{index}")
+        service = _service(document, Path(path).parent, f"{name}-{index}")
         if service.name in services:
             raise document.error(("name",), f'two services of the file have the name "{service.name}"')
         services[service.name] = service

@@ -178,7 +178,7 @@ class Service(Settings):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     name: Annotated[str, Field(min_length=1, max_length=200)] = "service"
-    """Label of its metrics and logs; in a file by default the file's name without its ending."""
+    """Label of its metrics and logs, and its consumer group where it names none; in a file by default the file's name without its ending, or the folder's for names that any file could have, such as `service.yaml`."""  # noqa: E501
     # Before the connectors, which take it over.
     hot_path: HotPath = "auto"
     """Who does what has to be done for each record, in connectors and codecs that have a compiled form and do not say it themselves: `auto` takes it where it was built, `native` insists on it, `python` does without."""  # noqa: E501
@@ -224,6 +224,12 @@ class Service(Settings):
     def sinks(self) -> list[SinkConfig]:
         """The sinks, each with a name."""
         return self.sink if isinstance(self.sink, list) else [self.sink]
+
+    @property
+    def groups(self) -> dict[str, str]:
+        """The consumer groups, by the names of the sources that are in one."""
+        found = {config.label: getattr(config, "group", None) for config in self.sources}
+        return {label: group for label, group in found.items() if group}
 
     def sequence(self) -> pipelines.Pipeline:
         """The pipeline, not open."""

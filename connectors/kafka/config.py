@@ -90,7 +90,7 @@ class KafkaSourceConfig(SourceConfig):
     topics: tuple[str, ...] = Field(min_length=1)
     """Names of topics; one text instead of a list is one name. One that begins with ^ is a regular expression: topics that match are found as they appear, within `topic.metadata.refresh.interval.ms` (5 min)."""  # noqa: E501
     group: str | None = Field(default=None, min_length=1)
-    """The consumer group: its members share the partitions, and positions are kept under its name. By default the service's name."""  # noqa: E501
+    """The consumer group: its members share the partitions, and positions are kept under its name. By default the service's name. Two services that read the same topic need groups of their own: in one group each record goes to one of them."""  # noqa: E501
     start: Position = "earliest"
     """Where a group begins that has committed nothing: earliest, latest or a time. Partitions that are added later, and topics that begin to match, are read from their first record."""  # noqa: E501
     out_of_range: Literal["stop", "earliest", "latest"] = "stop"

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from pipelines.errors import DefinitionError
 from pipelines.modelfiles import is_remote
 from streamer.build.uses import FileUsed
+from streamer.naming import default_name
 
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
 
@@ -50,6 +51,9 @@ def laid_out(service_file: Path, used: Iterable[FileUsed], modules: Mapping[str,
             raise DefinitionError(f"{one.part}: {path} is not there; it has to be, to be taken along")
         found += [path, *_weights(path)]
     root = Path(os.path.commonpath([path.parent for path in found]))
+    if root == layout.service_file.parent and default_name(layout.service_file) != layout.service_file.stem:
+        # The service has its name, and so its consumer group, from the folder.
+        root = root.parent
     layout.files.update((path, PurePosixPath(path.relative_to(root).as_posix())) for path in found)
     for place in modules.values():
         layout.files[_normal(place)] = layout.folder / place.name

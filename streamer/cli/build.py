@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 def build(
     file: Annotated[Path, typer.Argument(metavar="SERVICE", help="A service file.")],
     out: Annotated[
-        Path | None, typer.Option("--out", help="The folder to write; by default build/ and the file's name.")
+        Path | None,
+        typer.Option(
+            "--out", help="The folder to write; by default build/ and the file's name (of service.yaml: its folder's)."
+        ),
     ] = None,
     also: Annotated[
         list[str] | None,
@@ -39,6 +42,7 @@ def build(
     from streamer.build.folder import build as build_folder
     from streamer.cli.folder import import_from_here
     from streamer.cli.terminal import quiet
+    from streamer.naming import default_name
     from streamer.observe.logs import configure
 
     configure("error", as_json=False)
@@ -46,7 +50,7 @@ def build(
     import_from_here(file)
     built = build_folder(
         file,
-        out or Path("build", file.stem),
+        out or Path("build", default_name(file)),
         also=also or (),
         wheelhouse=wheels,
         folders=[Path.cwd()],

@@ -63,7 +63,7 @@ def examined(service: Service) -> list[Finding]:
         return next((Finding(part, False, why) for why in whys), None) or found(part, look)
 
     context = OpenContext(allow_code=service.allows_code, runners=service.runners)
-    findings = [tried(f"source {config.label}", partial(_source, config)) for config in service.sources]
+    findings = [tried(f"source {config.label}", partial(_source, config, service)) for config in service.sources]
     findings += [
         tried(f"step {part.name}", partial(_part, part, replace(context, base=part.base)))
         for part in walk(service.sequence())
@@ -81,11 +81,12 @@ def examined(service: Service) -> list[Finding]:
     return findings
 
 
-def _source(config: SourceConfig) -> str:
+def _source(config: SourceConfig, service: Service) -> str:
     config.check_packages()
     codec_of(config.codec)
     config.build()
-    return f"{described(config)}, {_codec(config.codec)}"
+    group = service.groups.get(config.label)
+    return f"{described(config)}, {_codec(config.codec)}" + (f", group {group}" if group else "")
 
 
 def _sink(config: SinkConfig) -> str:

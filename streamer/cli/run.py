@@ -119,10 +119,11 @@ def _observed(services: list[Service], profile: Path | None, trace: bool) -> lis
 
 def _started(agent: Agent) -> str:
     service = agent.service
-    sources = ", ".join(described(config) for config in service.sources)
-    sinks = ", ".join(described(config) for config in service.sinks)
+    sources = ", ".join(map(described, service.sources))
+    sinks = ", ".join(map(described, service.sinks))
+    group = "".join(f", group {name}" for name in dict.fromkeys(service.groups.values()))
     at = "" if agent.endpoint is None else ", metrics on http://{}:{}/metrics".format(*agent.endpoint)
-    return f"{service.name}: running, {sources} -> {sinks}{at}"
+    return f"{service.name}: running, {sources}{group} -> {sinks}{at}"
 
 
 def _ended(summary: Summary) -> str:

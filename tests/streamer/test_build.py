@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from streamer.build.closure import closure
+from streamer.loading import load
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits"
@@ -202,6 +203,20 @@ def test_the_dockerfile_starts_the_service_and_asks_whether_it_lives(many: Path,
     copied = {line.split()[1] for line in dockerfile.splitlines() if line.startswith("COPY ") and "--from" not in line}
     assert {f"!{name}" for name in copied} == {line for line in seen if line.startswith("!")}
     assert {path.name for path in (tmp_path / "out").iterdir()} == {*copied, "Dockerfile", ".dockerignore"}
+
+
+def test_a_service_that_is_named_after_its_folder_keeps_its_name_and_group_in_the_container(
+    cli: Any, many: Path, tmp_path: Path
+) -> None:
+    text = many.read_text().replace("name: many\n", "")
+    (many.parent / "service.yaml").write_text(text)
+    out = tmp_path / "out"
+    ended = cli("build", many.parent / "service.yaml", "--out", out, "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["services"] == ["many"]
+    (built,) = out.glob("service/**/service.yaml")
+    assert load(built).name == "many"
+    assert f"WORKDIR /srv/{built.parent.relative_to(out).as_posix()}\n" in (out / "Dockerfile").read_text()
 
 
 def test_building_again_leaves_nothing_of_before_and_touches_no_other_folder(

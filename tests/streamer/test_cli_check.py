@@ -48,6 +48,17 @@ def test_a_good_service_is_reported_part_by_part_with_the_models_inputs_and_outp
         assert text in ended.out
 
 
+def test_the_group_is_told_whether_the_file_says_it_or_not(cli: Any, digits: Path) -> None:
+    change(digits, "  group: digits\n", "")
+    change(digits, "name: digits\n", "")
+    for name, group in (("sevens.yaml", "sevens"), ("service.yaml", "digits")):
+        file = digits.rename(digits.with_name(name))
+        ended = cli("check", file, "--json")
+        assert ended.code == 0, ended
+        assert findings(ended)["source kafka"]["text"] == f"kafka digits.images, codec protodata, group {group}"
+        digits = file
+
+
 def test_nothing_is_connected_to_unless_asked(cli: Any, digits: Path) -> None:
     change(digits, "${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}", "localhost:1")
     assert cli("check", digits).code == 0

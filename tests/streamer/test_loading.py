@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 import pipelines
+from connectors.kafka.config import KafkaSourceConfig
 from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from pipelines.errors import DefinitionError
 from streamer.loading import load, load_all, loads
+from streamer.naming import default_name
 from streamer.service import Service
 
 SHORT = """\
@@ -17,6 +19,7 @@ source: {type: memory, topic: in}
 pipeline: [{"@type": LOGGING}]
 sink: {type: memory, topic: out}
 """
+KAFKA = SHORT.replace("type: memory, topic: in", "type: kafka, topics: t")
 
 
 def written(folder: Path, text: str, name: str = "digits.yaml") -> Path:
@@ -40,6 +43,55 @@ def test_a_file_of_three_lines_is_a_service_named_after_it(tmp_path: Path) -> No
     assert service.sources == [MemorySourceConfig(topic="in", name="memory")]
     assert service.sinks == [MemorySinkConfig(topic="out", name="memory")]
     assert service.sequence() == pipelines.Sequence([pipelines.Logging()])
+
+
+@pytest.mark.parametrize(
+    "called",
+    ["service.yaml", "service.yml", "Services.json", "streamer.yaml", "pipeline.yaml", "config.yaml", "main.yaml"],
+)
+def test_a_file_that_is_called_as_any_could_be_is_a_service_named_after_its_folder(called: str, tmp_path: Path) -> None:
+    names = []
+    for folder in ("cats", "dogs"):
+        (tmp_path / folder).mkdir()
+        service = load(written(tmp_path / folder, KAFKA, called))
+        assert [source.group for source in service.sources if isinstance(source, KafkaSourceConfig)] == [service.name]
+        names.append(service.name)
+    assert names == ["cats", "dogs"]
+
+
+@pytest.mark.parametrize("called", ["digits.yaml", "service-a.yaml", "service.prod.yaml", "my-service.yaml"])
+def test_the_group_of_a_file_with_a_name_of_its_own_is_what_it_ever_was(called: str, tmp_path: Path) -> None:
+    (source,) = load(written(tmp_path, KAFKA, called)).sources
+    assert isinstance(source, KafkaSourceConfig)
+    assert source.group == Path(called).stem
+
+
+def test_the_folder_is_found_from_wherever_the_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cats" / "inner").mkdir(parents=True)
+    written(tmp_path / "cats", SHORT, "service.yaml")
+    # As Kubernetes mounts it: the name of what a link leads to changes with each version.
+    (tmp_path / "..2026_01").mkdir()
+    (tmp_path / "cats" / "service.yaml").rename(tmp_path / "..2026_01" / "service.yaml")
+    (tmp_path / "cats" / "service.yaml").symlink_to(tmp_path / "..2026_01" / "service.yaml")
+    for here, named in (("cats", "service.yaml"), ("cats/inner", "../service.yaml"), (".", "cats/./service.yaml")):
+        monkeypatch.chdir(tmp_path / here)
+        assert load(named).name == "cats"
+
+
+def test_a_file_in_no_folder_with_a_name_is_named_after_itself() -> None:
+    assert default_name(Path("/service.yaml")) == "service"
+
+
+def test_what_a_file_says_goes_before_the_name_of_its_folder(tmp_path: Path) -> None:
+    (source,) = load(written(tmp_path, "name: mine\n" + KAFKA, "service.yaml")).sources
+    assert isinstance(source, KafkaSourceConfig)
+    assert source.group == "mine"
+
+
+def test_services_of_one_file_are_told_apart_by_their_place_in_it(tmp_path: Path) -> None:
+    (tmp_path / "cats").mkdir()
+    file = written(tmp_path / "cats", f"{KAFKA}---\n{KAFKA}---\nname: third\n{KAFKA}", "service.yaml")
+    assert [service.name for service in load_all(file)] == ["cats-0", "cats-1", "third"]
 
 
 def test_json_is_read_too(tmp_path: Path) -> None:

@@ -255,3 +255,10 @@ def test_importing_the_model_starts_nothing_and_loads_no_client() -> None:
     code = "import sys, streamer.service; print([m for m in ('confluent_kafka', 'onnxruntime') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_the_log_says_which_group_a_service_reads_as(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "streamer")
+    with service(source=MemorySourceConfig(topic="group-in", group="cats")):
+        pass
+    assert any(line.startswith("running ") and "groups={'memory': 'cats'}" in line for line in caplog.messages)
