@@ -26,7 +26,7 @@ RECORD_METADATA = ("key", "timestamp", "topic", "partition", "offset", "source")
 class ConnectorConfig(BaseModel, ABC):
     """The fields that sources and sinks share. Frozen; an unknown field is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     requires: ClassVar[Requires] = ()
     """The packages that it cannot do without, by import name: checked before anything connects."""

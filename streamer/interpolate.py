@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipelines.documents import KeyPath
 from pipelines.errors import DefinitionError, nearest
+from streamer.shown import names_a_secret
 
 MAX_FILE_BYTES = 1 << 20
 """A file that is put into a scalar may not be larger: it is a secret, not a document."""
@@ -36,6 +38,7 @@ def interpolate(
     base: Path,
     environment: Mapping[str, str] | None = None,
     untouched: Callable[[KeyPath], bool] = lambda path: False,
+    secret: Callable[[str], object] = lambda text: None,
 ) -> Any:
     """A copy of `tree` (mappings, lists, scalars) in which the references in its text scalars are replaced.
 
@@ -44,41 +47,62 @@ def interpolate(
     `base`; `$$` is a dollar. Any other dollar stands for itself. Keys are not touched, nor what is below a path for
     which `untouched` says so; what was put in is not looked at again.
 
+    `secret` is told of every text that must not be shown: what came from a file, and what stands behind a key, or came
+    from a variable, whose name tells it (`streamer.shown.names_a_secret`).
+
     Raises `InterpolationError`.
     """
     known = os.environ if environment is None else environment
-    return _replaced(tree, (), base, known, untouched)
+    return _Replacing(base, known, untouched, secret).replaced(tree, ())
 
 
-def _replaced(
-    node: Any, path: KeyPath, base: Path, environment: Mapping[str, str], untouched: Callable[[KeyPath], bool]
-) -> Any:
-    if isinstance(node, str):
-        return _text(node, path, base, environment)
-    if not isinstance(node, (dict, list)) or untouched(path):
-        return node
-    if isinstance(node, list):
-        return [_replaced(one, (*path, index), base, environment, untouched) for index, one in enumerate(node)]
-    return {key: _replaced(one, (*path, key), base, environment, untouched) for key, one in node.items()}
+@dataclass(frozen=True, slots=True)
+class _Replacing:
+    base: Path
+    environment: Mapping[str, str]
+    untouched: Callable[[KeyPath], bool]
+    secret: Callable[[str], object]
 
+    def replaced(self, node: Any, path: KeyPath) -> Any:
+        if isinstance(node, str):
+            return self._text(node, path)
+        if not isinstance(node, (dict, list)):
+            self._note(node, path)
+            return node
+        if self.untouched(path):
+            return node
+        if isinstance(node, list):
+            return [self.replaced(one, (*path, index)) for index, one in enumerate(node)]
+        return {key: self.replaced(one, (*path, key)) for key, one in node.items()}
 
-def _text(text: str, path: KeyPath, base: Path, environment: Mapping[str, str]) -> str:
-    if "$" not in text:
+    def _text(self, text: str, path: KeyPath) -> str:
+        def value(found: re.Match[str]) -> str:
+            if found[0] == "$$":
+                return "$"
+            if not found[2]:
+                raise InterpolationError(f'"{found[0]}" has no closing brace; write $$ for a dollar', path)
+            return self._value(found[1], path)
+
+        replaced = _REFERENCE.sub(value, text) if "$" in text else text
+        self._note(replaced, path)
+        return replaced
+
+    def _note(self, scalar: object, path: KeyPath) -> None:
+        if isinstance(scalar, (str, int, float)) and any(names_a_secret(str(part)) for part in path):
+            self.secret(str(scalar))
+
+    def _value(self, reference: str, path: KeyPath) -> str:
+        if reference.startswith("file:"):
+            text = _file(self.base / Path(reference.removeprefix("file:")).expanduser(), path)
+            self.secret(text)
+            return text
+        name, text = _variable(reference, path, self.environment)
+        if names_a_secret(name):
+            self.secret(text)
         return text
 
-    def value(found: re.Match[str]) -> str:
-        if found[0] == "$$":
-            return "$"
-        if not found[2]:
-            raise InterpolationError(f'"{found[0]}" has no closing brace; write $$ for a dollar', path)
-        return _value(found[1], path, base, environment)
 
-    return _REFERENCE.sub(value, text)
-
-
-def _value(reference: str, path: KeyPath, base: Path, environment: Mapping[str, str]) -> str:
-    if reference.startswith("file:"):
-        return _file(base / Path(reference.removeprefix("file:")).expanduser(), path)
+def _variable(reference: str, path: KeyPath, environment: Mapping[str, str]) -> tuple[str, str]:
     found = _VARIABLE.fullmatch(reference)
     if found is None or "${" in reference:
         raise InterpolationError(
@@ -88,11 +112,11 @@ def _value(reference: str, path: KeyPath, base: Path, environment: Mapping[str, 
         )
     name, default = found[1], found[2]
     if default is not None:
-        return environment.get(name) or default
+        return name, environment.get(name) or default
     if name not in environment:
         hint = nearest(name, environment) or f"; set it, or write ${{{name}:-default}}"
         raise InterpolationError(f"the environment variable {name} is not defined{hint}", path)
-    return environment[name]
+    return name, environment[name]
 
 
 def _file(file: Path, path: KeyPath) -> str:

@@ -21,6 +21,7 @@ from streamer.interpolate import InterpolationError, interpolate
 from streamer.konduit import from_konduit, is_konduit
 from streamer.naming import default_name
 from streamer.service import Service, checks, config_class
+from streamer.shown import masked, remember
 
 SHOWN_ERRORS = 3
 """How many errors one message lists."""
@@ -63,6 +64,15 @@ def loads(
 
 
 def _service(document: Document, base: Path, name: str, environment: Mapping[str, str] | None = None) -> Service:
+    try:
+        return _read_service(document, base, name, environment)
+    except DefinitionError as error:
+        # What is wrong may be quoted, and may be a secret.
+        error.args = tuple(masked(str(one)) for one in error.args)
+        raise
+
+
+def _read_service(document: Document, base: Path, name: str, environment: Mapping[str, str] | None) -> Service:
     if not isinstance(document.data, dict):
         raise document.error((), "a service is a mapping with source, pipeline and sink")
     if "steps" in document.data and "pipeline" not in document.data:
@@ -79,7 +89,13 @@ def _service(document: Document, base: Path, name: str, environment: Mapping[str
 
 def _interpolated(document: Document, base: Path, environment: Mapping[str, str] | None) -> Document:
     try:
-        data = interpolate(document.data, base=base, environment=environment, untouched=_is_pipeline)
+        data = interpolate(
+            document.data,
+            base=base,
+            environment=environment,
+            untouched=_is_pipeline,
+            secret=lambda text: remember([text]),
+        )
     except InterpolationError as error:
         raise document.error(error.path, str(error)) from None
     return Document(data, document.file, document.place)

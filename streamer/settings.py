@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Settings(BaseModel):
     """Base of the parts: immutable, an unknown field is an error, numbers may be written as text (`${VAR}`)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
 
 class BatchSettings(Settings):

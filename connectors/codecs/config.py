@@ -20,7 +20,7 @@ class CodecConfig(BaseModel, ABC):
     become the JSON schema and the reference page.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     requires: ClassVar[Requires] = ()
     """The packages that it cannot do without, by import name: checked before anything connects."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
-import traceback
 import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -35,9 +33,6 @@ WRONG: Final = 2
 """Wrong use, or a wrong file."""
 CUT_SHORT: Final = 130
 """Ended at once by a second signal."""
-
-MAX_LINES: Final = 3
-"""Lines that an error takes at most."""
 
 COMMANDS: Final[dict[Any, str]] = {
     run: "streamer run digits.yaml",
@@ -104,6 +99,9 @@ def streamer(
 
 def invoke(arguments: Sequence[str]) -> int:
     """Run the command line `arguments`; returns the exit code. Errors go to stderr, three lines at most."""
+    from streamer.cli.terminal import json_lines
+
+    json_lines(False)
     debug = "--debug" in arguments
     given = [one for one in arguments if one != "--debug"]
     with warnings.catch_warnings():
@@ -114,8 +112,6 @@ def invoke(arguments: Sequence[str]) -> int:
         except (KeyboardInterrupt, typer.Abort):
             return CUT_SHORT
         except Exception as error:  # noqa: BLE001 - whatever it is, people get a sentence and not a traceback
-            if debug:
-                traceback.print_exc()
             return _failed(error, debug)
     if not given:
         return WRONG
@@ -124,31 +120,23 @@ def invoke(arguments: Sequence[str]) -> int:
 
 def _failed(error: Exception, debug: bool) -> int:
     from pipelines.errors import DefinitionError, StreamerError
+    from streamer.cli.terminal import complain
 
+    trace = error if debug else None
     if hasattr(error, "format_message"):
         # A usage error, as Typer raises it; its class is not in Typer's public interface.
         command = getattr(getattr(error, "ctx", None), "command_path", "streamer")
-        _say(f"{error.format_message()}\nTry: {command} --help")
-        return WRONG
-    if isinstance(error, DefinitionError):
-        _say(str(error))
+        complain(f"{error.format_message()}\nTry: {command} --help", trace)
         return WRONG
     if isinstance(error, StreamerError):
-        _say(str(error))
-        return FAILED
+        complain(str(error), trace)
+        return WRONG if isinstance(error, DefinitionError) else FAILED
     hint = "" if debug else "\nThis should not happen; --debug shows where it did."
-    _say(f"{type(error).__name__}: {error}{hint}")
+    complain(f"{type(error).__name__}: {error}{hint}", trace)
     return FAILED
 
 
-def _say(text: str) -> None:
-    from streamer.cli.terminal import printable
-
-    lines = [printable(line) for line in text.splitlines() if line.strip()] or ["unknown"]
-    if len(lines) > MAX_LINES:
-        lines = [*lines[: MAX_LINES - 1], f"{lines[MAX_LINES - 1]} ... (--debug shows all)"]
-    print("\n".join([f"error: {lines[0]}", *lines[1:]]), file=sys.stderr)
-
-
 def _told(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    print(f"warning: {message}", file=sys.stderr)
+    from streamer.cli.terminal import warn
+
+    warn(message)

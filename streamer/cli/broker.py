@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,11 +30,9 @@ def broker(
 
     The first time it downloads Kafka's jars, 43 MB.
     """
-    import json
-
     from streamer.broker import LocalKafka, create_topics
     from streamer.cli.signals import draining
-    from streamer.cli.terminal import notes
+    from streamer.cli.terminal import notes, remark, say_json
 
     wanted = dict(_topic(text) for text in topic or ())
     try:
@@ -46,11 +43,12 @@ def broker(
                     create_topics(kafka.bootstrap, wanted, replication=min(nodes, 3))
                 status.stop()
                 if as_json:
-                    print(json.dumps({"bootstrap": kafka.bootstrap, "nodes": nodes, "topics": wanted}), flush=True)
-                print(_how_to_use(kafka), file=sys.stderr, flush=True)
+                    say_json({"bootstrap": kafka.bootstrap, "nodes": nodes, "topics": wanted})
+                for text in _how_to_use(kafka):
+                    remark(text)
                 kafka.wait()
     except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
+        remark("stopped")
 
 
 def _interrupt() -> None:
@@ -64,5 +62,5 @@ def _topic(text: str) -> tuple[str, int]:
     return name, int(partitions or 1)
 
 
-def _how_to_use(kafka: LocalKafka) -> str:
-    return f"{kafka.describe()}\n  export KAFKA_BOOTSTRAP_SERVERS={kafka.bootstrap}\nCtrl-C stops it"
+def _how_to_use(kafka: LocalKafka) -> list[str]:
+    return [kafka.describe(), f"  export KAFKA_BOOTSTRAP_SERVERS={kafka.bootstrap}", "Ctrl-C stops it"]

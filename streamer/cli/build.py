@@ -37,11 +37,9 @@ def build(
     they are of, and the packages that its functions import, all in the versions that are installed here. Wheels of what
     no package index has are put beside them. docker build works from the folder.
     """
-    import sys
-
     from streamer.build.folder import build as build_folder
     from streamer.cli.folder import import_from_here
-    from streamer.cli.terminal import quiet
+    from streamer.cli.terminal import quiet, remark, say_json
     from streamer.naming import default_name
     from streamer.observe.logs import configure
 
@@ -54,29 +52,26 @@ def build(
         also=also or (),
         wheelhouse=wheels,
         folders=[Path.cwd()],
-        progress=lambda text: None if as_json else print(text, file=sys.stderr),
+        progress=lambda text: None if as_json else remark(text),
     )
     if not as_json:
         _show(built)
         return
-    import json
     from dataclasses import asdict
 
-    print(json.dumps({**asdict(built), "folder": str(built.folder)}, indent=2, ensure_ascii=False))
+    say_json({**asdict(built), "folder": str(built.folder)}, indent=2)
 
 
 def _show(built: Built) -> None:
-    from rich.text import Text
-
-    from streamer.cli.terminal import output
+    from streamer.cli.terminal import cell, output
 
     screen = output()
-    screen.print(Text(f"{built.folder}: {', '.join(built.services)}", "bold"))
+    screen.print(cell(f"{built.folder}: {', '.join(built.services)}", "bold"))
     for name, part in built.why.items():
-        screen.print(Text(f"  {name}: {part}"))
+        screen.print(cell(f"  {name}: {part}"))
     screen.print(f"  {len(built.requirements)} requirements, {len(built.wheels)} wheels, {len(built.files)} files")
     if built.environment:
-        screen.print(Text(f"  reads {', '.join(built.environment)} from the environment"))
+        screen.print(cell(f"  reads {', '.join(built.environment)} from the environment"))
     for note in built.notes:
-        screen.print(Text(f"  note: {note}", "yellow"))
-    screen.print(Text(f"docker build -t {built.services[0]} {built.folder}"))
+        screen.print(cell(f"  note: {note}", "yellow"))
+    screen.print(cell(f"docker build -t {built.services[0]} {built.folder}"))

@@ -26,13 +26,11 @@ def check(
 
     Nothing is connected to unless asked. A wrong file ends with exit code 2, brokers that cannot be reached with 1.
     """
-    import sys
-
     from pipelines.errors import DefinitionError
     from streamer.cli.findings import examined
     from streamer.cli.folder import import_from_here
     from streamer.cli.reach import reached
-    from streamer.cli.terminal import quiet
+    from streamer.cli.terminal import complain, quiet, say_json
     from streamer.loading import load_all
     from streamer.nocode import refused
     from streamer.observe.logs import configure
@@ -49,7 +47,7 @@ def check(
         except DefinitionError as error:
             wrong += 1
             reports.append({"file": str(file), "service": None, "ok": False, "error": str(error)})
-            print(f"error: {error}", file=sys.stderr)
+            complain(str(error))
             continue
         for service in services:
             service = service.without_code() if no_code else service
@@ -64,37 +62,31 @@ def check(
             if not as_json:
                 _show(file, service.name, found)
     if as_json:
-        import json
-
-        print(json.dumps({"ok": not wrong and not unreachable, "services": reports}, indent=2, ensure_ascii=False))
+        say_json({"ok": not wrong and not unreachable, "services": reports}, indent=2)
     return 2 if wrong else 1 if unreachable else 0
 
 
 def _report(file: Path, name: str, found: list[Finding]) -> dict[str, Any]:
-    findings = [{"part": one.part, "ok": one.ok, "text": one.text} for one in found]
+    from streamer.shown import masked
+
+    findings = [{"part": masked(one.part), "ok": one.ok, "text": masked(one.text)} for one in found]
     return {"file": str(file), "service": name, "ok": all(one.ok for one in found), "findings": findings}
 
 
 def _show(file: Path, name: str, found: list[Finding]) -> None:
-    import sys
-
     from rich.table import Table
-    from rich.text import Text
 
-    from streamer.cli.terminal import output
+    from streamer.cli.terminal import cell, complain, counted, output
 
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for one in found:
-        mark = Text("ok", "green") if one.ok else Text("wrong", "bold red")
-        table.add_row(mark, Text(one.part, "bold"), Text(one.text))
+        mark = cell("ok", "green") if one.ok else cell("wrong", "bold red")
+        table.add_row(mark, cell(one.part, "bold"), cell(" ".join(one.text.split())))
     wrong = sum(not one.ok for one in found)
-    output().print(Text(f"{file}: service {name}"))
+    output().print(cell(f"{file}: service {name}"))
     output().print(table)
     if wrong:
-        print(
-            f"error: {file}: service {name}: {wrong} {'thing is' if wrong == 1 else 'things are'} wrong",
-            file=sys.stderr,
-        )
+        complain(f"{file}: service {name}: {counted(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong")

@@ -10,30 +10,26 @@ def formats(as_json: AsJson = False) -> None:
     from dataclasses import asdict
 
     from pipelines.values import array_conversions, image_conversions
+    from streamer.cli.terminal import cell, output, say_json
 
     listed = [array_conversions().listing(), image_conversions().listing()]
     problems = list(dict.fromkeys([*array_conversions().problems, *image_conversions().problems]))
     if as_json:
-        import json
-
         found = {
             "formats": [asdict(form) for forms, _ in listed for form in forms],
             "converters": [asdict(converter) for _, converters in listed for converter in converters],
             "problems": problems,
         }
-        print(json.dumps(found, indent=2))
+        say_json(found, indent=2)
         return
     from rich.table import Table
-    from rich.text import Text
-
-    from streamer.cli.terminal import output
 
     table = Table("of", "form", "available", "converts to", "from", box=None, header_style="bold", pad_edge=False)
     for forms, converters in listed:
         for form in forms:
             targets = [one.target for one in converters if one.source == form.form != one.target]
-            available = Text("yes", "green") if form.available else Text(form.reason, "red")
-            table.add_row(form.kind, form.form, available, Text(", ".join(targets)), Text(form.origin))
+            available = cell("yes", "green") if form.available else cell(form.reason, "red")
+            table.add_row(cell(form.kind), cell(form.form), available, cell(", ".join(targets)), cell(form.origin))
     output().print(table)
     for problem in problems:
-        output().print(Text(f"problem: {problem}", "yellow"))
+        output().print(cell(f"problem: {problem}", "yellow"))

@@ -23,17 +23,16 @@ def new(
 
     Nothing is overwritten: a folder that holds something is an error.
     """
-    import json
-
+    from streamer.cli.terminal import say, say_json
     from streamer.scaffold import create, files_of
 
     place = Path(name) if folder is None else folder
     files = files_of(name, source, source if sink is None else sink)
     create(place, files)
     if as_json:
-        print(json.dumps({"folder": str(place), "files": list(files)}))
+        say_json({"folder": str(place), "files": list(files)})
         return
-    print(f"{place}:")
+    say(f"{place}:")
     for path in files:
-        print(f"  {path}")
-    print(f"Next: streamer test {place / f'{name}.yaml'}")
+        say(f"  {path}")
+    say(f"Next: streamer test {place / f'{name}.yaml'}")

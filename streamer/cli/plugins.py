@@ -13,6 +13,7 @@ def plugins(as_json: AsJson = False) -> int:
     import warnings
     from dataclasses import asdict
 
+    from streamer.cli.terminal import cell, output, say_json
     from streamer.plugins import listed, problems
 
     found = listed()
@@ -21,22 +22,17 @@ def plugins(as_json: AsJson = False) -> int:
         warnings.simplefilter("ignore", RuntimeWarning)
         wrong = problems()
     if as_json:
-        import json
-
-        print(json.dumps({"plugins": [asdict(one) for one in found], "problems": wrong}, indent=2))
+        say_json({"plugins": [asdict(one) for one in found], "problems": wrong}, indent=2)
         return 1 if wrong else 0
     from rich.table import Table
-    from rich.text import Text
-
-    from streamer.cli.terminal import output
 
     if not found:
         output().print("no plug-ins are installed")
     else:
         table = Table("group", "name", "is", "from", box=None, header_style="bold", pad_edge=False)
         for one in found:
-            table.add_row(one.group, one.name, one.target, f"{one.distribution} {one.version}")
+            table.add_row(*map(cell, (one.group, one.name, one.target, f"{one.distribution} {one.version}")))
         output().print(table)
     for problem in wrong:
-        output().print(Text(f"problem: {problem}", "yellow"))
+        output().print(cell(f"problem: {problem}", "yellow"))
     return 1 if wrong else 0

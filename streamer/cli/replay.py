@@ -254,8 +254,7 @@ def _commit(reader: TopicReader, marks: dict[int, Replayed], done: set[int], rep
 
 
 def _say(report: Report, topic: str, *, as_json: bool, dry_run: bool) -> None:
-    import json
-    import sys
+    from streamer.cli.terminal import complain, say, say_json, warn
 
     rows = [
         {"topic": origin, "step": step, "error": error, "count": number}
@@ -265,7 +264,7 @@ def _say(report: Report, topic: str, *, as_json: bool, dry_run: bool) -> None:
         counts: dict[str, Any] = {"sent": report.sent.total(), "left": report.left, "before": report.before}
         counts |= {"foreign": report.foreign, "empty": report.empty, "failed": report.failed}
         counts |= {"dry_run": dry_run, "letters": rows}
-        print(json.dumps(counts, ensure_ascii=False))
+        say_json(counts)
     else:
         _table(rows)
         verb = "would be sent back" if dry_run else "sent back"
@@ -273,30 +272,27 @@ def _say(report: Report, topic: str, *, as_json: bool, dry_run: bool) -> None:
         notes += [f"{report.left:,} left by the filters"] if report.left else []
         notes += [f"{report.before:,} replayed before (--again)"] if report.before else []
         notes += [f"{report.foreign:,} records are no dead letters"] if report.foreign else []
-        print(", ".join(notes))
+        say(", ".join(notes))
     if report.forgetful:
-        print("warning: too many gaps to remember; a later replay will repeat some", file=sys.stderr)
+        warn("too many gaps to remember; a later replay will repeat some")
     if report.empty:
-        from streamer.cli.terminal import printable
-
         places = ", ".join(report.empty[:EMPTY_SHOWN]) + (", ..." if len(report.empty) > EMPTY_SHOWN else "")
-        text = (
-            f"error: {len(report.empty):,} have no payload to send; the records are, as long as their topic keeps them"
+        complain(
+            f"{len(report.empty):,} have no payload to send; the records are, as long as their topic keeps them, at "
+            f"{places}"
         )
-        print(f"{text}, at {printable(places)}", file=sys.stderr)
     for reason, number in list(report.failed.items())[:2]:
-        print(f"error: {number:,} not sent: {reason}", file=sys.stderr)
+        complain(f"{number:,} not sent: {reason}")
 
 
 def _table(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
-    from rich.text import Text
 
-    from streamer.cli.terminal import output
+    from streamer.cli.terminal import cell, output
 
     if not rows:
         return
     table = Table("topic", "step", "error", "letters", box=None, header_style="bold", pad_edge=False)
     for row in rows:
-        table.add_row(*(Text(str(row[key])) for key in ("topic", "step", "error", "count")))
+        table.add_row(*(cell(row[key]) for key in ("topic", "step", "error", "count")))
     output().print(table)

@@ -41,7 +41,13 @@ def run(
     log_level: Annotated[
         Level | None, typer.Option("--log-level", help="What is logged to stderr; by default warning, JSON info.")
     ] = None,
-    log_json: Annotated[bool, typer.Option("--log-json", help="Nothing but JSON lines on stderr.")] = False,
+    log_json: Annotated[
+        bool | None,
+        typer.Option(
+            "--log-json/--no-log-json",
+            help="JSON lines on stderr and nothing else, or text. By default the log is text on a terminal, else JSON.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Run services, all in this process, until SIGTERM, Ctrl-C or the end of their sources.
@@ -49,14 +55,15 @@ def run(
     The first signal stops the intake, finishes what is in flight and ends with exit code 0, a second one ends at once
     with 130. When one service fails the others are drained and the exit code is 1.
     """
-    import json
-
     from streamer.agent import Agent
     from streamer.cli.folder import import_from_here
+    from streamer.cli.terminal import complain, json_lines, remark, say_json
     from streamer.cli.together import run_together
     from streamer.observe.logs import configure
 
-    configure(log_level or ("info" if log_json or trace else "warning"), as_json=log_json)
+    in_json = not sys.stderr.isatty() if log_json is None else log_json
+    json_lines(bool(log_json))
+    configure(log_level or ("info" if in_json or trace else "warning"), as_json=in_json)
     no_code = not import_from_here(*files, no_code=no_code)
     services = _observed(_loaded(files, runners_given(runner)), profile, trace)
     if no_code:
@@ -64,19 +71,21 @@ def run(
     agents = [Agent(service, start_from=start_from) for service in services]
 
     def say(text: str) -> None:
-        # The log says it too, and in JSON only the log may speak.
-        if not log_json:
-            print(text, file=sys.stderr, flush=True)
+        # A log in JSON says it too, at its level info.
+        if not in_json:
+            remark(text)
 
     summaries = run_together(
         agents,
         started=lambda agent: say(_started(agent)),
-        note="" if log_json else "stopping: finishing what is in flight (once more to end at once)",
+        note="" if in_json else "stopping: finishing what is in flight (once more to end at once)",
     )
     for summary in summaries:
         say(_ended(summary))
+        if summary.error is not None and not in_json:
+            complain(" ".join(summary.error.splitlines()[:2]))
         if as_json:
-            print(json.dumps(summary.to_dict()), flush=True)
+            say_json(summary.to_dict())
     return 1 if any(summary.reason == "failed" for summary in summaries) else 0
 
 
@@ -123,17 +132,12 @@ def _started(agent: Agent) -> str:
     sinks = ", ".join(map(described, service.sinks))
     group = "".join(f", group {name}" for name in dict.fromkeys(service.groups.values()))
     at = "" if agent.endpoint is None else ", metrics on http://{}:{}/metrics".format(*agent.endpoint)
-    return f"{service.name}: running, {sources}{group} -> {sinks}{at}"
+    return f"{service.name}: running, {sources} -> {sinks}{group}{at}"
 
 
 def _ended(summary: Summary) -> str:
-    from streamer.cli.terminal import printable
-
     counts = f"{summary.ok:,} ok, {summary.dead:,} dead, {summary.dropped:,} dropped"
-    text = f"{summary.service}: {summary.reason} after {summary.seconds:.1f} s, {counts}"
-    if summary.error is None:
-        return text
-    return f"{text}\nerror: {printable(' '.join(summary.error.splitlines()[:2]))}"
+    return f"{summary.service}: {summary.reason} after {summary.seconds:.1f} s, {counts}"
 
 
 def described(config: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -19,14 +18,15 @@ def schema(
     import json
 
     from pipelines.errors import StreamerError
+    from streamer.cli.terminal import remark
     from streamer.schema import service_schema
 
     text = json.dumps(service_schema(), indent=2, ensure_ascii=False) + "\n"
     if out is None:
-        sys.stdout.write(text)
+        print(text, end="")
         return
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StreamerError(f"{out} cannot be written: {error.strerror or error}") from error
-    print(f"{out}: {len(text):,} characters", file=sys.stderr)
+    remark(f"{out}: {len(text):,} characters")

@@ -53,7 +53,6 @@ def send(
     JSON lines are in Konduit's JSON form, one record a line. An image becomes the value `image`. Raw files become one
     record each, their bytes as they are. Ctrl-C stops, after what was sent is confirmed.
     """
-    import json
     import threading
 
     from connectors.kafka.config import KafkaSinkConfig
@@ -62,7 +61,7 @@ def send(
     from streamer.cli.options import client_properties, codec_setting
     from streamer.cli.payloads import parts, size_of
     from streamer.cli.signals import draining
-    from streamer.cli.terminal import counted, quiet
+    from streamer.cli.terminal import counted, quiet, say, say_json
 
     quiet()
     import_from_here()
@@ -93,9 +92,9 @@ def send(
             sink.close()
     seconds = time.monotonic() - began
     if as_json:
-        print(json.dumps({"topic": topic, "sent": sent, "seconds": seconds, "complete": not stop.is_set()}))
+        say_json({"topic": topic, "sent": sent, "seconds": seconds, "complete": not stop.is_set()})
     else:
-        print(f"{counted(sent, 'record')} sent to {topic} in {seconds:.1f} s{' (stopped)' if stop.is_set() else ''}")
+        say(f"{counted(sent, 'record')} sent to {topic} in {seconds:.1f} s{' (stopped)' if stop.is_set() else ''}")
 
 
 class Pace:

@@ -10,26 +10,22 @@ def steps(as_json: AsJson = False) -> None:
     from dataclasses import asdict
 
     from pipelines.registry import default_registry
+    from streamer.cli.terminal import cell, output, say_json
 
     registry = default_registry()
     listing = registry.listing()
     if as_json:
-        import json
-
-        print(json.dumps({"steps": [asdict(line) for line in listing], "problems": registry.problems}, indent=2))
+        say_json({"steps": [asdict(line) for line in listing], "problems": registry.problems}, indent=2)
         return
     from rich.table import Table
-    from rich.text import Text
-
-    from streamer.cli.terminal import output
 
     table = Table("step", "runner", "priority", "available", "from", box=None, header_style="bold", pad_edge=False)
     seen: set[str] = set()
     for line in listing:
-        available = Text("yes", "green") if line.available else Text(line.reason, "red")
+        available = cell("yes", "green") if line.available else cell(line.reason, "red")
         step = "" if line.step_type in seen else line.step_type
         seen.add(line.step_type)
-        table.add_row(Text(step), Text(line.runner or "-"), Text(str(line.priority)), available, Text(line.origin))
+        table.add_row(cell(step), cell(line.runner or "-"), cell(line.priority), available, cell(line.origin))
     output().print(table)
     for problem in registry.problems:
-        output().print(Text(f"problem: {problem}", "yellow"))
+        output().print(cell(f"problem: {problem}", "yellow"))

@@ -89,20 +89,16 @@ def _seen(records: Records, codec: Codec) -> Iterator[Seen]:
 
 
 def _show(seen: Seen, as_json: bool, full: bool) -> None:
+    from streamer.cli.terminal import plain, say_json
+
     if as_json:
-        import json
-
-        print(json.dumps(_for_machines(seen, full), ensure_ascii=False), flush=True)
+        say_json(_for_machines(seen, full))
         return
-    from streamer.cli.terminal import output
-
-    console = output()
     for text, style in _for_people(seen):
-        console.print(text, style=style, markup=False, soft_wrap=True)
+        plain(text, style)
 
 
 def _for_people(seen: Seen) -> Iterator[tuple[str, str]]:
-    from streamer.cli.terminal import printable
     from streamer.cli.values import line
 
     record = seen.record
@@ -115,36 +111,35 @@ def _for_people(seen: Seen) -> Iterator[tuple[str, str]]:
     if seen.origin is not None:
         origin = seen.origin
         yield f"  dead letter of {origin.topic}[{origin.partition}]@{origin.offset}, step {origin.step}", "yellow"
-        yield f"  {origin.error}: {printable(origin.text)}", "yellow"
+        yield f"  {origin.error}: {origin.text}", "yellow"
         if origin.left_out:
             what = f"{origin.left_out} left out ({origin.size:,} bytes, SHA-256 {origin.sha256})"
-            yield f"  {printable(what)}: {printable(origin.refusal)}", "yellow"
+            yield f"  {what}: {origin.refusal}", "yellow"
     if seen.payload is None:
         yield "  no payload (a tombstone)", "dim"
     elif seen.data is None:
-        reason = printable(" ".join(str(seen.error).split()))
+        reason = " ".join(str(seen.error).split())
         yield f"  {len(seen.payload):,} bytes, not decoded: {reason}", "red"
         yield f"  {seen.payload[:24].hex(' ')}", "dim"
     else:
         width = max((len(key) for key in seen.data), default=0)
         for key, value in seen.data.items():
-            yield f"  {printable(key).ljust(width)}  {printable(line(value))}", ""
+            yield f"  {key.ljust(width)}  {line(value)}", ""
         yield from _metadata(seen.data)
 
 
 def _metadata(data: Data) -> Iterator[tuple[str, str]]:
-    from streamer.cli.terminal import printable
     from streamer.cli.values import line
     from streamer.debugging import TRACE
 
     for key, value in (data.metadata or {}).items():
         text = value.get("text") if key == TRACE and hasattr(value, "get") else None
         if not isinstance(text, str):
-            yield f"  @{printable(key)}  {printable(line(value))}", "dim"
+            yield f"  @{key}  {line(value)}", "dim"
             continue
         yield f"  @{key}", "dim"
         for part in text.splitlines():
-            yield f"    {printable(part)}", "dim"
+            yield f"    {part}", "dim"
 
 
 def _for_machines(seen: Seen, full: bool) -> dict[str, Any]:
@@ -180,10 +175,7 @@ def _time(stamp: int | None) -> str:
 
 
 def _text(content: bytes) -> str:
-    from streamer.cli.terminal import printable
-
     try:
-        text = content.decode()
+        return content.decode()
     except UnicodeDecodeError:
         return content.hex(" ")
-    return printable(text)

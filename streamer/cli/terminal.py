@@ -1,16 +1,27 @@
-"""What is printed: results on stdout, everything about them on stderr, nothing that a terminal would obey."""
+"""What is printed: results on stdout, everything about them on stderr, nothing that a terminal would obey.
+
+Whatever may come from elsewhere (records, brokers, files of others) is printed by these functions, which escape it.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING
+import traceback
+from typing import TYPE_CHECKING, Any, Final
+
+from streamer.shown import escaped, json_shown, masked, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
-WIDE = 200
+WIDE: Final = 200
 """Columns of a table whose reader is no terminal and has no width."""
+MAX_LINES: Final = 3
+"""Lines that an error takes at most."""
+
+_json_lines = False
 
 
 def output() -> Console:
@@ -27,11 +38,69 @@ def notes() -> Console:
     return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else WIDE)
 
 
-def printable(text: str) -> str:
-    """The text with control characters escaped: what comes from records must not steer the reader's terminal."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+def cell(text: object, style: str = "") -> Text:
+    """Something for a table or a line of `output()`, safe to print."""
+    from rich.text import Text
+
+    return Text(shown(text), style)
+
+
+def plain(text: str, style: str = "") -> None:
+    """Print a line on stdout. Secrets of the service file are not masked: it is for what records hold."""
+    from rich.text import Text
+
+    output().print(Text(escaped(text), style), soft_wrap=True)
+
+
+def say(text: object) -> None:
+    """Print a line on stdout."""
+    print(shown(text), flush=True)
+
+
+def remark(text: object) -> None:
+    """Print a line on stderr."""
+    print(shown(text), file=sys.stderr, flush=True)
+
+
+def say_json(value: Any, *, indent: int | None = None) -> None:
+    """Print plain data on stdout for machines, in one line unless there is an `indent`."""
+    print(json_shown(value, indent=indent), flush=True)
+
+
+def complain(text: str, error: BaseException | None = None) -> None:
+    """Tell on stderr what is wrong, in a few lines; with the traceback of `error` if it is given."""
+    lines = [escaped(one) for one in masked(text).splitlines() if one.strip()] or ["unknown"]
+    trace = None if error is None else "\n".join(_trace(error))
+    if _json_lines:
+        from streamer.observe.logs import logger
+
+        logger().error("failed", error=" ".join(lines), **({} if trace is None else {"exception": trace}))
+        return
+    if trace is not None:
+        print(trace, file=sys.stderr)
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 1], f"{lines[MAX_LINES - 1]} ... (--debug shows all)"]
+    print("\n".join([f"error: {lines[0]}", *lines[1:]]), file=sys.stderr)
+
+
+def warn(text: object) -> None:
+    """Tell on stderr what should be known."""
+    if _json_lines:
+        from streamer.observe.logs import logger
+
+        logger().warning(masked(str(text)))
+        return
+    print(f"warning: {shown(text)}", file=sys.stderr)
+
+
+def json_lines(on: bool) -> None:
+    """From now on stderr holds nothing but JSON lines, errors and warnings included; or text again."""
+    global _json_lines
+    _json_lines = on
+
+
+def _trace(error: BaseException) -> list[str]:
+    return [escaped(one) for one in masked("".join(traceback.format_exception(error))).splitlines()]
 
 
 def quiet() -> None:

@@ -30,7 +30,7 @@ def test(
     """
     from streamer.cases import cases_of
     from streamer.cli.folder import import_from_here
-    from streamer.cli.terminal import quiet
+    from streamer.cli.terminal import counted, quiet, say, say_json
     from streamer.loading import load
     from streamer.observe.logs import configure
     from streamer.trial import tried
@@ -48,32 +48,26 @@ def test(
             _show(outcome)
     wrong = sum(not outcome.ok for outcome in outcomes)
     if as_json:
-        import json
-
         found = [_for_machines(outcome) for outcome in outcomes]
-        print(json.dumps({"ok": not wrong, "service": service.name, "cases": found}, indent=2, ensure_ascii=False))
+        say_json({"ok": not wrong, "service": service.name, "cases": found}, indent=2)
     else:
-        from streamer.cli.terminal import counted
-
-        print(f"{counted(len(outcomes), 'case')}: {len(outcomes) - wrong} ok, {wrong} wrong")
+        say(f"{counted(len(outcomes), 'case')}: {len(outcomes) - wrong} ok, {wrong} wrong")
     return 1 if wrong else 0
 
 
 def _show(outcome: Tried) -> None:
     from rich.text import Text
 
-    from streamer.cli.terminal import output, printable
+    from streamer.cli.terminal import cell, output, plain
     from streamer.cli.values import line
 
-    mark = Text("ok   ", "green") if outcome.ok else Text("wrong", "bold red")
-    console = output()
-    console.print(Text.assemble(mark, f"  {printable(outcome.case.name)}  ", (f"{outcome.seconds:.2f} s", "dim")))
+    mark = cell("ok   ", "green") if outcome.ok else cell("wrong", "bold red")
+    output().print(Text.assemble(mark, cell(f"  {outcome.case.name}  "), cell(f"{outcome.seconds:.2f} s", "dim")))
     for problem in outcome.problems:
-        console.print(f"       {printable(' '.join(problem.split()))}", markup=False, soft_wrap=True)
+        plain(f"       {' '.join(problem.split())}")
     if outcome.ok and outcome.case.expect is None:
         for result in outcome.results:
-            text = "no payload" if result is None else line(result)
-            console.print(f"       {printable(text)}", style="dim", markup=False, soft_wrap=True)
+            plain(f"       {'no payload' if result is None else line(result)}", "dim")
 
 
 def _for_machines(outcome: Tried) -> dict[str, Any]:

@@ -9,27 +9,31 @@ from typing import Any
 import structlog
 from structlog.types import EventDict
 
+from streamer.shown import escaped, masked
+
 NAME = "streamer"
 """The standard library's logger that all our events go through."""
 
 
 def configure(level: str = "info", *, as_json: bool | None = None) -> None:
-    """Send our events and those of libraries to stderr. `as_json` `None`: JSON unless stderr is a terminal.
+    """Send our events and those of libraries to stderr, without secrets, and as text without anything that a terminal
+    would obey. `as_json` `None`: JSON unless stderr is a terminal.
 
     For programs of ours; in a program of somebody else's, events go to the logger `streamer` as plain text.
     """
     if as_json is None:
         as_json = not sys.stderr.isatty()
-    last: Any = (
-        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
+    last: list[Any] = [_masked, structlog.processors.JSONRenderer()]
+    if not as_json:
+        colors = sys.stderr.isatty()
+        last = [_masked, _escaped, structlog.dev.ConsoleRenderer(colors=colors, repr_native_str=True)]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
-                last,
+                *last,
             ],
             foreign_pre_chain=[_STAMP, structlog.stdlib.add_log_level, structlog.stdlib.ExtraAdder()],
         )
@@ -58,6 +62,29 @@ def _handed_over(log: Any, method: str, event: EventDict) -> Any:
         return structlog.stdlib.ProcessorFormatter.wrap_for_formatter(log, method, event)
     pairs = " ".join(f"{key}={value!r}" for key, value in event.items() if key not in _PLAIN)
     return f"{event['event']} {pairs}".rstrip()
+
+
+def _masked(log: Any, method: str, event: EventDict) -> EventDict:
+    return {key: _without_secrets(value) for key, value in event.items()}
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, dict):
+        return {_without_secrets(key): _without_secrets(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_secrets(one) for one in value]
+    return value
+
+
+def _escaped(log: Any, method: str, event: EventDict) -> EventDict:
+    """What is rendered as it is without anything that a terminal would obey: the event, and the lines of a traceback.
+    Of the rest the `repr` is shown."""
+    event["event"] = escaped(str(event["event"]))
+    if "exception" in event:
+        event["exception"] = "\n".join(map(escaped, str(event["exception"]).splitlines()))
+    return event
 
 
 _PLAIN = ("event", "level", "timestamp")

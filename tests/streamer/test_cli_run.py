@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,9 @@ def slow(data):
 
 def as_it_is(data):
     return data
+
+def repeating(data):
+    raise ValueError(data["x"])
 
 def wrong(data):
     raise ValueError("nothing is right")
@@ -58,7 +64,7 @@ def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) ->
 
 
 def test_a_service_runs_to_the_end_of_its_source(start: Any, tmp_path: Path) -> None:
-    process = start("run", service(tmp_path, "a"), "--json")
+    process = start("run", service(tmp_path, "a"), "--json", "--no-log-json")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert results(tmp_path, "a") == [0, 1, 2]
@@ -86,8 +92,8 @@ def test_a_first_signal_drains_and_ends_with_0(start: Any, tmp_path: Path, numbe
     process.send_signal(number)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    assert "a: stopped" in err
-    assert "3 ok" in err
+    ended = json.loads(err.splitlines()[-1])
+    assert (ended["event"], ended["reason"], ended["ok"]) == ("ended", "stopped", 3)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -111,7 +117,7 @@ def test_a_signal_while_it_still_imports_ends_what_is_no_service_as_ever() -> No
 
 
 def test_a_second_signal_ends_at_once_with_130(start: Any, tmp_path: Path) -> None:
-    process = start("run", service(tmp_path, "a", step="slow"))
+    process = start("run", service(tmp_path, "a", step="slow"), "--no-log-json")
     wait_for((tmp_path / "reached").exists, process)
     process.send_signal(signal.SIGTERM)
     assert "once more" in _line(process, "stopping")
@@ -156,6 +162,56 @@ def test_what_cannot_be_opened_is_a_failure_told_in_a_line_or_two(start: Any, tm
     assert sum(line.startswith("error: ") for line in err.splitlines()) == 1
 
 
+def test_where_stderr_is_no_terminal_the_log_is_json_and_says_what_a_terminal_is_told(
+    start: Any, tmp_path: Path
+) -> None:
+    process = start("run", service(tmp_path, "a"))
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    events = [json.loads(line) for line in err.splitlines()]
+    assert {one["service"] for one in events} == {"a"}
+    assert [one["event"] for one in events if one["event"] != "hot path"] == ["running", "ended"]
+    assert (events[-1]["ok"], events[-1]["reason"]) == (3, "ended")
+
+
+def test_a_failure_is_in_the_json_log_once_and_nothing_stands_beside_it(start: Any, tmp_path: Path) -> None:
+    process = start("run", service(tmp_path, "a", step="wrong"))
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1, err
+    events = [json.loads(line) for line in err.splitlines()]
+    assert [one["event"] for one in events if one["level"] == "error"] == ["the service failed"]
+    assert "nothing is right" in events[-1]["error"]
+
+
+def test_on_a_terminal_the_log_is_text(start: Any, tmp_path: Path) -> None:
+    assert "running" in _on_a_terminal(start, "run", service(tmp_path, "a"), "--log-level", "info")
+
+
+def test_on_a_terminal_json_has_to_be_asked_for(start: Any, tmp_path: Path) -> None:
+    lines = _on_a_terminal(start, "run", service(tmp_path, "a"), "--log-json").splitlines()
+    assert [event for line in lines if (event := json.loads(line)["event"]) != "hot path"] == ["running", "ended"]
+
+
+@pytest.mark.parametrize("evil", ["\x1b]0;owned\x07", "a\n2026-01-01 [error] all is lost \u202e", "\x9b31m"])
+def test_what_a_record_says_steers_no_terminal_by_the_log(start: Any, tmp_path: Path, evil: str) -> None:
+    dead = "dead_letter: {type: file, path: dead.txt, format: lines, codec: raw}\n"
+    file = service(tmp_path, "a", step="repeating", more=dead)
+    (tmp_path / "a.in.jsonl").write_text(json.dumps({"x": evil}) + "\n", encoding="utf-8")
+    text = _on_a_terminal(start, "run", file)
+    assert "dead letter" in text
+    assert repr(evil)[1:-1] in text
+    assert evil not in text
+
+
+def test_a_wrong_file_is_told_in_json_where_nothing_else_may_stand_on_stderr(cli: Any, tmp_path: Path) -> None:
+    file = service(tmp_path, "a", more="nmae: b\n")
+    assert cli("run", file).err.startswith(f"error: {file}:4: nmae: no such field")
+    (line,) = cli("run", file, "--log-json").err.splitlines()
+    assert json.loads(line)["error"].startswith(f"{file}:4: nmae: no such field")
+    assert "Traceback" in json.loads(cli("--debug", "run", file, "--log-json").err)["exception"]
+    assert cli("check", file).err.startswith("error: ")
+
+
 def test_with_log_json_stderr_holds_json_lines_only(start: Any, tmp_path: Path) -> None:
     process = start("run", service(tmp_path, "a"), "--log-json")
     _, err = process.communicate(timeout=120)
@@ -178,6 +234,21 @@ def test_a_source_that_cannot_be_put_back_is_wrong_use(cli: Any, tmp_path: Path)
     assert ended.code == 2
     assert "earliest" in ended.err
     assert not results(tmp_path, "a")
+
+
+def _on_a_terminal(start: Any, *arguments: Any) -> str:
+    """What a command writes to stderr that is a terminal; it has to end with 0."""
+    ours, theirs = pty.openpty()
+    # So that lines are not folded.
+    termios.tcsetwinsize(theirs, (50, 1000))
+    process = start(*arguments, stderr=theirs)
+    os.close(theirs)
+    found = b""
+    with os.fdopen(ours, "rb", buffering=0) as terminal, suppress(OSError):
+        while block := terminal.read(65536):
+            found += block
+    assert process.wait(120) == 0, found
+    return found.decode().replace("\r\n", "\n")
 
 
 def _line(process: subprocess.Popen[str], beginning: str) -> str:

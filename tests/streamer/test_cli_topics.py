@@ -289,7 +289,7 @@ def test_run_puts_the_group_back_where_from_says(
         f"pipeline: []\nsink: {{type: kafka, topic: {sink}}}\n"
     )
     for expected, arguments in ((3, []), (6, ["--from", "earliest"])):
-        process = start("run", file, *arguments)
+        process = start("run", file, "--no-log-json", *arguments)
         deadline = time.monotonic() + 120
         while len(tapped(cli, sink, *on)) < expected:
             assert process.poll() is None, process.communicate()
@@ -297,5 +297,5 @@ def test_run_puts_the_group_back_where_from_says(
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
-        assert f"kafka {source} -> kafka {sink}" in err
+        assert f"kafka {source} -> kafka {sink}, group {source}" in err
         assert "3 ok" in err

@@ -38,6 +38,30 @@ def test_events_are_text_for_people() -> None:
     assert "dead letter" in lines("warning", False)[0]
 
 
+def test_what_comes_from_elsewhere_steers_no_terminal_and_shows_no_secret() -> None:
+    program = (
+        PROGRAM.format(level="info", as_json=False)
+        + """
+from streamer.shown import remember
+remember(["hunter2"])
+logger().warning("sink \\x1b[2J", reason="\\x9b31m", at=["http://u:p@h/\\x07", {"a": "hunter2"}])
+logging.getLogger("library").error("login %s\\n2026 [error] lost \\u202e", "hunter2")
+try:
+    raise ValueError("\\x1b[2J hunter2")
+except ValueError:
+    logging.getLogger("library").exception("trace")
+"""
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "Traceback" in ran.stderr
+    for mark in ("\x1b", "\x9b", "\x07", "\u202e", "\n2026 [error]", "hunter2", "u:p@"):
+        assert mark not in ran.stderr
+    as_json = program.replace("as_json=False", "as_json=True")
+    ran = subprocess.run([sys.executable, "-c", as_json], capture_output=True, text=True, check=True)
+    assert len([json.loads(line) for line in ran.stderr.splitlines()]) == 5
+    assert "hunter2" not in ran.stderr
+
+
 def test_the_level_decides_what_is_written() -> None:
     assert len(lines("debug", True)) == 3
 
