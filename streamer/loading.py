@@ -67,8 +67,11 @@ def _service(document: Document, base: Path, name: str, environment: Mapping[str
     try:
         return _read_service(document, base, name, environment)
     except DefinitionError as error:
-        # What is wrong may be quoted, and may be a secret.
+        # What is wrong may be quoted, and may be a secret, here and in the validation error behind it.
         error.args = tuple(masked(str(one)) for one in error.args)
+        cause = str(error.__cause__)
+        if cause != masked(cause):
+            raise error from None
         raise
 
 

@@ -42,7 +42,7 @@ COMMANDS: Final[dict[Any, str]] = {
     demo: "streamer demo",
     tap: "streamer tap digits.predictions --from earliest --count 5",
     send: "streamer send digits.images photos/*.png",
-    replay: "streamer replay digits.dead --step decode --dry-run",
+    replay: "streamer replay digits.yaml --step decode --dry-run",
     schema: "streamer schema --out service.schema.json",
     steps: "streamer steps",
     formats: "streamer formats",

@@ -1,4 +1,8 @@
-"""`streamer replay`: put dead letters back to the topics they came from."""
+"""`streamer replay`: put dead letters back to the topics they came from.
+
+Which topic that is says the letter itself, and whoever may write dead letters may write anything there. So they go to
+no topic that is not allowed: by `--to`, or as a topic that the service reads.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from connectors.records import Records
     from connectors.sink import Sink
     from streamer.cli.replayed import Replayed
+    from streamer.cli.route import Route
     from streamer.cli.topic import TopicReader
     from streamer.deadletter import Original
 
@@ -26,7 +32,18 @@ EMPTY_SHOWN = 5
 
 
 def replay(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic of the dead letters.")],
+    topic: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC|FILE", help="The topic of the dead letters, or a service file."),
+    ],
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--to",
+            help="A topic that may be sent to, or a regular expression that begins with ^; may be repeated. "
+            "By default those that the service of FILE reads.",
+        ),
+    ] = None,
     step: Annotated[str | None, typer.Option("--step", help="Only those that failed in this step.")] = None,
     error: Annotated[
         str | None, typer.Option("--error", help="Only those whose error's class or text has this.")
@@ -45,14 +62,17 @@ def replay(
 ) -> int:
     """Send dead letters back to the topics they came from: payload, key and headers as they came.
 
+    A letter says itself where it came from, and can be forged: it is sent to no topic but those of --to, of --topic, or
+    of the service. Of a service file brokers and login are taken, too.
+
     Reads to the end as it is now. What was replayed is not replayed again; what a filter leaves out stays for later.
     A letter that had to go without its payload has nothing to send: it is told of, with its place, and passed over.
     """
     import threading
 
-    from connectors.kafka.config import KafkaSinkConfig
     from streamer.cli.brokers import topics_of
     from streamer.cli.options import client_properties, position
+    from streamer.cli.route import is_service_file, route_of, route_of_service
     from streamer.cli.signals import draining
     from streamer.cli.terminal import quiet
     from streamer.cli.topic import TopicReader
@@ -62,21 +82,28 @@ def replay(
     if isinstance(found, str):
         raise typer.BadParameter("--since takes a time, like 2026-01-31T12:00:00Z")
     chosen = Choice(step, error, found, origin)
+    # Whoever names the one topic that is meant allows it.
+    named = to or ([] if origin is None else [origin])
     properties = client_properties(client)
+    if is_service_file(topic):
+        route = route_of_service(Path(topic), named, properties)
+    else:
+        route = route_of(topic, bootstrap, named, properties)
+    there = route.there
     stop = threading.Event()
-    with draining(stop.set), TopicReader(bootstrap, topic, properties, group=group) as reader:
+    with draining(stop.set), TopicReader(there.bootstrap, route.topic, there.client, group=group) as reader:
         if dry_run:
-            report = replayed(reader, None, chosen, again=again, count=count, stopped=stop.is_set)
+            report = replayed(reader, None, chosen, route, again=again, count=count, stopped=stop.is_set)
         else:
-            config = KafkaSinkConfig(name="replay", bootstrap=bootstrap, topic=topic, client=dict(properties))
+            config = route.sink()
             # Many brokers would create a topic that is gone.
             back = Back(config.build(), frozenset(topics_of(config)))
             back.sink.open()
             try:
-                report = replayed(reader, back, chosen, again=again, count=count, stopped=stop.is_set)
+                report = replayed(reader, back, chosen, route, again=again, count=count, stopped=stop.is_set)
             finally:
                 back.sink.close()
-    _say(report, topic, as_json=as_json, dry_run=dry_run)
+    _say(report, route.topic, as_json=as_json, dry_run=dry_run)
     return 1 if report.failed or report.empty else 0
 
 
@@ -133,12 +160,14 @@ def replayed(
     reader: TopicReader,
     back: Back | None,
     choice: Choice,
+    route: Route,
     *,
     again: bool = False,
     count: int | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Report:
-    """Send the dead letters of `reader`'s topic back; without `back` only say what would be sent.
+    """Send the dead letters of `reader`'s topic back where the route allows it; without `back` only say what would be
+    sent.
 
     What was sent is committed for the reader's group, after it was confirmed.
     """
@@ -154,7 +183,7 @@ def replayed(
     while ends and not stopped() and (count is None or report.sent.total() < count):
         records = reader.poll(0.2)
         room = None if count is None else count - report.sent.total()
-        done = _replay_block(records, ends, nexts, marks, back, choice, report, again=again, room=room)
+        done = _replay_block(records, ends, nexts, marks, back, choice, route, report, again=again, room=room)
         for number in list(ends):
             if number in reader.ended or nexts[number] >= ends[number]:
                 del ends[number]
@@ -170,6 +199,7 @@ def _replay_block(
     marks: dict[int, Replayed],
     back: Back | None,
     choice: Choice,
+    route: Route,
     report: Report,
     *,
     again: bool,
@@ -203,7 +233,7 @@ def _replay_block(
                 chosen.append((row, number, offset, letter))
             else:
                 report.left += 1
-    refused = _send(records, [(row, letter) for row, _, _, letter in chosen], back)
+    refused = _send(records, [(row, letter) for row, _, _, letter in chosen], back, route)
     for at, (_, number, offset, letter) in enumerate(chosen):
         if at in refused:
             reason = refused[at]
@@ -216,17 +246,21 @@ def _replay_block(
     return set(done)
 
 
-def _send(records: Records, chosen: list[tuple[int, Original]], back: Back | None) -> dict[int, str]:
+def _send(records: Records, chosen: list[tuple[int, Original]], back: Back | None, route: Route) -> dict[int, str]:
     """Send these rows where they came from, and wait for it; returns why some of them failed, by index."""
     import numpy as np
 
     from connectors.records import Messages
 
-    if back is None:
+    if back is None and route.to is None:
         return {}
-    gone = {at for at, (_, letter) in enumerate(chosen) if letter.topic not in back.topics}
-    failed = {at: f'there is no topic "{chosen[at][1].topic}"' for at in gone}
-    there = [at for at in range(len(chosen)) if at not in gone]
+    refusals = ((at, route.refusal(letter.topic)) for at, (_, letter) in enumerate(chosen))
+    failed = {at: reason for at, reason in refusals if reason is not None}
+    if back is None:
+        return failed
+    gone = {at for at, (_, letter) in enumerate(chosen) if at not in failed and letter.topic not in back.topics}
+    failed |= {at: f'there is no topic "{chosen[at][1].topic}"' for at in gone}
+    there = [at for at in range(len(chosen)) if at not in failed]
     if not there:
         return failed
     rows = [chosen[at][0] for at in there]

@@ -72,8 +72,10 @@ def replay(cli: Any, letters: Letters, topic_name: Any) -> Any:
     """Runs the command in a group of the test's own; returns its report."""
     group = topic_name("replay")
 
-    def run(*arguments: str, code: int = 0) -> dict[str, Any]:
-        ended = cli("replay", letters.topic, "--group", group, "-b", letters.bootstrap, "--json", *arguments)
+    def run(*arguments: str, code: int = 0, to: tuple[str, ...] = (letters.origin,)) -> dict[str, Any]:
+        allowed = [part for one in to for part in ("--to", one)]
+        options = ("--group", group, "-b", letters.bootstrap, "--json", *allowed)
+        ended = cli("replay", letters.topic, *options, *arguments)
         assert ended.code == code, ended.err
         found: dict[str, Any] = json.loads(ended.out)
         return found
@@ -118,10 +120,11 @@ def test_filters_choose_by_error_origin_and_time(letters: Letters, replay: Any, 
     assert replay("--error", "WireError", "--dry-run")["letters"] == [
         {"topic": letters.origin, "step": "scale", "error": "WireError", "count": 1}
     ]
-    assert replay("--error", "it is what", "--dry-run")["sent"] == 2
+    both = (letters.origin, other)
+    assert replay("--error", "it is what", "--dry-run", to=both)["sent"] == 2
     assert replay("--since", "2100-01-01", "--dry-run")["sent"] == 0
-    assert replay("--since", "2000-01-01", "--dry-run")["sent"] == 2
-    assert replay("--topic", other)["sent"] == 1
+    assert replay("--since", "2000-01-01", "--dry-run", to=both)["sent"] == 2
+    assert replay("--topic", other, to=both)["sent"] == 1
     assert letters.back(other) == [b"b"]
     assert letters.back() == []
 
@@ -153,12 +156,93 @@ def test_records_that_are_no_dead_letters_are_counted_and_passed_over(letters: L
 def test_a_letter_whose_topic_is_gone_is_reported_and_kept(letters: Letters, replay: Any) -> None:
     letters.bury(b"a", origin="no-such-topic-any-more")
     letters.bury(b"b")
-    report = replay(code=1)
+    both = (letters.origin, "no-such-topic-any-more")
+    report = replay(code=1, to=both)
     assert report["sent"] == 1
     assert sum(report["failed"].values()) == 1
-    assert "no-such-topic-any-more" in next(iter(report["failed"]))
+    assert 'there is no topic "no-such-topic-any-more"' in next(iter(report["failed"]))
     assert letters.back() == [b"b"]
-    assert sum(replay(code=1)["failed"].values()) == 1
+    assert sum(replay(code=1, to=both)["failed"].values()) == 1
+
+
+def test_a_forged_letter_is_sent_nowhere_it_is_not_allowed_to(letters: Letters, replay: Any, topics: Any) -> None:
+    payments = topics(prefix="payments")
+    letters.bury(b"forged", origin=payments)
+    letters.bury(b"a")
+    dry, report = replay("--dry-run", code=1), replay(code=1)
+    for one in (dry, report):
+        assert (one["sent"], one["left"]) == (1, 0)
+        assert one["failed"] == {f'"{payments}" is not among the topics of --to': 1}
+    assert letters.back(payments) == []
+    assert letters.back() == [b"a"]
+    # It is kept for somebody who knows better.
+    assert replay(to=(f"^{payments[:-3]}",))["sent"] == 1
+    assert letters.back(payments) == [b"forged"]
+
+
+def test_without_a_topic_to_send_to_nothing_is_sent_and_what_could_be_is_said(
+    letters: Letters, replay: Any, cli: Any, topic_name: Any
+) -> None:
+    letters.bury(b"a")
+    report = replay(code=1, to=())
+    assert report["sent"] == 0
+    ended = cli("replay", letters.topic, "--group", topic_name(), "-b", letters.bootstrap)
+    assert (ended.code, letters.back()) == (1, [])
+    assert (
+        f'error: 1 not sent: the letters say "{letters.origin}"; if that is right: --to {letters.origin}' in ended.err
+    )
+    assert replay("--topic", letters.origin, to=())["sent"] == 1
+    assert letters.back() == [b"a"]
+
+
+@pytest.fixture
+def service(letters: Letters, tmp_path: Path) -> Path:
+    """A service whose dead letters they are."""
+    file = tmp_path / "images.yaml"
+    file.write_text(
+        f"source: {{type: kafka, bootstrap: '{letters.bootstrap}', topics: ['{letters.origin}', '^none-.*']}}\n"
+        f"pipeline: []\nsink: {{type: kafka, topic: {letters.origin}-out}}\n"
+        f"dead_letter: {{type: kafka, topic: {letters.topic}}}\n"
+    )
+    return file
+
+
+def test_a_service_file_says_brokers_and_topics(letters: Letters, service: Path, cli: Any, topics: Any) -> None:
+    payments = topics(prefix="payments")
+    letters.bury(b"a")
+    letters.bury(b"forged", origin=payments)
+    options = ("-b", "localhost:1", "--group", f"{letters.topic}-group", "--json")
+    ended = cli("replay", service, *options)
+    assert ended.code == 1
+    report = json.loads(ended.out)
+    assert report["sent"] == 1
+    assert report["failed"] == {f'"{payments}" is not among the topics of the service\'s source': 1}
+    assert (letters.back(), letters.back(payments)) == ([b"a"], [])
+    assert json.loads(cli("replay", service, *options, "--to", payments).out)["sent"] == 1
+    assert letters.back(payments) == [b"forged"]
+
+
+def test_a_service_without_dead_letters_on_kafka_is_wrong_use(service: Path, cli: Any) -> None:
+    service.write_text(service.read_text().replace("dead_letter: {type: kafka", "dead_letter: {type: memory"))
+    ended = cli("replay", service)
+    assert ended.code == 2
+    assert "has no dead_letter of type kafka" in ended.err
+    service.write_text(service.read_text().partition("dead_letter")[0])
+    assert cli("replay", service).code == 2
+    assert "no such file" in cli("replay", service.with_name("none.yaml")).err
+
+
+def test_what_a_letter_says_of_itself_is_escaped(letters: Letters, cli: Any, topic_name: Any) -> None:
+    evil = "\x1b]0;owned\x07\n\u202e\x9b31m"
+    letters.bury(b"a", step=f"s{evil}", error=f"e{evil}", origin=f"t{evil}")
+    letters.bury(b"b", step=f"s{evil}", error=f"e{evil}")
+    options = ("--group", topic_name(), "-b", letters.bootstrap, "--to", letters.origin, "--dry-run")
+    for arguments in ((), ("--json",)):
+        ended = cli("replay", letters.topic, *options, *arguments)
+        assert ended.code == 1
+        for mark in ("\x1b", "\x07", "\u202e", "\x9b", "\nerror: \n"):
+            assert mark not in ended.out + ended.err
+    assert json.loads(ended.out)["letters"][0]["step"] == f"s{evil}"
 
 
 def test_a_letter_without_its_payload_is_not_sent_but_told_of_once(
@@ -190,7 +274,8 @@ def test_an_empty_topic_is_replayed_at_once(replay: Any) -> None:
 
 def test_people_get_a_table_and_a_sentence(cli: Any, letters: Letters, topic_name: Any) -> None:
     letters.bury(b"a")
-    ended = cli("replay", letters.topic, "--group", topic_name(), "-b", letters.bootstrap, "--dry-run")
+    to = ("--to", letters.origin)
+    ended = cli("replay", letters.topic, "--group", topic_name(), "-b", letters.bootstrap, "--dry-run", *to)
     assert ended.code == 0
     assert letters.origin in ended.out
     assert f"1 would be sent back from {letters.topic}" in ended.out
