@@ -8,7 +8,7 @@ imports the client library. `connectors.registry` finds them by name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -46,6 +46,24 @@ class ConnectorConfig(BaseModel, ABC):
     @property
     def code_keys(self) -> tuple[str, ...]:
         """Keys of the functions, libraries and commands that the file names and it runs; `--no-code` refuses them."""
+        return ()
+
+    @property
+    def file_keys(self) -> Mapping[str, Path]:
+        """The files, folders and patterns of files that it reads or writes, by the key that names each: all fields that
+        hold a path (`LocalPath`), those of the codec included. Under `--no-code` each has to be allowed."""
+        found = _paths(self, "")
+        if isinstance(self.codec, dict):
+            # The registry needs this module.
+            from connectors.codecs.registry import codec_config
+
+            found |= _paths(codec_config(self.codec), "codec.")
+        return found
+
+    @property
+    def identity_keys(self) -> tuple[str, ...]:
+        """Keys by which it logs in as the machine or the user that runs it, with nothing that the file holds;
+        `--no-code` refuses them."""
         return ()
 
     def check_packages(self) -> None:
@@ -113,6 +131,19 @@ class SinkConfig(ConnectorConfig):
     @abstractmethod
     def build(self) -> Sink:
         """The sink, not yet open. Raises `MissingPackageError` without its client library."""
+
+
+def _paths(value: object, key: str) -> dict[str, Path]:
+    if isinstance(value, Path):
+        return {key.removesuffix("."): value}
+    inside: Iterable[tuple[object, object]] = ()
+    if isinstance(value, BaseModel):
+        inside = ((name, getattr(value, name)) for name in type(value).model_fields)
+    elif isinstance(value, Mapping):
+        inside = value.items()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        inside = enumerate(value)
+    return {name: path for part, one in inside for name, path in _paths(one, f"{key}{part}.").items()}
 
 
 def _relative_to_its_file(path: Path, info: ValidationInfo) -> Path:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from connectors.memory import MemorySourceConfig as MemorySource
     from streamer import testing
     from streamer.loading import load, load_all, loads
+    from streamer.nocode import NoCode
     from streamer.service import Service
     from streamer.summary import Summary
 
@@ -28,6 +29,7 @@ __all__ = [
     "KafkaSource",
     "MemorySink",
     "MemorySource",
+    "NoCode",
     "Service",
     "Summary",
     "load",
@@ -43,6 +45,7 @@ _LATER = {
     "KafkaSource": "connectors.kafka.config:KafkaSourceConfig",
     "MemorySink": "connectors.memory:MemorySinkConfig",
     "MemorySource": "connectors.memory:MemorySourceConfig",
+    "NoCode": "streamer.nocode:NoCode",
     "Service": "streamer.service:Service",
     "Summary": "streamer.summary:Summary",
     "load": "streamer.loading:load",

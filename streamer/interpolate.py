@@ -39,6 +39,7 @@ def interpolate(
     environment: Mapping[str, str] | None = None,
     untouched: Callable[[KeyPath], bool] = lambda path: False,
     secret: Callable[[str], object] = lambda text: None,
+    refused: Callable[[Path], str | None] = lambda file: None,
 ) -> Any:
     """A copy of `tree` (mappings, lists, scalars) in which the references in its text scalars are replaced.
 
@@ -48,12 +49,12 @@ def interpolate(
     which `untouched` says so; what was put in is not looked at again.
 
     `secret` is told of every text that must not be shown: what came from a file, and what stands behind a key, or came
-    from a variable, whose name tells it (`streamer.shown.names_a_secret`).
+    from a variable, whose name tells it (`streamer.shown.names_a_secret`). `refused` says why a file may not be read.
 
     Raises `InterpolationError`.
     """
     known = os.environ if environment is None else environment
-    return _Replacing(base, known, untouched, secret).replaced(tree, ())
+    return _Replacing(base, known, untouched, secret, refused).replaced(tree, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class _Replacing:
     environment: Mapping[str, str]
     untouched: Callable[[KeyPath], bool]
     secret: Callable[[str], object]
+    refused: Callable[[Path], str | None]
 
     def replaced(self, node: Any, path: KeyPath) -> Any:
         if isinstance(node, str):
@@ -93,10 +95,19 @@ class _Replacing:
 
     def _value(self, reference: str, path: KeyPath) -> str:
         if reference.startswith("file:"):
-            text = _file(self.base / Path(reference.removeprefix("file:")).expanduser(), path)
+            file = self.base / Path(reference.removeprefix("file:")).expanduser()
+            if (why := self.refused(file)) is not None:
+                raise InterpolationError(why, path)
+            text = _file(file, path)
             self.secret(text)
             return text
-        name, text = _variable(reference, path, self.environment)
+        try:
+            name, text = _variable(reference, path, self.environment)
+        except InterpolationError:
+            raise
+        except DefinitionError as error:
+            # An environment that does not give everything it has.
+            raise InterpolationError(str(error), path) from error
         if names_a_secret(name):
             self.secret(text)
         return text

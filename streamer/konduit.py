@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from pipelines.documents import Document, KeyPath
+from pipelines.errors import DefinitionError
 from pipelines.steps.config import Config
 from pipelines.validation import validated
 
@@ -136,7 +137,7 @@ def from_konduit(document: Document, environment: Mapping[str, str] | None = Non
 
 def _overridden(kafka: KafkaConfiguration, environment: Mapping[str, str], document: Document) -> KafkaConfiguration:
     # An empty variable counts as not set.
-    found = {field: environment[name] for field, name in _VARIABLES.items() if environment.get(name)}
+    found = {field: text for field, name in _VARIABLES.items() if (text := _variable(environment, name, document))}
     if not found:
         return kafka
     data = {**kafka.model_dump(), **found}
@@ -144,10 +145,17 @@ def _overridden(kafka: KafkaConfiguration, environment: Mapping[str, str], docum
 
 
 def _bootstrap(config: InferenceConfiguration, environment: Mapping[str, str], document: Document) -> str:
-    text = environment.get(_PORT_VARIABLE) or str(config.port)
+    text = _variable(environment, _PORT_VARIABLE, document) or str(config.port)
     if not text.isdecimal() or int(text) > 65535:
         raise document.error((), f"the environment variable {_PORT_VARIABLE} is no port: {text!r}")
     return f"{config.host}:{int(text) or DEFAULT_PORT}"
+
+
+def _variable(environment: Mapping[str, str], name: str, document: Document) -> str | None:
+    try:
+        return environment.get(name)
+    except DefinitionError as error:
+        raise document.error((), str(error)) from None
 
 
 def _codec(class_name: str, ending: str, document: Document, path: KeyPath) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +22,7 @@ from pipelines.validation import definition_error
 from streamer.interpolate import InterpolationError, interpolate
 from streamer.konduit import from_konduit, is_konduit
 from streamer.naming import default_name
+from streamer.nocode import NoCode, code_allowed
 from streamer.service import Service, checks, config_class
 from streamer.shown import masked, remember
 
@@ -30,23 +33,35 @@ Config = TypeVar("Config", bound=ConnectorConfig)
 Registered = TypeVar("Registered", bound=BaseModel)
 
 
-def load(path: str | PathLike[str]) -> Service:
+def load(
+    path: str | PathLike[str], *, environment: Mapping[str, str] | None = None, no_code: NoCode | None = None
+) -> Service:
     """The service that a file defines; relative paths in it start at its folder.
+
+    `environment` stands in for the process's own in `${VAR}`. `no_code` is for definitions of strangers: the service
+    runs no code, and takes and touches no variables and files but those that are listed there (`streamer.NoCode`).
+    The environment variable STREAMER_NO_CODE says the same for all services.
 
     Raises `DefinitionError` for what is wrong in it, and if it defines none or several (see `load_all`).
     """
-    return _service(only(read_documents(path), str(path)), Path(path).parent, default_name(Path(path)))
+    given = _Given.of(Path(path).parent, environment, no_code)
+    return _service(only(read_documents(path), str(path)), default_name(Path(path)), given)
 
 
-def load_all(path: str | PathLike[str]) -> list[Service]:
-    """All services that a file defines, one a YAML document. Raises `DefinitionError`, also for two of one name."""
+def load_all(
+    path: str | PathLike[str], *, environment: Mapping[str, str] | None = None, no_code: NoCode | None = None
+) -> list[Service]:
+    """All services that a file defines, one a YAML document. Raises `DefinitionError`, also for two of one name.
+
+    `environment` and `no_code` as in `load`.
+    """
     documents = read_documents(path)
-    name = default_name(Path(path))
+    name, given = default_name(Path(path)), _Given.of(Path(path).parent, environment, no_code)
     if len(documents) < 2:
-        return [_service(only(documents, str(path)), Path(path).parent, name)]
+        return [_service(only(documents, str(path)), name, given)]
     services: dict[str, Service] = {}
     for index, document in enumerate(documents):
-        service = _service(document, Path(path).parent, f"{name}-{index}")
+        service = _service(document, f"{name}-{index}", given)
         if service.name in services:
             raise document.error(("name",), f'two services of the file have the name "{service.name}"')
         services[service.name] = service
@@ -54,18 +69,42 @@ def load_all(path: str | PathLike[str]) -> list[Service]:
 
 
 def loads(
-    text: str | bytes, base: str | PathLike[str] = ".", *, environment: Mapping[str, str] | None = None
+    text: str | bytes,
+    base: str | PathLike[str] = ".",
+    *,
+    environment: Mapping[str, str] | None = None,
+    no_code: NoCode | None = None,
 ) -> Service:
-    """The service that a text defines; relative paths in it start at `base`. Otherwise as `load`.
-
-    `environment` stands in for the process's own in `${VAR}`.
-    """
-    return _service(only(parse_documents(text), TEXT), Path(base), "service", environment)
+    """The service that a text defines; relative paths in it start at `base`. Otherwise as `load`."""
+    return _service(only(parse_documents(text), TEXT), "service", _Given.of(Path(base), environment, no_code))
 
 
-def _service(document: Document, base: Path, name: str, environment: Mapping[str, str] | None = None) -> Service:
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What a definition meets where it is read."""
+
+    base: Path
+    environment: Mapping[str, str]
+    no_code: NoCode | None
+
+    @classmethod
+    def of(cls, base: Path, environment: Mapping[str, str] | None, no_code: NoCode | None) -> _Given:
+        if no_code is None and not code_allowed():
+            no_code = NoCode.of()
+        if no_code is not None:
+            no_code = replace(no_code, folder=base.absolute())
+        # Whoever hands variables over has chosen them.
+        own = os.environ if no_code is None else no_code.environment()
+        return cls(base, own if environment is None else environment, no_code)
+
+    def refused(self, file: Path) -> str | None:
+        return None if self.no_code is None else self.no_code.refusal(file)
+
+
+def _service(document: Document, name: str, given: _Given) -> Service:
     try:
-        return _read_service(document, base, name, environment)
+        service = _read_service(document, name, given)
+        return service if given.no_code is None else service.without_code(given.no_code)
     except DefinitionError as error:
         # What is wrong may be quoted, and may be a secret, here and in the validation error behind it.
         error.args = tuple(masked(str(one)) for one in error.args)
@@ -75,7 +114,7 @@ def _service(document: Document, base: Path, name: str, environment: Mapping[str
         raise
 
 
-def _read_service(document: Document, base: Path, name: str, environment: Mapping[str, str] | None) -> Service:
+def _read_service(document: Document, name: str, given: _Given) -> Service:
     if not isinstance(document.data, dict):
         raise document.error((), "a service is a mapping with source, pipeline and sink")
     if "steps" in document.data and "pipeline" not in document.data:
@@ -83,21 +122,21 @@ def _read_service(document: Document, base: Path, name: str, environment: Mappin
     if "@type" in document.data:
         raise document.error((), "this is a single step, not a service: source, pipeline and sink are needed")
     if is_konduit(document.data):
-        written = Document({"name": name, **from_konduit(document, environment)}, document.file)
-        pipeline = read_pipeline(document.at("pipeline"), base=base.absolute())
-        return _validated(written, base, {"pipeline": pipeline})
-    document = _interpolated(document, base, environment)
-    return _validated(_named(document, name), base, {})
+        written = Document({"name": name, **from_konduit(document, given.environment)}, document.file)
+        pipeline = read_pipeline(document.at("pipeline"), base=given.base.absolute())
+        return _validated(written, given.base, {"pipeline": pipeline})
+    return _validated(_named(_interpolated(document, given), name), given.base, {})
 
 
-def _interpolated(document: Document, base: Path, environment: Mapping[str, str] | None) -> Document:
+def _interpolated(document: Document, given: _Given) -> Document:
     try:
         data = interpolate(
             document.data,
-            base=base,
-            environment=environment,
+            base=given.base,
+            environment=given.environment,
             untouched=_is_pipeline,
             secret=lambda text: remember([text]),
+            refused=given.refused,
         )
     except InterpolationError as error:
         raise document.error(error.path, str(error)) from None

@@ -115,9 +115,9 @@ def build(
 
     `sources`, `sinks` (by name) and `dead` replace the service's own connectors, for tests and notebooks; codecs
     and everything else stay. `start_from` resets where sources begin (earliest, latest or a time). Raises
-    `DefinitionError`, also for code in a service that may not run any, and `MissingPackageError`.
+    `DefinitionError`, also for code and files in a service that may not use them, and `MissingPackageError`.
     """
-    check_code(service)
+    check_code(service, connected=sources is None)
     built: list[tuple[str, SourceConfig, Source]] = []
     for config in service.sources:
         name = config.label

@@ -32,7 +32,7 @@ from pipelines.documents import Document
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.hotpath import HotPath
 from streamer.hotpaths import inheriting
-from streamer.nocode import code_allowed
+from streamer.nocode import NoCode, code_allowed
 from streamer.selection import check_topics
 from streamer.settings import BatchSettings, Control, FailureSettings, Limits, Profile, Settings
 from streamer.signals import stopped_by_signals
@@ -213,7 +213,7 @@ class Service(Settings):
     """Results carry a trace of what each step did in their metadata: all of them, or, with `records`, those whose record asks for it with the header `streamer-debug`."""  # noqa: E501
 
     _agent: Agent | None = PrivateAttr(default=None)
-    _allows_code: bool = PrivateAttr(default=True)
+    _no_code: NoCode | None = PrivateAttr(default=None)
 
     @property
     def sources(self) -> list[SourceConfig]:
@@ -246,14 +246,22 @@ class Service(Settings):
         """Whether it may run code that its files hold or name: not if made by `without_code`, nor if the environment
         variable STREAMER_NO_CODE says no.
         """
-        return self._allows_code and code_allowed()
+        return self.no_code is None
 
-    def without_code(self) -> Service:
+    @property
+    def no_code(self) -> NoCode | None:
+        """What it may use all the same, if it may not run code; `None`: it may do everything."""
+        return self._no_code or (None if code_allowed() else NoCode.of())
+
+    def without_code(self, no_code: NoCode | None = None) -> Service:
         """The same service, which refuses to start, with `DefinitionError`, if it would run code that its files hold or
-        name (`streamer.nocode` says what that is). For definitions of strangers.
+        name, or use files that are not listed in `no_code` (`streamer.nocode` says what that is).
+
+        What its file takes from environment variables and `${file:...}` it has by then: load definitions of strangers
+        with `streamer.load(path, no_code=...)`, which does both.
         """
         copy = self.model_copy()
-        copy._agent, copy._allows_code = None, False
+        copy._agent, copy._no_code = None, no_code or NoCode.of()
         return copy
 
     def run(self, *, start_from: str | None = None) -> Summary:

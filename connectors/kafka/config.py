@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -23,6 +24,8 @@ from connectors.kafka.properties import (
     OF_SOURCES,
     QUEUE,
     code_in,
+    files_in,
+    identities_in,
     is_security,
     queue_room,
     refuse,
@@ -133,6 +136,16 @@ class KafkaSourceConfig(SourceConfig):
         """What librdkafka is told to call, load or run."""
         return (*super().code_keys, *code_in(self.client))
 
+    @property
+    def file_keys(self) -> Mapping[str, Path]:
+        """Those of the codec, and keys to log in with."""
+        return {**super().file_keys, **files_in(self.client)}
+
+    @property
+    def identity_keys(self) -> tuple[str, ...]:
+        """Properties that have librdkafka ask the machine's cloud for a token."""
+        return identities_in(self.client)
+
     def starting(self, position: str) -> Self:
         """The same source with its group put back to `position` first: earliest, latest or a time.
 
@@ -222,6 +235,16 @@ class KafkaSinkConfig(SinkConfig):
     def code_keys(self) -> tuple[str, ...]:
         """`when`, if it is a function, and what librdkafka is told to call, load or run."""
         return (*super().code_keys, *code_in(self.client))
+
+    @property
+    def file_keys(self) -> Mapping[str, Path]:
+        """Those of the codec, and keys to log in with."""
+        return {**super().file_keys, **files_in(self.client)}
+
+    @property
+    def identity_keys(self) -> tuple[str, ...]:
+        """Properties that have librdkafka ask the machine's cloud for a token."""
+        return identities_in(self.client)
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same sink; where it names no brokers, those of the first Kafka source, and how to log in to them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import SecretStr
@@ -37,6 +38,8 @@ OF_SOURCES: Mapping[str, str] = {
     "auto.commit.interval.ms": _CONFIRMED,
     "enable.auto.offset.store": _CONFIRMED,
     "enable.partition.eof": "the lag is found by it; a service goes on where a topic ends",
+    "offset.store.method": _CONFIRMED,
+    "offset.store.path": _CONFIRMED,
 }
 """Properties that a source's `client` may not set, and what to do instead."""
 
@@ -91,8 +94,28 @@ _HARMLESS: Final = re.compile(r"[\w@./:+-]*", re.ASCII)
 
 def code_in(client: Mapping[str, object]) -> tuple[str, ...]:
     """The keys of properties that run something, as a service file has them: `client.oauth_cb`."""
-    more = (name for name in _IN_COMMAND if name in client and not _HARMLESS.fullmatch(str(client[name])))
+    more = (name for name in _IN_COMMAND if name in client and not _HARMLESS.fullmatch(_text(client[name])))
     return tuple(f"client.{name}" for name in (*(name for name in CODE if name in client), *more))
+
+
+_PATHS: Final = (".location", ".file", ".path", ".keytab")
+_PUBLIC: Final = frozenset({"ssl.ca.location", "https.ca.location", "ssl.crl.location"})
+"""Files with what everybody may know: whose certificates are believed."""
+
+
+def files_in(client: Mapping[str, object]) -> dict[str, Path]:
+    """The files that properties name and librdkafka reads as keys, assertions or passwords, by the keys that a service
+    file has: `client.ssl.key.location`."""
+    named = (name for name in client if name.endswith(_PATHS) and name not in _PUBLIC)
+    return {f"client.{name}": Path(_text(client[name])) for name in named}
+
+
+_IDENTITY: Final = "sasl.oauthbearer.metadata.authentication.type"
+
+
+def identities_in(client: Mapping[str, object]) -> tuple[str, ...]:
+    """The keys of properties by which librdkafka logs in as the machine that it runs on, as a service file has them."""
+    return (f"client.{_IDENTITY}",) if _text(client.get(_IDENTITY, "none")) != "none" else ()
 
 
 def refuse(client: Mapping[str, object], ours: Mapping[str, str]) -> None:
@@ -198,6 +221,10 @@ def _of_assignor(assignor: str) -> dict[str, str]:
 
 def _passed_through(config: KafkaSourceConfig | KafkaSinkConfig) -> dict[str, Any]:
     return {name: _plain(name, value) for name, value in config.client.items()}
+
+
+def _text(value: object) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
 
 
 def _plain(name: str, value: object) -> Any:

@@ -40,6 +40,12 @@ class Typed(Config):
         named = (getattr(self, field, None) for field in self.file_fields)
         return tuple(one for one in named if isinstance(one, str) and one)
 
+    @property
+    def data_files(self) -> tuple[str, ...]:
+        """The files and devices of this machine that records get values from, as the definition names them: where
+        definitions are not trusted, each of them has to be allowed."""
+        return ()
+
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """Plain data with `@type` first, as `form` spells it."""
         return {TYPE_KEY: self.type_name, **super().to_dict(form)}

@@ -32,6 +32,11 @@ class FrameCapture(Step):
     skip_frames: Annotated[Annotated[Int, Field(ge=0)] | None, EXTENSION] = None
     """How many frames to drop after each; Konduit reads this key and does nothing with it."""
 
+    @property
+    def data_files(self) -> tuple[str, ...]:
+        """The camera, by the name that it has on Linux."""
+        return (f"/dev/video{self.camera}",)
+
 
 class VideoCapture(Step):
     """Each record is replaced by the next frame of a video file."""
@@ -48,3 +53,8 @@ class VideoCapture(Step):
     """Whether to begin again at the end; else a record that comes after the last frame fails."""
     skip_frames: Annotated[Int, Field(ge=0)] | None = None
     """How many frames to drop after each: with 1 every second frame is taken."""
+
+    @property
+    def data_files(self) -> tuple[str, ...]:
+        """The video."""
+        return self.files

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamer.cli.options import AsJson, NoCode, Runners, runners_given
+from streamer.cli.options import AsJson, Env, Files, Runners, WithoutCode, no_code_given, runners_given
 
 if TYPE_CHECKING:
     from streamer.cli.findings import Finding
@@ -19,7 +19,9 @@ def check(
         bool, typer.Option("--connect", help="Also ask the brokers for their topics, and open the whole pipeline.")
     ] = False,
     runner: Runners = None,
-    no_code: NoCode = False,
+    no_code: WithoutCode = False,
+    env: Env = None,
+    allowed: Files = None,
     as_json: AsJson = False,
 ) -> int:
     """Check service files: their text, steps and runners, packages, models, sources and sinks.
@@ -37,20 +39,19 @@ def check(
 
     configure("error", as_json=False)
     quiet()
-    no_code = not import_from_here(*files, no_code=no_code)
+    listed = no_code_given(not import_from_here(*files, no_code=no_code), env, allowed)
     runners = runners_given(runner)
     wrong = unreachable = 0
     reports: list[dict[str, Any]] = []
     for file in files:
         try:
-            services = [service.with_runners(runners) for service in load_all(file)]
+            services = [service.with_runners(runners) for service in load_all(file, no_code=listed)]
         except DefinitionError as error:
             wrong += 1
             reports.append({"file": str(file), "service": None, "ok": False, "error": str(error)})
             complain(str(error))
             continue
         for service in services:
-            service = service.without_code() if no_code else service
             found = examined(service)
             wrong += sum(not one.ok for one in found)
             # Connecting might run what is refused.

@@ -59,7 +59,7 @@ def examined(service: Service) -> list[Finding]:
 
     def tried(part: str, look: Callable[[], str]) -> Finding:
         # A step is refused for what is inside it too.
-        whys = (why for name, why in refusals.items() if f"{name}/".startswith(f"{part}/"))
+        whys = (one.why for one in refusals if f"{one.part}/".startswith(f"{part}/"))
         return next((Finding(part, False, why) for why in whys), None) or found(part, look)
 
     context = OpenContext(allow_code=service.allows_code, runners=service.runners)
@@ -73,6 +73,7 @@ def examined(service: Service) -> list[Finding]:
     findings += [tried(f"sink {config.label}", partial(_sink, config)) for config in service.sinks]
     dead = "failures" if service.dead_letter is None else f"sink {service.dead_letter.label}"
     findings.append(replace(tried(dead, lambda: _failures(service)), part="failures"))
+    findings += [Finding(one.part, False, one.why) for one in refusals if one.part in ("pipeline", "profile")]
     findings.append(found("hot path", lambda: _hot_paths(service)))
     findings.append(Finding("batch", True, _batch(service)))
     findings.append(Finding("delivery", True, _delivery(service)))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from streamer.nocode import NoCode
 
 LOCAL: Final = "localhost:9092"
 """Where a broker is looked for when nobody says where."""
@@ -25,13 +29,25 @@ CodecName = Annotated[
 ]
 
 
-NoCode = Annotated[
+WithoutCode = Annotated[
     bool,
     typer.Option(
         "--no-code",
-        help="Refuse services that run code which their files hold or name: PYTHON and FUNCTION steps, functions of "
-        "switches, combine steps and `when`, `oauth_cb`, native libraries, models of TensorFlow and TVM. "
-        "STREAMER_NO_CODE=1 does the same.",
+        help="For services of strangers: refuse code which their files hold or name (PYTHON and FUNCTION steps, "
+        "functions of switches, combine steps and `when`, `oauth_cb`, native libraries, models of TensorFlow and TVM), "
+        "and environment variables and files that are not listed. STREAMER_NO_CODE=1 does the same.",
+    ),
+]
+Env = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="NAME", help="With --no-code: ${NAME} may be used; may be repeated."),
+]
+Files = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--files",
+        metavar="PATH",
+        help="With --no-code: this file, or all in this folder, may be read and written; may be repeated.",
     ),
 ]
 Runners = Annotated[
@@ -55,6 +71,23 @@ def runners_given(given: list[str] | None) -> dict[str, str]:
 
         default_registry().check_runners(found)
     return found
+
+
+def no_code_given(no_code: bool, env: list[str] | None, files: list[Path] | None) -> NoCode | None:
+    """What a service may use all the same where it may run no code; `None` where it may do everything.
+
+    Raises `typer.BadParameter` for lists without `--no-code`, and for what is no name of a variable.
+    """
+    from streamer.nocode import NoCode
+
+    if not no_code:
+        if env or files:
+            raise typer.BadParameter(f"{'--env' if env else '--files'} says what --no-code lets through; add --no-code")
+        return None
+    for name in env or ():
+        if not name.isidentifier():
+            raise typer.BadParameter(f"--env takes the name of a variable, not {name!r}")
+    return NoCode.of(env or (), files or ())
 
 
 def client_properties(given: list[str] | None) -> dict[str, str]:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from streamer.cli.options import AsJson, NoCode, Runners, runners_given
+from streamer.cli.options import AsJson, Env, Files, Runners, WithoutCode, no_code_given, runners_given
 
 if TYPE_CHECKING:
     from streamer.agent import Agent
+    from streamer.nocode import NoCode
     from streamer.service import Service
     from streamer.summary import Summary
 
@@ -27,7 +28,9 @@ def run(
         typer.Option("--from", help="Put the sources back first: earliest, latest or a time (2026-01-31T12:00:00Z)."),
     ] = None,
     runner: Runners = None,
-    no_code: NoCode = False,
+    no_code: WithoutCode = False,
+    env: Env = None,
+    allowed: Files = None,
     profile: Annotated[
         Path | None,
         typer.Option(
@@ -64,10 +67,8 @@ def run(
     in_json = not sys.stderr.isatty() if log_json is None else log_json
     json_lines(bool(log_json))
     configure(log_level or ("info" if in_json or trace else "warning"), as_json=in_json)
-    no_code = not import_from_here(*files, no_code=no_code)
-    services = _observed(_loaded(files, runners_given(runner)), profile, trace)
-    if no_code:
-        services = [service.without_code() for service in services]
+    listed = no_code_given(not import_from_here(*files, no_code=no_code), env, allowed)
+    services = _observed(_loaded(files, runners_given(runner), listed), profile, trace)
     agents = [Agent(service, start_from=start_from) for service in services]
 
     def say(text: str) -> None:
@@ -89,13 +90,13 @@ def run(
     return 1 if any(summary.reason == "failed" for summary in summaries) else 0
 
 
-def _loaded(files: list[Path], runners: dict[str, str]) -> list[Service]:
+def _loaded(files: list[Path], runners: dict[str, str], no_code: NoCode | None) -> list[Service]:
     from pipelines.errors import DefinitionError
     from streamer.loading import load_all
 
     found: dict[str, tuple[Path, Service]] = {}
     for file in files:
-        for service in load_all(file):
+        for service in load_all(file, no_code=no_code):
             if service.name in found:
                 raise DefinitionError(
                     f'{file}: {found[service.name][0]} has a service "{service.name}" too; '
@@ -116,14 +117,15 @@ def _observed(services: list[Service], profile: Path | None, trace: bool) -> lis
     files = {service.name: profile for service in services}
     if len(services) > 1:
         files = {name: profile.with_name(f"{profile.stem}-{name}{profile.suffix}") for name in files}
-    return [
-        service.model_copy(
-            update={
-                "profile": (service.profile or Profile(file=profile)).model_copy(update={"file": files[service.name]})
-            }
-        )
-        for service in services
-    ]
+    observed = []
+    for service in services:
+        file = files[service.name]
+        kept = (service.profile or Profile(file=file)).model_copy(update={"file": file})
+        found = service.model_copy(update={"profile": kept})
+        # Whoever names it here allows it.
+        listed = service.no_code
+        observed.append(found if listed is None else found.without_code(listed.with_files(file)))
+    return observed
 
 
 def _started(agent: Agent) -> str:

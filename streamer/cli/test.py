@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamer.cli.options import AsJson, NoCode
+from streamer.cli.options import AsJson, Env, Files, WithoutCode, no_code_given
 
 if TYPE_CHECKING:
     from streamer.trial import Tried
@@ -19,7 +19,9 @@ def test(
         list[Path] | None,
         typer.Argument(metavar="CASES", help="Files or folders of cases; by default the folder cases beside FILE."),
     ] = None,  # noqa: PT028 - a command, not a test
-    no_code: NoCode = False,  # noqa: PT028 - as above
+    no_code: WithoutCode = False,  # noqa: PT028 - as above
+    env: Env = None,  # noqa: PT028 - as above
+    allowed: Files = None,  # noqa: PT028 - as above
     as_json: AsJson = False,  # noqa: PT028 - as above
 ) -> int:
     """Run a service's pipeline on cases, with connectors in memory, and compare the results with what they expect.
@@ -37,9 +39,7 @@ def test(
 
     configure("error", as_json=False)
     quiet()
-    no_code = not import_from_here(file, no_code=no_code)
-    service = load(file)
-    service = service.without_code() if no_code else service
+    service = load(file, no_code=no_code_given(not import_from_here(file, no_code=no_code), env, allowed))
     outcomes = []
     for case in cases_of(file, cases or []):
         outcome = tried(service, case)
