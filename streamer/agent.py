@@ -139,7 +139,8 @@ class Agent:
     def _open(self) -> None:
         _disturb_less()
         if self.service.control is not None:
-            self._endpoint = Endpoint.join(self.service.control.listen, self.service.name, self)
+            control = self.service.control
+            self._endpoint = Endpoint.join(control.listen, self.service.name, self, control.token)
             self._log.info("control", listen="http://{}:{}".format(*self._endpoint.address))
         self._loop.open()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
 from connectors.config import LocalPath
 from connectors.units import Duration, Size
@@ -88,6 +88,8 @@ class Control(Settings):
 
     listen: Annotated[str, AfterValidator(_host_and_port)]
     """`host:port`; 127.0.0.1 is for this machine only, 0.0.0.0 for all. Port 0 is any free one."""
+    token: Annotated[SecretStr, Field(min_length=1)] | None = None
+    """Whoever wants metrics, and the reasons behind /live and /ready, has to send it: `Authorization: Bearer TOKEN`. By default nobody has to."""  # noqa: E501
 
 
 class Profile(Settings):

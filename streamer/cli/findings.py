@@ -78,7 +78,8 @@ def examined(service: Service) -> list[Finding]:
     findings.append(Finding("batch", True, _batch(service)))
     findings.append(Finding("delivery", True, _delivery(service)))
     if service.control is not None:
-        findings.append(Finding("control", True, f"metrics and health on http://{service.control.listen}"))
+        guarded = "" if service.control.token is None else ", metrics for those who have the token"
+        findings.append(Finding("control", True, f"metrics and health on http://{service.control.listen}{guarded}"))
     return findings
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
+from pydantic import SecretStr
 
 from pipelines.errors import StreamerError
+from streamer.observe.httpserver import Answer, HttpServer, Request
+from streamer.shown import masked
 
 
 class Observed(Protocol):
@@ -32,40 +35,47 @@ class Observed(Protocol):
 class Endpoint:
     """Serves `/metrics`, `/live` and `/ready` for the services of this process that name the same address.
 
-    `/health`, the path of Konduit Serving's own server, is another name of `/live`.
+    `/health`, the path of Konduit Serving's own server, is another name of `/live`. With a `token` metrics are for who
+    sends it (`Authorization: Bearer TOKEN`); others get health without reasons and names, so that probes need none.
     """
 
     _open: dict[str, Endpoint] = {}  # noqa: RUF012 - one listener an address, whatever the number of services
     _guard = threading.Lock()
 
-    def __init__(self, listen: str) -> None:
+    def __init__(self, listen: str, token: SecretStr | None = None) -> None:
         host, _, port = listen.rpartition(":")
         self._observed: dict[str, Observed] = {}
         self._registry = CollectorRegistry()
+        self._token = token
         self.listen = listen
         try:
-            self._server = ThreadingHTTPServer((host.strip("[]") or "127.0.0.1", int(port)), self._handler())
-        except (OSError, ValueError) as error:
+            self._server = HttpServer(host.strip("[]") or "127.0.0.1", int(port), self._answer)
+        except (OSError, ValueError, OverflowError) as error:
             raise StreamerError(f'control.listen "{listen}": {error}; choose another address or port') from error
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, name=f"control {listen}", daemon=True).start()
 
     @property
     def address(self) -> tuple[str, int]:
         """Host and port it really listens on (port 0 means any free one)."""
-        host, port = self._server.server_address[:2]
-        return str(host), int(port)
+        return self._server.address
 
     @classmethod
-    def join(cls, listen: str, name: str, observed: Observed) -> Endpoint:
-        """The endpoint at this address, opened if there is none yet, now also serving this service."""
+    def join(cls, listen: str, name: str, observed: Observed, token: SecretStr | None = None) -> Endpoint:
+        """The endpoint at this address, opened if there is none yet, now also serving this service.
+
+        Raises `StreamerError` for an address that cannot be had, and one that is open with another token.
+        """
         with cls._guard:
             endpoint = cls._open.get(listen)
             if endpoint is None:
-                endpoint = cls(listen)
+                endpoint = cls(listen, token)
                 # Port 0 is a new port each time, so it cannot be shared.
                 if not listen.endswith(":0"):
                     cls._open[listen] = endpoint
+            if endpoint._token != token:
+                raise StreamerError(
+                    f'control.listen "{listen}": another service of this process has it with another token; '
+                    "give both the same, or another port"
+                )
             endpoint._observed[name] = observed
             endpoint._registry.register(observed.meters)
             return endpoint
@@ -78,36 +88,31 @@ class Endpoint:
                 self._registry.unregister(observed.meters)
             if not self._observed:
                 self._open.pop(self.listen, None)
-                self._server.shutdown()
-                self._server.server_close()
+                self._server.close()
 
-    def _health(self, ask: Callable[[Observed], str | None]) -> tuple[int, bytes]:
+    def _answer(self, request: Request) -> Answer:
+        trusted = self._is_trusted(request)
+        if request.path in ("/live", "/health"):
+            return self._health(lambda one: one.live(), trusted)
+        if request.path == "/ready":
+            return self._health(lambda one: one.ready(), trusted)
+        if request.path != "/metrics":
+            return Answer(404, b'{"error": "there are /metrics, /live (also /health) and /ready"}')
+        if not trusted:
+            missing = b'{"error": "the token of the control port is missing: Authorization: Bearer TOKEN"}'
+            return Answer(401, missing, headers={"WWW-Authenticate": "Bearer"})
+        return Answer(200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
+
+    def _is_trusted(self, request: Request) -> bool:
+        if self._token is None:
+            return True
+        scheme, _, given = str(request.headers.get("Authorization", "")).partition(" ")
+        # In a time that does not tell how much of it is right. Headers are read as Latin-1.
+        right = hmac.compare_digest(given.strip().encode("latin-1", "replace"), self._token.get_secret_value().encode())
+        return right and scheme.lower() == "bearer"
+
+    def _health(self, ask: Callable[[Observed], str | None], trusted: bool) -> Answer:
         troubles = {name: ask(observed) for name, observed in list(self._observed.items())}
         bad = any(trouble is not None for trouble in troubles.values())
-        return (503 if bad else 200), json.dumps({name: text or "ok" for name, text in troubles.items()}).encode()
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                path = self.path.partition("?")[0]
-                kind = "application/json"
-                if path == "/metrics":
-                    status, body, kind = 200, generate_latest(endpoint._registry), CONTENT_TYPE_LATEST
-                elif path in ("/live", "/health"):
-                    status, body = endpoint._health(lambda one: one.live())
-                elif path == "/ready":
-                    status, body = endpoint._health(lambda one: one.ready())
-                else:
-                    status, body = 404, b'{"error": "there are /metrics, /live (also /health) and /ready"}'
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Scrapes are not worth a log line each."""
-
-        return Handler
+        told = {name: masked(text or "ok") for name, text in troubles.items()} if trusted else {"ok": not bad}
+        return Answer(503 if bad else 200, json.dumps(told).encode())

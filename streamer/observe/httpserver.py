@@ -1,0 +1,214 @@
+"""`HttpServer`: a few short answers over HTTP, by one thread, whatever clients do.
+
+It is there for probes and scrapes beside a service, and has to answer them while others hold connections, drip bytes
+or never read. So everything is bounded: connections, bytes and time. Whoever comes gets in; when there are too many
+connections, the one that has been open longest has to go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from email.message import Message
+from email.utils import formatdate
+from http import HTTPStatus
+from http.client import HTTPException, parse_headers
+from io import BytesIO
+from typing import Final
+
+from streamer.observe.logs import logger
+
+CONNECTIONS: Final = 64
+"""Connections that are open at a time."""
+PATIENCE: Final = 10.0
+"""Seconds that a connection may take altogether, from its first byte to the last of the answer."""
+LONGEST: Final = 16 << 10
+"""Bytes of a request: its first line and headers."""
+_TELL_EVERY: Final = 60.0
+_REST: Final = 0.5
+"""Seconds until connections are looked for again when there are no descriptors for them."""
+_END: Final = re.compile(rb"\r?\n\r?\n")
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client asks for."""
+
+    path: str
+    """Without the query."""
+    headers: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What it gets."""
+
+    status: int
+    body: bytes
+    kind: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class HttpServer:
+    """Answers GET and HEAD, one request a connection."""
+
+    def __init__(self, host: str, port: int, answer: Callable[[Request], Answer]) -> None:
+        """Listens at once; `answer` is called in the server's thread and should not take long. Raises `OSError`."""
+        six = ":" in host
+        both = six and socket.has_dualstack_ipv6() and host == "::"
+        family = socket.AF_INET6 if six else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family, backlog=CONNECTIONS, dualstack_ipv6=both)
+        self._socket.setblocking(False)
+        found = self._socket.getsockname()
+        self.address: tuple[str, int] = (str(found[0]), int(found[1]))
+        """Host and port."""
+        self._answer = answer
+        self._log = logger(listen=f"{host}:{self.address[1]}")
+        self._open: dict[asyncio.Transport, None] = {}
+        self._tell_at = 0.0
+        self._loop: asyncio.AbstractEventLoop
+        self._stop: asyncio.Event
+        self._failure: OSError | None = None
+        self._running = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"control {host}:{port}", daemon=True)
+        self._thread.start()
+        self._running.wait()
+        if self._failure is not None:
+            self._socket.close()
+            raise self._failure
+
+    def close(self) -> None:
+        """Stop listening, and end all connections; idempotent."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except OSError as error:
+            # No descriptors for the loop itself.
+            self._failure = error
+            self._running.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        accepting = asyncio.create_task(self._accept())
+        self._running.set()
+        await self._stop.wait()
+        accepting.cancel()
+        await asyncio.wait([accepting])
+        self._socket.close()
+        self._end_all()
+
+    async def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = await self._loop.sock_accept(self._socket)
+                await self._loop.connect_accepted_socket(self._connection, client)
+            except OSError as error:
+                self._tell(error)
+                if error.errno in _EXHAUSTED:
+                    # What waits goes on waiting, and would be told of again at once.
+                    self._end_all()
+                    await asyncio.sleep(_REST)
+
+    def _connection(self) -> _Connection:
+        return _Connection(self._open, self._loop, self._answer_to)
+
+    def _end_all(self) -> None:
+        for transport in list(self._open):
+            transport.abort()
+
+    def _tell(self, error: OSError) -> None:
+        if self._loop.time() >= self._tell_at:
+            self._tell_at = self._loop.time() + _TELL_EVERY
+            self._log.warning("no connection to the control port", error=str(error))
+
+    def _answer_to(self, head: bytes) -> bytes:
+        """The bytes of the answer to a request of these bytes, or to one that is too long."""
+        if len(head) > LONGEST:
+            return _written(_refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
+        first, _, rest = head.partition(b"\n")
+        method, _, rest_of_line = first.decode("latin-1").strip().partition(" ")
+        target, _, version = rest_of_line.rpartition(" ")
+        if not target or not version.startswith("HTTP/"):
+            return _written(_refusal(HTTPStatus.BAD_REQUEST))
+        if method not in ("GET", "HEAD"):
+            return _written(_refusal(HTTPStatus.METHOD_NOT_ALLOWED, Allow="GET, HEAD"))
+        try:
+            headers = parse_headers(BytesIO(rest))
+        except HTTPException:
+            return _written(_refusal(HTTPStatus.BAD_REQUEST))
+        try:
+            answer = self._answer(Request(target.partition("?")[0], headers))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next probe gets its answer
+            self._log.error("no answer", path=target, error=str(error), kind=type(error).__name__)
+            answer = _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
+        return _written(answer, with_body=method == "GET")
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: receives a request, sends the answer, and is closed."""
+
+    def __init__(
+        self,
+        connections: dict[asyncio.Transport, None],
+        loop: asyncio.AbstractEventLoop,
+        answer_to: Callable[[bytes], bytes],
+    ) -> None:
+        """`connections` are those that are open, the oldest first."""
+        self._connections = connections
+        self._loop = loop
+        self._answer_to = answer_to
+        self._received = bytearray()
+        self._transport: asyncio.Transport
+        self._timer: asyncio.TimerHandle
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        if len(self._connections) >= CONNECTIONS:
+            oldest = next(iter(self._connections))
+            del self._connections[oldest]
+            oldest.abort()
+        self._transport = transport
+        self._connections[transport] = None
+        self._timer = self._loop.call_later(PATIENCE, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        # The end may lie across two pieces.
+        before = max(0, len(self._received) - 3)
+        self._received += data
+        end = _END.search(self._received, before)
+        if end is None and len(self._received) <= LONGEST:
+            return
+        self._transport.pause_reading()
+        self._transport.write(self._answer_to(bytes(self._received if end is None else self._received[: end.end()])))
+        # Once it is sent: a client that does not read it is let go by the timer.
+        self._transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._timer.cancel()
+        self._connections.pop(self._transport, None)
+
+
+def _refusal(status: HTTPStatus, **headers: str) -> Answer:
+    return Answer(status, b'{"error": "%s"}' % status.phrase.lower().encode(), headers=headers)
+
+
+def _written(answer: Answer, *, with_body: bool = True) -> bytes:
+    lines = [
+        f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
+        f"Date: {formatdate(usegmt=True)}",
+        f"Content-Type: {answer.kind}",
+        f"Content-Length: {len(answer.body)}",
+        *(f"{name}: {value}" for name, value in answer.headers.items()),
+        "Connection: close",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (answer.body if with_body else b"")
