@@ -12,17 +12,20 @@ import os
 import re
 import secrets
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import stamina
 
-from connectors.units import size_in_bytes
+from connectors.units import seconds, size_in_bytes
 from pipelines.errors import StreamerError
 from pipelines.modelfiles import shortened
 
@@ -35,10 +38,18 @@ CACHE_VARIABLE: Final = "STREAMER_CACHE"
 LIMIT_VARIABLE: Final = "STREAMER_MODEL_LIMIT"
 """Environment variable: the largest model that is fetched, `16GiB`."""
 
+TIMEOUT_VARIABLE: Final = "STREAMER_MODEL_TIMEOUT"
+"""Environment variable: how long fetching a model may take altogether, `1h`."""
+
 _LIMIT: Final = "8GiB"
+_TIMEOUT: Final = "1h"
 _CHUNK: Final = 1 << 20
 _SILENCE: Final = 30.0
 """Seconds without a byte after which a server is given up."""
+_WINDOW: Final = 60.0
+"""Seconds after each of which it is looked how much has come."""
+_LEAST: Final = 64 << 10
+"""Bytes that have to come in each of them."""
 _ATTEMPTS: Final = 4
 _SAID_EVERY: Final = 2.0
 """Seconds between two lines about progress."""
@@ -106,17 +117,20 @@ class HttpFetcher:
     def fetch(self, uri: str, progress: Progress | None = None) -> Path:
         """The file, from the cache if it is there.
 
-        Raises `FetchError` if the server does not give it, it is larger than `STREAMER_MODEL_LIMIT` (8 GiB), or it
-        is not what the URL says it must be.
+        Raises `FetchError` if the server does not give it, gives it in drips (less than 64 KiB a minute) or not within
+        `STREAMER_MODEL_TIMEOUT` (1 h, all attempts together), if it is larger than `STREAMER_MODEL_LIMIT` (8 GiB), or
+        not what the URL says it must be.
         """
         found = self.cached(uri)
         if found is not None:
             return found
         place = _Place.of(uri)
+        deadline = time.monotonic() + _timeout()
         try:
             for attempt in stamina.retry_context(_PassingError, attempts=_ATTEMPTS, timeout=None, wait_jitter=0.3):
                 with attempt:
-                    _download(place, progress)
+                    transfer = _Transfer()
+                    _in_time(place, partial(_download, place, progress, transfer), transfer, deadline)
         except OSError as error:
             raise FetchError(
                 f"{place}: {error}; is there room, and leave to write? {CACHE_VARIABLE} sets another folder"
@@ -171,7 +185,51 @@ class _Place:
         return f"the model {shortened(self.url)}"
 
 
-def _download(place: _Place, progress: Progress | None) -> None:
+@dataclass(slots=True)
+class _Transfer:
+    """One attempt, as two threads see it."""
+
+    received: int = 0
+    abandoned: bool = False
+    """Nobody waits for it any more."""
+
+
+def _in_time(place: _Place, attempt: Callable[[], None], transfer: _Transfer, deadline: float) -> None:
+    """Run the attempt in a thread of its own and watch what it receives.
+
+    The client library has limits on silence only, and a server may drip headers as well as bytes. An attempt that was
+    given up ends when it next receives a part of the file.
+    """
+    done: Future[None] = Future()
+
+    def work() -> None:
+        try:
+            attempt()
+            done.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+            done.set_exception(error)
+
+    threading.Thread(target=work, name="fetching a model", daemon=True).start()
+    while True:
+        before = transfer.received
+        wait([done], max(0.0, min(_WINDOW, deadline - time.monotonic())))
+        if done.done():
+            return done.result()
+        if time.monotonic() >= deadline:
+            transfer.abandoned = True
+            raise FetchError(
+                f"{place} is not here after {_timeout():g} s, {transfer.received} bytes of it are; set "
+                f'{TIMEOUT_VARIABLE} to a longer time, or download it and set "modelUri" to its path'
+            )
+        if transfer.received - before < _LEAST:
+            transfer.abandoned = True
+            raise FetchError(
+                f"{place}: the server gives it in drips, {transfer.received - before} bytes in {_WINDOW:g} s; check "
+                'the address and the network, or download it and set "modelUri" to its path'
+            )
+
+
+def _download(place: _Place, progress: Progress | None, transfer: _Transfer) -> None:
     limit = _limit()
     place.file.parent.mkdir(parents=True, exist_ok=True)
     _remove_forgotten(place.file.parent)
@@ -185,7 +243,8 @@ def _download(place: _Place, progress: Progress | None) -> None:
         part = place.file.with_name(f"{secrets.token_hex(8)}.part")
         try:
             with part.open("xb") as file:
-                received, digest = _received(answer, file.write, place, limit, _Teller(place, expected, progress))
+                teller = _Teller(place, expected, progress)
+                received, digest = _received(answer, file.write, place, limit, expected, teller, transfer)
                 _check(place, received, expected, digest)
                 file.flush()
                 os.fsync(file.fileno())
@@ -257,12 +316,23 @@ def _check_kind(place: _Place, headers: Any) -> None:
 
 
 def _received(
-    answer: Any, write: Callable[[bytes], Any], place: _Place, limit: int, teller: _Teller
+    answer: Any,
+    write: Callable[[bytes], Any],
+    place: _Place,
+    limit: int,
+    expected: int | None,
+    teller: _Teller,
+    transfer: _Transfer,
 ) -> tuple[int, str]:
     digest = hashlib.sha256()
     received = 0
-    while block := answer.read(_CHUNK):
+    # What there is rather than a whole block, so that it is known how much comes. A server that keeps the connection
+    # open is not waited for.
+    while (expected is None or received < expected) and (block := answer.read1(_CHUNK)):
+        if transfer.abandoned:
+            raise FetchError(f"{place} was given up")
         received += len(block)
+        transfer.received = received
         if received > limit:
             raise _too_large(place, received, limit)
         write(block)
@@ -306,6 +376,14 @@ def _limit() -> int:
         return cast(int, size_in_bytes(text))
     except ValueError as error:
         raise FetchError(f"the environment variable {LIMIT_VARIABLE}: {error}") from None
+
+
+def _timeout() -> float:
+    text = os.environ.get(TIMEOUT_VARIABLE) or _TIMEOUT
+    try:
+        return cast(float, seconds(text))
+    except ValueError as error:
+        raise FetchError(f"the environment variable {TIMEOUT_VARIABLE}: {error}") from None
 
 
 def _too_large(place: _Place, size: int, limit: int) -> FetchError:

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import SecretStr
 
 from connectors.kafka.clientlog import client_logger
+from connectors.kafka.mismatch import Mismatch
 from connectors.kafka.secrets import Scrubber
 from pipelines.errors import ConnectorError, MissingPackageError
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
     from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 
 _CALLBACKS = dict.fromkeys(
@@ -159,7 +162,7 @@ def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callabl
     return {
         **properties,
         **_passed_through(config),
-        **callbacks,
+        **_with_advice(config, callbacks),
         "logger": client_logger(config.label, scrubber(config)),
     }
 
@@ -195,7 +198,7 @@ def sink_properties(config: KafkaSinkConfig, callbacks: Mapping[str, Callable[..
     return {
         **properties,
         **_passed_through(config),
-        **callbacks,
+        **_with_advice(config, callbacks),
         "logger": client_logger(config.label, scrubber(config)),
     }
 
@@ -217,6 +220,26 @@ def _of_assignor(assignor: str) -> dict[str, str]:
     if assignor == "consumer":
         return {"group.protocol": "consumer"}
     return {"partition.assignment.strategy": assignor}
+
+
+def _with_advice(
+    config: KafkaSourceConfig | KafkaSinkConfig, callbacks: Mapping[str, Callable[..., None]]
+) -> dict[str, Callable[..., None]]:
+    """The callbacks, of which `error_cb` is told of TLS that is missing or too much, too: librdkafka says no more than
+    that all brokers are away."""
+    from confluent_kafka import KafkaError
+
+    tell = callbacks.get("error_cb")
+    if tell is None:
+        return dict(callbacks)
+    mismatch = Mismatch(str(config.bootstrap), config.client)
+
+    def told(error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            mismatch.look(lambda text: tell(KafkaError(KafkaError._SSL, text)))
+        tell(error)
+
+    return {**callbacks, "error_cb": told}
 
 
 def _passed_through(config: KafkaSourceConfig | KafkaSinkConfig) -> dict[str, Any]:

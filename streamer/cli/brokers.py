@@ -28,15 +28,17 @@ class Trouble:
         self.all_down = False
         """Whether no broker could be connected to."""
         self.error: KafkaError | None = None
-        """What went wrong first."""
+        """What went wrong first; rather something that waiting does not mend."""
 
     def __call__(self, error: KafkaError) -> None:
         """The client library's callback."""
         from confluent_kafka import KafkaError
 
+        from connectors.kafka.errors import is_passing
+
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.all_down = True
-        elif self.error is None:
+        elif self.error is None or (is_passing(self.error) and not is_passing(error)):
             self.error = error
 
 

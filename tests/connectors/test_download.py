@@ -24,6 +24,8 @@ from pipelines.modelfiles import is_here, is_remote, model_path
 
 CONTENT = bytes(range(256)) * 40
 SHA = hashlib.sha256(CONTENT).hexdigest()
+CLOSING = threading.Event()
+"""Tells answers that have no end that their server is closed."""
 
 
 class Server:
@@ -43,6 +45,7 @@ class Server:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
+        CLOSING.clear()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
         self.thread.start()
@@ -55,6 +58,7 @@ class Server:
         return self.url(path)
 
     def close(self) -> None:
+        CLOSING.set()
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()
@@ -245,6 +249,96 @@ def test_an_answer_that_is_no_model_is_an_error_and_not_kept(
 def test_a_model_that_is_served_as_a_web_page_is_believed_by_its_checksum(server: Server) -> None:
     url = server.gives(content(headers={"Content-Type": "text/html"}))
     assert HTTP.fetch(f"{url}#sha256={SHA}").read_bytes() == CONTENT
+
+
+def test_a_server_that_gives_more_than_it_says_gives_what_it_said(server: Server) -> None:
+    url = server.gives(content(CONTENT + b"more", length=len(CONTENT)))
+    assert HTTP.fetch(url).read_bytes() == CONTENT
+
+
+def test_an_answer_in_chunks_is_read_to_its_end(server: Server) -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.protocol_version = "HTTP/1.1"
+        request.send_response(200)
+        request.send_header("Transfer-Encoding", "chunked")
+        request.end_headers()
+        for part in (CONTENT[:1000], CONTENT[1000:]):
+            request.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+        request.wfile.write(b"0\r\n\r\n")
+
+    assert HTTP.fetch(server.gives(answer)).read_bytes() == CONTENT
+
+
+def dripping(before: bytes, drip: bytes = b"x") -> Callable[[BaseHTTPRequestHandler], None]:
+    """An answer that begins so and never ends, a byte every few milliseconds."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        try:
+            request.wfile.write(before)
+            while not CLOSING.is_set():
+                request.wfile.write(drip)
+                time.sleep(0.005)
+        except OSError:
+            pass
+        request.close_connection = True
+
+    return answer
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+DRIPS = [
+    pytest.param(dripping(b"", b"HTTP"), id="status line"),
+    pytest.param(dripping(HEAD + b"X-Long: "), id="header"),
+    pytest.param(dripping(HEAD, b"A: b\r\n"), id="headers"),
+    pytest.param(dripping(HEAD + b"Content-Length: 100000\r\n\r\n"), id="content"),
+    pytest.param(dripping(HEAD + b"\r\n"), id="content without a length"),
+    pytest.param(dripping(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"), id="chunks"),
+    pytest.param(dripping(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;"), id="a chunk's first line"),
+    pytest.param(dripping(HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"A: b\r\n"), id="trailers"),
+]
+
+
+@pytest.mark.parametrize("answer", DRIPS)
+def test_a_server_that_drips_is_given_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch, answer: Callable[[BaseHTTPRequestHandler], None]
+) -> None:
+    monkeypatch.setattr(download, "_WINDOW", 0.4)
+    url = server.gives(answer)
+    with pytest.raises(FetchError, match=r"in drips|the server gives|cannot be fetched") as caught:
+        HTTP.fetch(url)
+    assert "modelUri" in str(caught.value) or "network" in str(caught.value)
+    assert HTTP.cached(url) is None
+
+
+@pytest.mark.parametrize("answer", DRIPS)
+def test_a_model_that_takes_too_long_altogether_is_given_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch, answer: Callable[[BaseHTTPRequestHandler], None]
+) -> None:
+    monkeypatch.setattr(download, "_LEAST", 0)
+    monkeypatch.setattr(download, "_WINDOW", 0.1)
+    monkeypatch.setenv("STREAMER_MODEL_TIMEOUT", "600ms")
+    with pytest.raises(FetchError, match=r"is not here after 0.6 s|cannot be fetched"):
+        HTTP.fetch(server.gives(answer))
+
+
+def test_attempts_share_the_time_that_there_is(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMER_MODEL_TIMEOUT", "300ms")
+    with pytest.raises(FetchError, match=r"is not here after 0.3 s, .*set STREAMER_MODEL_TIMEOUT"):
+        HTTP.fetch(server.gives(status(503), dripping(HEAD + b"Content-Length: 100000\r\n\r\n")))
+    monkeypatch.setenv("STREAMER_MODEL_TIMEOUT", "soon")
+    with pytest.raises(FetchError, match='STREAMER_MODEL_TIMEOUT: "soon" is not a duration'):
+        HTTP.fetch(server.gives(content()))
+
+
+def test_what_was_given_up_leaves_nothing_behind(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "_WINDOW", 0.2)
+    before = set(threading.enumerate())
+    with pytest.raises(FetchError, match="in drips"):
+        HTTP.fetch(server.gives(dripping(HEAD + b"Content-Length: 100000\r\n\r\n")))
+    deadline = time.monotonic() + 60
+    while parts() or any(one.name == "fetching a model" for one in set(threading.enumerate()) - before):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_other_users_may_read_the_cache_as_far_as_the_umask_says(server: Server) -> None:
