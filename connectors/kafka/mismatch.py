@@ -16,6 +16,8 @@ from typing import Final
 
 _EVERY: Final = 10.0
 """Seconds between two times of asking."""
+_OPENING: Final = 5.0
+"""Seconds from its making that a client may take to open."""
 _WAIT: Final = 1.0
 """Seconds that a port may take for each step of its answer."""
 _ASKED: Final = 3
@@ -35,21 +37,22 @@ class Mismatch:
         self._tls = protocol.endswith("ssl")
         self._login = protocol.startswith("sasl_")
         self._next = 0.0
+        self._opened = time.monotonic()
         self._thread: threading.Thread | None = None
 
     def look(self, tell: Callable[[str], object]) -> None:
         """`tell` what does not fit and what to do, if anything is found.
 
-        The first time it is told before this returns, so that opening fails; later by another thread, as brokers that
-        are frozen may be slow to answer.
+        While the client is opened it is told before this returns, so that opening fails; later by another thread, as
+        brokers that are frozen may be slow to answer.
         """
         now = time.monotonic()
         if now < self._next or (self._thread is not None and self._thread.is_alive()):
             return
-        first, self._next = self._next == 0.0, now + _EVERY
+        self._next = now + _EVERY
         self._thread = threading.Thread(target=self._look, args=(tell,), name="kafka mismatch", daemon=True)
         self._thread.start()
-        if first:
+        if now < self._opened + _OPENING:
             self._thread.join(_ASKED * _WAIT)
 
     def _look(self, tell: Callable[[str], object]) -> None:
