@@ -23,6 +23,8 @@ _WAIT: Final = 1.0
 _ASKED: Final = 3
 """How many of the brokers are asked."""
 _PORT: Final = 9092
+_UNREACHABLE: Final = (OSError, ValueError, OverflowError)
+"""Nobody is there, or the name or number is none."""
 _API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 """What every broker answers, logged in or not: length, ApiVersions, version 0, correlation id 1, no client id."""
 
@@ -76,6 +78,7 @@ class Mismatch:
 
 
 def address_of(text: str) -> tuple[str, int]:
+    """Host and port of a broker as `bootstrap` has it: `host:port`, `[::1]:port`, `host`, `ssl://host:port`."""
     host, separator, port = text.strip().rpartition("://")[2].rpartition(":")
     # Of an IPv6 address the last colon is none before a port.
     if not separator or not port.isdecimal() or (host.count(":") and not host.endswith("]")):
@@ -96,7 +99,7 @@ def _speaks_tls(host: str, port: int) -> bool:
     except ssl.SSLError as error:
         # It refuses us in the words of TLS.
         return "ALERT" in (error.reason or "")
-    except OSError:
+    except _UNREACHABLE:
         return False
 
 
@@ -105,6 +108,6 @@ def _speaks_kafka(host: str, port: int) -> bool:
         with socket.create_connection((host, port), timeout=_WAIT) as raw:
             raw.sendall(_API_VERSIONS)
             answer = raw.recv(8, socket.MSG_WAITALL)
-    except OSError:
+    except _UNREACHABLE:
         return False
     return len(answer) == 8 and answer[0] == 0 and answer[4:] == struct.pack(">i", 1)

@@ -42,10 +42,10 @@ def broker(
                 if wanted:
                     create_topics(kafka.bootstrap, wanted, replication=min(nodes, 3))
                 status.stop()
-                if as_json:
-                    say_json({"bootstrap": kafka.bootstrap, "nodes": nodes, "topics": wanted})
                 for text in _how_to_use(kafka):
                     remark(text)
+                if as_json:
+                    say_json({"bootstrap": kafka.bootstrap, "nodes": nodes, "topics": wanted})
                 kafka.wait()
     except KeyboardInterrupt:
         remark("stopped")

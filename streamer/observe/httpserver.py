@@ -26,7 +26,7 @@ from streamer.observe.logs import logger
 CONNECTIONS: Final = 64
 """Connections that are open at a time."""
 PATIENCE: Final = 10.0
-"""Seconds that a connection may take altogether, from its first byte to the last of the answer."""
+"""Seconds that a connection may take altogether, until the last byte of the answer is sent."""
 LONGEST: Final = 16 << 10
 """Bytes of a request: its first line and headers."""
 _TELL_EVERY: Final = 60.0

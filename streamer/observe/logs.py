@@ -25,8 +25,7 @@ def configure(level: str = "info", *, as_json: bool | None = None) -> None:
         as_json = not sys.stderr.isatty()
     last: list[Any] = [_masked, structlog.processors.JSONRenderer()]
     if not as_json:
-        colors = sys.stderr.isatty()
-        last = [_masked, _escaped, structlog.dev.ConsoleRenderer(colors=colors, repr_native_str=True)]
+        last = [_masked, _escaped, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -79,12 +78,11 @@ def _without_secrets(value: Any) -> Any:
 
 
 def _escaped(log: Any, method: str, event: EventDict) -> EventDict:
-    """What is rendered as it is without anything that a terminal would obey: the event, and the lines of a traceback.
-    Of the rest the `repr` is shown."""
-    event["event"] = escaped(str(event["event"]))
+    """Without anything that a terminal would obey; a traceback keeps its lines. What is no text is shown by its `repr`."""
+    shown = {key: escaped(value) if isinstance(value, str) else value for key, value in event.items()}
     if "exception" in event:
-        event["exception"] = "\n".join(map(escaped, str(event["exception"]).splitlines()))
-    return event
+        shown["exception"] = "\n".join(map(escaped, str(event["exception"]).splitlines()))
+    return shown
 
 
 _PLAIN = ("event", "level", "timestamp")

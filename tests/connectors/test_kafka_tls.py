@@ -166,7 +166,9 @@ def test_what_fits_is_not_complained_of(kafka: Broker, tls_port: str) -> None:
     found: list[str] = []
     Mismatch(kafka.bootstrap, {}).look(found.append)
     Mismatch(tls_port, TLS_CLIENT).look(found.append)
-    Mismatch("127.0.0.1:1,nowhere.invalid:9092", {}).look(found.append)
+    for client in ({}, TLS_CLIENT):
+        Mismatch("127.0.0.1:1,nowhere.invalid:9092,:99999", client).look(found.append)
+        Mismatch(f"{'x' * 80}.a..b:1,:1,", client).look(found.append)
     assert found == []
 
 

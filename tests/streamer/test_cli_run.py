@@ -199,7 +199,8 @@ def test_what_a_record_says_steers_no_terminal_by_the_log(start: Any, tmp_path: 
     (tmp_path / "a.in.jsonl").write_text(json.dumps({"x": evil}) + "\n", encoding="utf-8")
     text = _on_a_terminal(start, "run", file)
     assert "dead letter" in text
-    assert repr(evil)[1:-1] in text
+    # The log writes a text with blanks once more as Python would.
+    assert repr(evil)[1:-1] in text.replace("\\\\", "\\")
     assert evil not in text
 
 
