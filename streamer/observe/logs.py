@@ -78,7 +78,7 @@ def _without_secrets(value: Any) -> Any:
 
 
 def _escaped(log: Any, method: str, event: EventDict) -> EventDict:
-    """Without anything that a terminal would obey; a traceback keeps its lines. What is no text is shown by its `repr`."""
+    """Without anything that a terminal would obey; a traceback keeps its lines. What is no text is shown as `repr`."""
     shown = {key: escaped(value) if isinstance(value, str) else value for key, value in event.items()}
     if "exception" in event:
         shown["exception"] = "\n".join(map(escaped, str(event["exception"]).splitlines()))
