@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -125,13 +124,12 @@ class Batch:
 
     def returned(self) -> Batch:
         """The same rows, sharing again what `lent` would have copied and nobody has asked for."""
-        if not any(isinstance(column, (LentColumn, LentWireColumn)) for column in self._columns.values()):
-            return self
-        made = copy.copy(self)
-        made._columns = {
+        columns = {
             key: column.untouched if isinstance(column, (LentColumn, LentWireColumn)) else column
             for key, column in self._columns.items()
         }
+        made = self._having(columns)
+        made.self_numbered = self.self_numbered
         return made
 
     def holds(self, positions_of: object) -> bool:

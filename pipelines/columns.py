@@ -528,7 +528,11 @@ class LentWireColumn(WireColumn):
     __slots__ = ("source",)
 
     def __init__(self, source: WireColumn) -> None:
-        super().__init__(source.entries, source.decoder, source.mask)
+        # All there is to know of the entries is known: a function is lent every column, and reads few.
+        Column.__init__(self, None, source.mask)
+        self.entries = source.entries
+        self._decode = source._decode
+        self._decoded = None
         self.source = source
 
     def decoded(self) -> Column:

@@ -31,9 +31,11 @@ class Isolated(NamedTuple, Generic[Found]):
     """Position to what is wrong with the row."""
 
 
-def isolated(size: int, run: Callable[[Rows | None], Found], *, pure: bool = True) -> Isolated[Found]:
+def isolated(
+    size: int, run: Callable[[Rows | None], Found], *, pure: bool = True, raised: Exception | None = None
+) -> Isolated[Found]:
     """Call `run` with the positions of rows, `int64 (n,)` and rising, until each row is in a call that went well or is
-    to blame. `None` means all `size` rows, which come first.
+    to blame. `None` means all `size` rows, which come first; where they were run already, `raised` is what it raised.
 
     - Rows that a `RowsFailed` names are to blame, and `run` is called with the rest; after a few times with the halves
       of the rest, so that rows which are named one by one do not cost a run of all rows each.
@@ -46,8 +48,9 @@ def isolated(size: int, run: Callable[[Rows | None], Found], *, pure: bool = Tru
 
     Raises `ContractError` if `run` does or names rows that it was not given, and what is no `Exception`.
     """
+    if raised is not None:
+        return _Search(size, run, pure).result(raised)
     try:
-        # Most often it is this one call.
         return Isolated([run(None)], {})
     except ContractError:
         raise
@@ -56,7 +59,11 @@ def isolated(size: int, run: Callable[[Rows | None], Found], *, pure: bool = Tru
 
 
 def isolated_rows(
-    batches: Sequence[Batch], run: Callable[[Sequence[Batch]], Found], *, pure: bool = True
+    batches: Sequence[Batch],
+    run: Callable[[Sequence[Batch]], Found],
+    *,
+    pure: bool = True,
+    raised: Exception | None = None,
 ) -> Isolated[Found]:
     """`isolated` for batches of the same rows: `run` is called with them, then with parts of them.
 
@@ -69,11 +76,21 @@ def isolated_rows(
         try:
             return run(parts)
         except RowsFailed as error:
-            if error.of is None or any(part.holds(error.of) for part in parts):
+            told = _of_rows(error, parts)
+            if told is error:
                 raise
-            raise next(iter(error.failures.values())) from error
+            raise told from error
 
-    return isolated(batches[0].size, run_rows, pure=pure)
+    if isinstance(raised, RowsFailed):
+        raised = _of_rows(raised, batches)
+    return isolated(batches[0].size, run_rows, pure=pure, raised=raised)
+
+
+def _of_rows(error: RowsFailed, given: Sequence[Batch]) -> Exception:
+    """The error as it is if it names rows of what was given, else the first of its reasons, which blames no row."""
+    if error.of is None or any(batch.holds(error.of) for batch in given):
+        return error
+    return next(iter(error.failures.values()))
 
 
 def concatenated(parts: Sequence[Batch], failed: dict[int, Exception]) -> Batch:

@@ -24,9 +24,6 @@ SCALARS: Final[Mapping[ValueType, np.dtype[Any]]] = MappingProxyType(
 )
 """Value types whose rows fit one array of plain numbers, with that array's dtype."""
 
-EXACT: Final = 2**53
-"""A float64 has all digits of integers up to this one, and of some beyond it."""
-
 
 def stacked(values: Sequence[Any], what: str) -> Array:
     """The values of all rows as one array, `(N, ...)`.

@@ -85,11 +85,17 @@ class OpenStep:
 
     def _run(self, batch: Batch) -> Result:
         try:
-            found, errors = isolated_rows([batch], self._run_rows, pure=self.runner.pure)
+            try:
+                return self._run_rows((batch,))
+            except ContractError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a runner raises belongs to rows of this batch
+                return self._run_apart(batch, error)
         except ContractError as error:
             raise ContractError(f"{self.name}: {error}") from error
-        if not errors and len(found) == 1:
-            return found[0]
+
+    def _run_apart(self, batch: Batch, raised: Exception) -> Result:
+        found, errors = isolated_rows([batch], self._run_rows, pure=self.runner.pure, raised=raised)
         failed = {
             int(parent): error for position, error in errors.items() for parent in batch.parents(position).tolist()
         }
