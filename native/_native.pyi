@@ -14,7 +14,7 @@ Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
 Part = tuple[str, int, int, int, int, int, tuple[int, ...], int, int, int]
-Found = tuple[Block, int, int, list[int] | None, list[tuple[int, int, int]] | None, list[Part]]
+Found = tuple[Block, int, int, tuple[int, int], list[int] | None, list[tuple[int, int, int]] | None, list[Part]]
 
 class Block:
     """Bytes, read-only, through the buffer protocol. Let go of, they are used again for another block."""
@@ -25,18 +25,18 @@ class Block:
 class Reader:
     """Takes ProtoData messages apart, and reads the values of the keys `wanted`."""
 
-    def __new__(cls, wanted: list[str], longest: int) -> Reader:
-        """Messages of more than `longest` bytes are left to protobuf."""
+    def __new__(cls, wanted: list[str], longest: int, most: int) -> Reader:
+        """Messages of more than `longest` bytes or `most` entries are left to protobuf."""
 
-    def read(self, buffer: Bytes, starts: Ints, lengths: Ints, room: int) -> Found | None:
+    def read(self, buffer: Bytes, starts: Ints, lengths: Ints) -> Found:
         """Messages `buffer[starts[i]:starts[i] + lengths[i]]`: none where the length is -1, something else where -2.
 
-        Gives (block, rows, lines, odd, metadata, parts): a block that begins with `int64 (lines, rows)`, line 0 being
-        the positions of the messages that could be read; the positions of those that are to be left to protobuf, rising
-        (`None`: none); entries of metadata as (row, start, length); and a `Part` for each key: (key, form, line, mask,
-        first, element, shape, total, offset, splits). `native/src/protodata/core/columns.rs` says what each form is,
-        in its order. `None` if there are more keys than there is `room` for. Raises `ValueError` for a message that
-        does not lie in the buffer.
+        Gives (block, rows, lines, rare, odd, metadata, parts): a block that begins with `int64 (lines, rows)`, line 0
+        being the positions of the messages that could be read; where in the block rows, starts and lengths of the
+        entries of rare keys are, `int64 (3, n)`, and n; the positions of those messages that are to be left to
+        protobuf, rising (`None`: none); entries of metadata as (row, start, length); and a `Part` for each key: (key,
+        form, line, mask, first, element, shape, total, offset, splits). `native/src/protodata/core/columns.rs` says
+        what each form is, in its order. Raises `ValueError` for a message that does not lie in the buffer.
         """
 
 def join(values: list[Any]) -> Block:

@@ -10,18 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipelines.columns import (
-    MISSING,
-    Column,
-    DenseColumn,
-    LentColumn,
-    LentWireColumn,
-    ObjectColumn,
-    Rows,
-    WireColumn,
-)
+from pipelines.columns import MISSING, Column, DenseColumn, ObjectColumn, Rows
 from pipelines.data import WRITABLE, Data, RecordContext, check_key, owned
 from pipelines.errors import DataError, KeyNotInBatchError, RowsFailed, ValueNotFoundError, nearest
+from pipelines.sparsecolumn import columns_of, concat, divide
 
 
 class Origin(Protocol):
@@ -79,8 +71,7 @@ class Batch:
         Rows are numbered from `first`; without it from 0, as rows that nobody numbered.
         """
         datas = list(datas)
-        keys = dict.fromkeys(key for data in datas for key in data)
-        columns = {key: Column.of([data.held(key, MISSING) for data in datas]) for key in keys}
+        columns = columns_of([data.held for data in datas])
         metadata = [data.metadata for data in datas]
         records = [data.record for data in datas]
         return cls(
@@ -124,11 +115,7 @@ class Batch:
 
     def returned(self) -> Batch:
         """The same rows, sharing again what `lent` would have copied and nobody has asked for."""
-        columns = {
-            key: column.untouched if isinstance(column, (LentColumn, LentWireColumn)) else column
-            for key, column in self._columns.items()
-        }
-        made = self._having(columns)
+        made = self._having({key: column.untouched for key, column in self._columns.items()})
         made.self_numbered = self.self_numbered
         return made
 
@@ -137,8 +124,7 @@ class Batch:
         if positions_of is self:
             return True
         return any(
-            column is positions_of or (isinstance(column, WireColumn) and column.is_decoded_as(positions_of))
-            for column in self._columns.values()
+            column is positions_of or column.is_decoded_as(positions_of) for column in self._columns.values()
         )
 
     def get(self, key: str) -> Column:
@@ -161,17 +147,25 @@ class Batch:
     def take(self, rows: Any) -> Batch:
         """The rows at these positions: an index array, a boolean mask, a slice or a list; columns are taken alike."""
         index = np.arange(self.size, dtype=np.int64)[rows]
-        return self.at(index, {key: column.take(index) for key, column in self._columns.items()})
+        (columns,) = divide(self._columns, [index])
+        return self.at(index, columns)
 
     def part(self, start: int, stop: int) -> Batch:
         """The rows `[start, stop)`, sharing what they can with this batch."""
+        (part,) = self.parts([range(self.size)[start:stop]])
+        return part
+
+    def parts(self, ranges: Sequence[range]) -> Iterator[Batch]:
+        """The rows of each range of positions, sharing what they can with this batch."""
         if self.splits is not None:
-            return self.take(slice(start, stop))
-        made = self._having({key: column.part(start, stop) for key, column in self._columns.items()})
-        made.rows = self.rows[start:stop]
-        made.size = len(made.rows)
-        made.metadata = None if self.metadata is None else self.metadata[start:stop]
-        return made
+            yield from (self.take(slice(part.start, part.stop)) for part in ranges)
+            return
+        for part, columns in zip(ranges, divide(self._columns, ranges), strict=True):
+            made = self._having(columns)
+            made.rows = self.rows[part.start : part.stop]
+            made.size = len(made.rows)
+            made.metadata = None if self.metadata is None else self.metadata[part.start : part.stop]
+            yield made
 
     def copied(self) -> Batch:
         """The same rows with values that nobody else can write to, whoever has made the batch of values of his."""
@@ -217,15 +211,10 @@ class Batch:
         """
         if len(batches) == 1:
             return batches[0]
-        columns: dict[str, Column] = {}
-        failures: dict[int, Exception] = {}
-        for key in dict.fromkeys(key for batch in batches for key in batch._columns):
-            try:
-                columns[key] = Column.concat([batch._or_absent(key) for batch in batches])
-            except RowsFailed as error:
-                failures = {**error.failures, **failures}
-        if failures:
-            raise RowsFailed(failures, of=batches)
+        try:
+            columns = concat([batch._columns for batch in batches], [batch.size for batch in batches])
+        except RowsFailed as error:
+            raise RowsFailed(error.failures, of=batches) from None
         metadata: list[Data | None] | None = None
         if any(batch.metadata is not None for batch in batches):
             metadata = [one for batch in batches for one in (batch.metadata or [None] * batch.size)]
@@ -252,15 +241,23 @@ class Batch:
         found: dict[tuple[Any, ...], list[int]] = {}
         for row in range(self.size):
             found.setdefault(tuple(column.inner(row) for column in columns), []).append(row)
-        for positions in found.values():
-            part = np.array(positions, np.int64)
+        parts = [np.array(positions, np.int64) for positions in found.values()]
+        for part, batch in zip(parts, self.divided(parts), strict=True):
             # Rebuilt from values: what agrees within the part becomes dense there.
             dense = {
                 key: Column.of(column.take(part).values())
                 for key, column in zip(keys, columns, strict=True)
                 if key in self
             }
-            yield part, (self if len(part) == self.size else self.take(part)).with_columns(dense)
+            yield part, batch.with_columns(dense)
+
+    def divided(self, parts: Sequence[Rows]) -> Iterator[Batch]:
+        """The rows at the positions of each part, `int64`; if the only part is all rows, this batch as it is."""
+        if len(parts) == 1 and len(parts[0]) == self.size:
+            yield self
+            return
+        for part, columns in zip(parts, divide(self._columns, parts), strict=True):
+            yield self.at(part, columns)
 
     def parents(self, row: int) -> Rows:
         """The numbers of the records that the row at this position came from, `int64 (k,)`."""
@@ -279,34 +276,30 @@ class Batch:
 
     def row(self, position: int) -> Data:
         """The row at this position as a `Data` of its own, with its metadata and its record's context."""
-        entries = {key: value for key, column in self._columns.items() if (value := column[position]) is not MISSING}
-        return self._data(entries, position, {key for key, value in entries.items() if isinstance(value, WRITABLE)})
+        cells = ((key, column[position]) for key, column in self._columns.items())
+        return self._data({key: value for key, value in cells if value is not MISSING}, position, lent=True)
 
-    def to_list(self, listed: Mapping[str, list[Any]] | None = None, *, lent: bool = True) -> list[Data]:
+    def to_list(self, values: Sequence[Mapping[str, Any]] | None = None, *, lent: bool = True) -> list[Data]:
         """All rows, each as a `Data`. Raises `RowsFailed` naming the rows that cannot be decoded.
 
-        `listed` is what `listed()` has given already: then the rows hold these very objects. What can be written to is
-        copied when somebody asks a row for it, unless the rows are not `lent` but only read.
+        `values` is what `row_values` has given already: then the rows hold these very objects. What can be written to
+        is copied when somebody asks a row for it, unless the rows are not `lent` but only read.
         """
-        entries = (self.listed() if listed is None else listed).items()
-        writable = {key for key, column in self._columns.items() if lent and column.writable}
-        return [
-            self._data({key: value for key, values in entries if (value := values[row]) is not MISSING}, row, writable)
-            for row in range(self.size)
-        ]
+        if values is None:
+            failed: dict[int, Exception] = {}
+            values = self.row_values(failed)
+            if failed:
+                raise RowsFailed(failed, of=self)
+        lent = lent and any(column.writable for column in self._columns.values())
+        return [self._data(dict(own), position, lent=lent) for position, own in enumerate(values)]
 
-    def listed(self) -> dict[str, list[Any]]:
-        """All columns as lists of native values, `MISSING` where a row lacks the key. Raises `RowsFailed` likewise."""
-        found: dict[str, list[Any]] = {}
-        failures: dict[int, Exception] = {}
+    def row_values(self, failed: dict[int, Exception]) -> list[dict[str, Any]]:
+        """Each row's keys and native values. Rows that cannot be decoded are put into `failed`, with what can be."""
+        rows: list[dict[str, Any]] = [{} for _ in range(self.size)]
         for key, column in self._columns.items():
-            try:
-                found[key] = column.values()
-            except RowsFailed as error:
-                failures = {**error.failures, **failures}
-        if failures:
-            raise RowsFailed(failures, of=self)
-        return found
+            for row, value in column.cells(failed):
+                rows[row][key] = value
+        return rows
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{key}: {_described(column)}" for key, column in self._columns.items())
@@ -315,11 +308,12 @@ class Batch:
     def _or_absent(self, key: str) -> Column:
         return self._columns[key] if key in self._columns else Column.absent(self.size)
 
-    def _data(self, entries: dict[str, Any], position: int, writable: set[str]) -> Data:
+    def _data(self, values: dict[str, Any], position: int, *, lent: bool) -> Data:
         metadata = None if self.metadata is None else self.metadata[position]
         parents = self.parents(position)
+        writable = {key for key, value in values.items() if isinstance(value, WRITABLE)} if lent else None
         return Data.trusted(
-            entries,
+            values,
             None if metadata is None else metadata.lent(),
             self.origin.record(int(parents[0])) if self.origin is not None and len(parents) else None,
             set(writable) if writable else None,

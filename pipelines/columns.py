@@ -1,4 +1,4 @@
-"""Columns: the values of one key for N rows, in one of five forms.
+"""Columns: the values of one key for N rows, in one of six forms.
 
 | form | holds | for |
 | --- | --- | --- |
@@ -7,6 +7,7 @@
 | `ObjectColumn` | a list of N values | strings, images, boxes, nested data, lists, arrays that agree in nothing |
 | `SpansColumn` (`pipelines.spanscolumn`) | N spans of one buffer | strings and bytes, as compiled decoders read them |
 | `WireColumn` | N undecoded spans of the input | what nobody has asked for yet |
+| `SparseColumn` (`pipelines.sparsecolumn`) | the rows that have the key | keys that few rows have |
 
 Columns are read-only and shared between batches: every change gives a new column.
 """
@@ -102,6 +103,22 @@ class Column(ABC):
         Raises `RowsFailed` naming the rows that cannot be decoded.
         """
 
+    def cells(self, failed: dict[int, Exception]) -> Iterator[tuple[int, Any]]:
+        """Position and value of each row that has the key; those that cannot be decoded are put into `failed`."""
+        try:
+            values = self.values()
+        except RowsFailed as error:
+            for row, reason in error.failures.items():
+                failed.setdefault(row, reason)
+            values = [MISSING if row in error.failures else self[row] for row in range(len(self))]
+        if not _has_gaps(values):
+            return enumerate(values)
+        return ((row, value) for row, value in enumerate(values) if value is not MISSING)
+
+    def positions(self) -> Sequence[int]:
+        """The rows that have the key, rising, as far as that is known without decoding."""
+        return range(len(self)) if self.mask is None else np.flatnonzero(self.mask).tolist()
+
     @property
     def present(self) -> Mask:
         """Which rows have the key, `bool (N,)`, read-only: an array also when all do.
@@ -163,6 +180,15 @@ class Column(ABC):
     def lent(self) -> Column:
         """The same rows for somebody who may write to their values: those of his column are copies then."""
         return self
+
+    @property
+    def untouched(self) -> Column:
+        """The column that was lent, where nobody has asked this one for values; else the column itself."""
+        return self
+
+    def is_decoded_as(self, column: object) -> bool:
+        """Whether `column` is what this one was decoded to."""
+        return False
 
     def inner(self, row: int) -> tuple[Any, ...] | None:
         """What must agree for rows to make one `array`: value type, dtype and shape; `None` for a missing row."""
@@ -406,7 +432,6 @@ class LentColumn(ObjectColumn):
 
     @property
     def untouched(self) -> ObjectColumn:
-        """The column itself, or its source where nobody has asked for values."""
         return self.source if self._own is None else self
 
     def __len__(self) -> int:
@@ -479,7 +504,6 @@ class WireColumn(Column):
         return LentWireColumn(self)
 
     def is_decoded_as(self, column: object) -> bool:
-        """Whether `column` is what this one was decoded to."""
         return self._decoded is not None and self._decoded is column
 
     def part(self, start: int, stop: int) -> WireColumn:
@@ -542,7 +566,6 @@ class LentWireColumn(WireColumn):
 
     @property
     def untouched(self) -> WireColumn:
-        """The column itself, or its source where nobody has asked for values."""
         return self.source if self._decoded is None else self
 
 

@@ -157,9 +157,10 @@ class Data(MutableMapping[str, Any]):
         """The value of `key`, or `default`."""
         return self[key] if key in self._values else default
 
-    def held(self, key: str, default: Any = None) -> Any:
-        """As `get`, without a copy of what is shared: not to be written to."""
-        return self._values.get(key, default)
+    @property
+    def held(self) -> Mapping[str, Any]:
+        """The keys and values, without a copy of what is shared: not to be written to."""
+        return self._values
 
     def lent(self) -> Data:
         """Another `Data` with the same entries, metadata and record, in which nothing is written to this one."""

@@ -10,6 +10,7 @@ from pipelines.batch import Batch
 from pipelines.columns import MISSING, Column, WireColumn
 from pipelines.data import Data
 from pipelines.errors import StreamerError
+from pipelines.sparsecolumn import SparseColumn
 from pipelines.values import Image, ValueType, type_of
 from pipelines.values.lists import element_type
 
@@ -52,6 +53,9 @@ def described(value: Any) -> str:
 
 
 def _described_cell(column: Column, position: int) -> str | None:
+    if isinstance(column, SparseColumn):
+        place = column.place(position)
+        return None if place is None else _described_cell(column.column, place)
     if isinstance(column, WireColumn) and not column.is_decoded:
         return None if column.entries[position] is None else "not decoded"
     value = column[position]

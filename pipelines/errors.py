@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable
 
 DISTRIBUTION = "streamer-inference"
@@ -108,7 +109,11 @@ class ConnectorError(StreamerError):
         self.retriable = retriable
 
 
+MOST_NAMES = 200
+"""Known names that are compared with a wrong one at most: the keys of records may be thousands."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean "X"?` for the known name closest to `name`, or an empty string."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    """`; did you mean "X"?` for the known name closest to `name`, or an empty string. Looks at the first 200."""
+    close = difflib.get_close_matches(name, list(itertools.islice(known, MOST_NAMES)), n=1, cutoff=0.6)
     return f'; did you mean "{close[0]}"?' if close else ""

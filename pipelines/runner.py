@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor as Pool
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +16,10 @@ import numpy as np
 from pipelines.batch import Batch
 from pipelines.columns import MISSING, Column
 from pipelines.data import Data
-from pipelines.errors import StreamerError, WrongTypeError
+from pipelines.errors import RowsFailed, StreamerError, WrongTypeError
 from pipelines.metrics import Metrics, StepMetrics
 from pipelines.result import Result
+from pipelines.sparsecolumn import columns_of
 
 if TYPE_CHECKING:
     from pipelines.observing import Observer
@@ -136,7 +137,10 @@ class RowRunner(Runner):
         positions: list[int] = []
         failed: dict[int, Exception] = {}
         dropped: dict[int, str] = {}
-        given = batch.listed()
+        unreadable: dict[int, Exception] = {}
+        given = batch.row_values(unreadable)
+        if unreadable:
+            raise RowsFailed(unreadable, of=batch)
         for position, data in enumerate(batch.to_list(given, lent=self.writes)):
             try:
                 found = _listed(self.run(data))
@@ -182,23 +186,23 @@ class StatefulRunner(Runner):
 
 
 def rebuilt(
-    datas: list[Data], positions: list[int], source: Batch, given: Mapping[str, list[Any]] | None = None
+    datas: list[Data], positions: list[int], source: Batch, given: Sequence[Mapping[str, Any]] | None = None
 ) -> Batch:
     """`datas` as a batch in which row i came from the row of `source` at `positions[i]`.
 
-    `given` is what `source.listed()` gave, where the rows were made of it: a column whose values are still these very
-    objects is shared instead of copied.
+    `given` is what `source.row_values` gave, where the rows were made of it: a column whose values are still these very
+    objects is shared instead of copied. That does not pay for rare keys.
     """
     index = np.array(positions, np.int64)
     everyone = positions == list(range(source.size))
-    columns: dict[str, Column] = {}
-    for key in dict.fromkeys(key for data in datas for key in data):
-        values = [data.held(key, MISSING) for data in datas]
-        before = (given or {}).get(key)
-        if before is not None and all(value is before[at] for value, at in zip(values, positions, strict=True)):
-            columns[key] = source[key] if everyone else source[key].take(index)
-        else:
-            columns[key] = Column.of(values)
+    before = [] if given is None else [given[position] for position in positions]
+
+    def column(key: str, values: list[Any]) -> Column:
+        if given is None or any(own.get(key, MISSING) is not value for own, value in zip(before, values, strict=True)):
+            return Column.of(values)
+        return source[key] if everyone else source[key].take(index)
+
+    columns = columns_of([data.held for data in datas], column)
     rows, splits = source.numbers(index)
     metadata = [data.metadata for data in datas]
     return Batch(

@@ -11,6 +11,7 @@ from connectors.records import Ints
 from pipelines.batch import Batch
 from pipelines.columns import Column
 from pipelines.errors import RowsFailed
+from pipelines.sparsecolumn import SparseColumn, divide
 from streamer.provenance import record_column
 
 Keep = Literal["all"] | Sequence[str]
@@ -42,11 +43,18 @@ def kept(result: Batch, given: Batch, keep: Keep | None) -> Batch:
     if not wanted:
         return result
     index = _places(result, given)
-    return result.with_columns({key: _filled(made.get(key), _taken(there[key], index)) for key in wanted})
+    if index is None:
+        wanted = [key for key in wanted if made.get(key) is not there[key]]
+    rare = {key: column for key in wanted if isinstance(column := there[key], SparseColumn)}
+    taken: Mapping[str, Column] = rare
+    if index is not None:
+        (taken,) = divide(rare, [index])
+    found = {**taken, **{key: _taken(there[key], index) for key in wanted if key not in rare}}
+    return result.with_columns({key: _filled(made.get(key), found[key]) for key in wanted if key in found})
 
 
 def _lacks(column: Column | None) -> bool:
-    if column is None:
+    if column is None or isinstance(column, SparseColumn):
         return True
     present = column.mask
     return present is not None and not present.all()
@@ -94,13 +102,13 @@ def _taken(column: Column, index: Ints | None) -> Column:
 
 
 def _filled(own: Column | None, taken: Column) -> Column:
-    if own is None:
+    if own is None or own.empty:
         return taken
-    present = own.mask
-    if present is None or not present.any():
-        return taken
-    places = np.arange(len(own), dtype=np.int64)
     try:
+        if isinstance(own, SparseColumn) and isinstance(taken, SparseColumn):
+            return own.overlaid(taken)
+        present = np.ones(len(own), np.bool_) if own.mask is None else own.mask
+        places = np.arange(len(own), dtype=np.int64)
         return Column.concat([own, taken]).take(np.where(present, places, places + len(own)))
     except RowsFailed:
         # What cannot be decoded is nothing to put back.

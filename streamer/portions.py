@@ -56,13 +56,16 @@ def run_in_portions(
     """
     if batch.size <= size:
         return run(batch), batch.size
+    parts = batch.parts([range(batch.size)[start : start + size] for start in range(0, batch.size, size)])
     portions: list[Batch] = []
     results: list[Result] = []
     done = 0
-    while done < batch.size and (not results or go_on()):
-        portions.append(batch.part(done, min(done + size, batch.size)))
-        results.append(run(portions[-1]))
-        done += portions[-1].size
+    for portion in parts:
+        if results and not go_on():
+            break
+        portions.append(portion)
+        results.append(run(portion))
+        done += portion.size
     result = joined(results)
     if done == batch.size and all(map(is_settled, results, portions)) and batch.splits is None:
         # By this very array of row numbers others know that all rows are there, in their order.

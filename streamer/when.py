@@ -95,9 +95,12 @@ class _Function:
     def rows(self, batch: Batch) -> tuple[Mask, Failures]:
         chosen = np.zeros(batch.size, np.bool_)
         failures: Failures = {}
-        for position in range(batch.size):
+        unreadable: Failures = {}
+        for position, data in enumerate(batch.to_list(batch.row_values(unreadable))):
             try:
-                chosen[position] = bool(self.function(batch.row(position)))
+                if position in unreadable:
+                    raise unreadable[position]
+                chosen[position] = bool(self.function(data))
             except Exception as error:  # noqa: BLE001 - whatever a row raises belongs to that row
                 failed = DataError(f"when: {self.name}: {type(error).__name__}: {error}")
                 failed.__cause__ = error

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import hypothesis
 import pytest
 
-from pipelines import hotpath
+from pipelines import hotpath, sparsecolumn
 from pipelines.errors import MissingPackageError
 from pipelines.hotpath import HotPath
 from streamer.broker import Broker, BrokerError, KafkaJars, LocalKafka, MockKafka, create_topics, open_broker
@@ -196,6 +196,14 @@ def hot_path(request: pytest.FixtureRequest) -> Iterator[HotPath]:
         pytest.skip(f"the compiled hot path: {reason}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(hotpath.VARIABLE, request.param)
+        yield request.param
+
+
+@pytest.fixture(scope="module", params=[8, 1], ids=["usual", "every gap"])
+def rarity(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Keys are kept as columns and as sparse columns in turn: by the usual rule, and wherever one row lacks the key."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparsecolumn, "RARE", request.param)
         yield request.param
 
 

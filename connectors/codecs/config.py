@@ -43,7 +43,10 @@ class MessageConfig(CodecConfig):
     max_elements: PositiveInt = DEFAULT_LIMITS.max_elements
     """How many entries, list elements and coordinates a payload may have, counted together."""
 
+    max_keys: PositiveInt = DEFAULT_LIMITS.max_keys
+    """How many keys a payload may have, and each `Data` in it."""
+
     @property
     def limits(self) -> Limits:
         """These bounds as readers take them."""
-        return Limits(self.max_bytes, self.max_depth, self.max_elements)
+        return Limits(self.max_bytes, self.max_depth, self.max_elements, self.max_keys)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 
 from connectors.codec import Decoded, Encoded, RecordsOrigin
 from connectors.records import Records
 from pipelines.batch import Batch
-from pipelines.columns import MISSING, Column
+from pipelines.columns import Column
 from pipelines.data import Data
-from pipelines.errors import RowsFailed, WireError
+from pipelines.errors import WireError
+
+MOST_KEYS: Final = 50
+"""Keys that the error of a record names at most."""
 
 
 def payload_bytes(payload: object, codec: str) -> bytes:
@@ -58,12 +61,10 @@ def decoded_column(
 def encode_rows(batch: Batch, write: Callable[[Data], bytes]) -> Encoded:
     """Each row by itself; one for which `write` raises, a `WireError` as a rule, cannot be encoded."""
     failed: dict[int, Exception] = {}
-    columns = {key: _values(column, failed) for key, column in batch.columns.items()}
     values: list[bytes | None] = [None] * batch.size
-    for row in range(batch.size):
+    for row, entries in enumerate(batch.row_values(failed)):
         if row in failed:
             continue
-        entries = {key: column[row] for key, column in columns.items() if column[row] is not MISSING}
         metadata = None if batch.metadata is None else batch.metadata[row]
         try:
             values[row] = write(Data.trusted(entries, metadata))
@@ -72,42 +73,56 @@ def encode_rows(batch: Batch, write: Callable[[Data], bytes]) -> Encoded:
     return Encoded(values, failed)
 
 
-def only_column(batch: Batch, key: str, codec: str) -> tuple[str, Column]:
-    """The column of `key`, or the batch's one and only, and its key. Raises `WireError` if there is none."""
-    if key in batch:
-        return key, batch.column(key)
-    keys = batch.keys()
-    if len(keys) == 1:
-        return keys[0], batch.column(keys[0])
-    raise WireError(
-        f'the {codec} codec writes one value, that of "{key}", but the result has '
-        f"{', '.join(sorted(keys)) or 'no values'}; name it in the sink (keys: [NAME]) or in the codec (key: NAME)"
-    )
+def only_column(batch: Batch, key: str) -> Column | None:
+    """The column of `key`, or the batch's one and only; `None` if there is neither."""
+    columns = batch.columns
+    if key in columns:
+        return columns[key]
+    return next(iter(columns.values())) if len(columns) == 1 else None
 
 
 def encode_values(batch: Batch, key: str, codec: str, write: Callable[[Any, str], bytes]) -> Encoded:
-    """The value of `key` (or the only one) of each row by itself; `write` is given the value and its key."""
+    """The value of `key` of each row, or its only value; `write` is given the value and its key."""
     failed: dict[int, Exception] = {}
     messages: list[bytes | None] = [None] * batch.size
-    try:
-        key, column = only_column(batch, key, codec)
-    except WireError as error:
-        return Encoded(messages, dict.fromkeys(range(batch.size), error))
-    for row, value in enumerate(_values(column, failed)):
-        if row in failed:
-            continue
+    for row, (own, value) in _values(batch, key, codec, failed).items():
         try:
-            if value is MISSING:
-                raise WireError(f'the {codec} codec writes the value of "{key}", but the result has none')
-            messages[row] = write(value, key)
+            messages[row] = write(value, own)
         except Exception as error:  # noqa: BLE001 - as above
             failed[row] = error
     return Encoded(messages, failed)
 
 
-def _values(column: Column, failed: dict[int, Exception]) -> list[Any]:
-    try:
-        return column.values()
-    except RowsFailed as error:
-        failed.update(error.failures)
-        return [MISSING if row in error.failures else column[row] for row in range(len(column))]
+def _values(batch: Batch, key: str, codec: str, failed: dict[int, Exception]) -> dict[int, tuple[str, Any]]:
+    """Position to the key and the value that is written."""
+    values = {row: (key, value) for row, value in batch.column(key).cells(failed)} if key in batch else {}
+    others: dict[int, list[str]] = {row: [] for row in range(batch.size) if row not in values and row not in failed}
+    if not others:
+        return values
+    for other, column in batch.columns.items():
+        for row in column.positions():
+            if row in others:
+                others[row].append(other)
+    rows_of: dict[str, list[int]] = {}
+    for row, keys in others.items():
+        if len(keys) == 1 and keys != [key]:
+            rows_of.setdefault(keys[0], []).append(row)
+        else:
+            failed[row] = _no_value(key, keys, codec)
+    for other, rows in rows_of.items():
+        wrong: dict[int, Exception] = {}
+        found = dict(batch.column(other).take(np.array(rows, np.int64)).cells(wrong))
+        for place, row in enumerate(rows):
+            if place in found:
+                values[row] = (other, found[place])
+            else:
+                failed[row] = wrong.get(place) or _no_value(key, [], codec)
+    return values
+
+
+def _no_value(key: str, keys: Sequence[str], codec: str) -> WireError:
+    named = ", ".join(sorted(keys)[:MOST_KEYS]) + (", ..." if len(keys) > MOST_KEYS else "")
+    return WireError(
+        f'the {codec} codec writes one value, that of "{key}", but the result has {named or "no values"}; '
+        "name it in the sink (keys: [NAME]) or in the codec (key: NAME)"
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -89,13 +89,10 @@ class Tensor(Codec):
 
     def _whole(self, batch: Batch) -> npt.NDArray[Any] | None:
         """The array of all rows at once, if there is one that fits."""
-        try:
-            _, column = only_column(batch, self._config.key, "tensor")
-        except WireError:
-            return None
+        column = only_column(batch, self._config.key)
         return column.array if self._fits(column) else None
 
-    def _fits(self, column: Column) -> bool:
+    def _fits(self, column: Column | None) -> TypeGuard[DenseColumn]:
         return (
             isinstance(column, DenseColumn)
             and column.type is ValueType.NDARRAY

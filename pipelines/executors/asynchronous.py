@@ -93,8 +93,13 @@ class AsyncExecutor:
         positions: list[int] = []
         failed: dict[int, Exception] = {}
         dropped: dict[int, str] = {}
+        unreadable: dict[int, Exception] = {}
+        datas = batch.to_list(batch.row_values(unreadable)) if self._trigger.uses_input else None
         for position in range(batch.size):
-            outcome = self._outcome_at(batch, position)
+            if position in unreadable:
+                outcome: Outcome = StepError.of(self._name, unreadable[position])
+            else:
+                outcome = self._outcome(Data() if datas is None else datas[position])
             rows = batch.parents(position).tolist()
             if isinstance(outcome, StepError):
                 failed.update(dict.fromkeys(rows, outcome))
@@ -144,15 +149,6 @@ class AsyncExecutor:
     def _run_once(self, data: Data) -> Outcome:
         with self._turn:
             return self._executor.run(data)
-
-    def _outcome_at(self, batch: Batch, position: int) -> Outcome:
-        if not self._trigger.uses_input:
-            return self._outcome(Data())
-        try:
-            data = batch.row(position)
-        except StreamerError as error:
-            return StepError.of(self._name, error)
-        return self._outcome(data)
 
     def _outcome(self, data: Data) -> Outcome:
         try:

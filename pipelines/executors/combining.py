@@ -18,6 +18,7 @@ from pipelines.executors.junction import Flow, Junction, searched
 from pipelines.executors.lineage import Lineage
 from pipelines.result import Result
 from pipelines.runner import ContractError, OpenContext, rebuilt
+from pipelines.sparsecolumn import SparseColumn
 from pipelines.values import ValueType, type_of
 
 if TYPE_CHECKING:
@@ -92,6 +93,10 @@ class EnsembleCombiner:
             for batch in inputs:
                 if key not in batch:
                     raise ValueNotFoundError(f'Value not found for key "{key}" in every input')
+            own = first.column(key)
+            if isinstance(own, SparseColumn) and self._keys is None:
+                averaged[key] = _rare_average(key, own, inputs, weights, failures)
+                continue
             columns = [batch[key] for batch in inputs]
             averaged[key] = _average(key, columns, weights, failures, chosen=self._keys is not None)
         if failures:
@@ -153,6 +158,18 @@ class FunctionCombiner:
         if found is None or isinstance(found, Data):
             return found
         raise WrongTypeError(f"{self._label} returned {type(found).__name__}; return a Data, or None (drop)")
+
+
+def _rare_average(
+    key: str, own: SparseColumn, inputs: Sequence[Batch], weights: Sequence[float], failures: dict[int, Exception]
+) -> Column:
+    # Rows in which the first input has no value get none.
+    rows = np.array(own.rows, np.int64)
+    wrong: dict[int, Exception] = {}
+    columns = [batch.column(key).take(rows).decoded() for batch in inputs]
+    found = _average(key, columns, weights, wrong, chosen=False)
+    failures.update({own.rows[place]: error for place, error in wrong.items()})
+    return SparseColumn(len(own), own.rows, found)
 
 
 def _average(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from pipelines.batch import Batch
-from pipelines.columns import Column, Mask
+from pipelines.columns import Column
 from pipelines.data import Data
 from pipelines.errors import DataError, RowsFailed
 from pipelines.executors.aligning import Aligned, aligned
@@ -15,6 +15,7 @@ from pipelines.executors.junction import Flow, Junction, gathered, searched
 from pipelines.executors.lineage import Answered, Lineage
 from pipelines.executors.settling import NOBODY
 from pipelines.isolation import concatenated
+from pipelines.sparsecolumn import SparseColumn
 
 
 class AnyJunction(Junction):
@@ -141,11 +142,14 @@ def _merged(parts: Sequence[Batch]) -> Batch:
 
 
 def _either(key: str, a: Column, b: Column, twice: dict[int, Exception]) -> Column:
-    has_a, has_b = _there(a), _there(b)
-    for row in np.flatnonzero(has_a & has_b).tolist():
+    for row in sorted(set(a.positions()).intersection(b.positions())):
         twice.setdefault(
             row, DataError(f'Error during merging: Data instance already has key "{key}" and allowOverwrite is false')
         )
+    if isinstance(a, SparseColumn) and isinstance(b, SparseColumn):
+        return a.overlaid(b)
+    # As far as it is known which have it: merging decodes nothing.
+    has_a = np.ones(len(a), np.bool_) if a.mask is None else a.mask
     from_a, from_b = np.flatnonzero(has_a), np.flatnonzero(~has_a)
     index = np.concatenate([from_a, from_b])
     try:
@@ -153,11 +157,6 @@ def _either(key: str, a: Column, b: Column, twice: dict[int, Exception]) -> Colu
     except RowsFailed as error:
         raise RowsFailed({int(index[position]): reason for position, reason in error.failures.items()}) from error
     return joined.take(np.argsort(index, kind="stable"))
-
-
-def _there(column: Column) -> Mask:
-    # As far as it is known: merging decodes nothing.
-    return np.ones(len(column), np.bool_) if column.mask is None else column.mask
 
 
 def _metadata(parts: Sequence[Batch]) -> list[Data | None] | None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
 
 from pipelines.batch import Batch
 from pipelines.columns import MISSING, Column
 from pipelines.errors import DataError, RowsFailed, ValueNotFoundError, nearest
 from pipelines.runners.onlyone import only_key
+from pipelines.sparsecolumn import SparseColumn
 from pipelines.values import ValueType, type_of
+
+MOST_KEYS: Final = 50
+"""Keys that the error of a record names at most."""
 
 
 def array_column(batch: Batch, key: str | None) -> Column:
@@ -29,17 +37,16 @@ def array_column(batch: Batch, key: str | None) -> Column:
 
 def raise_for(column: Column, key: str, batch: Batch) -> None:
     """Raise `RowsFailed` if `column` lacks a value in some rows."""
-    failures: dict[int, Exception] = {
-        position: missing(key, batch) for position, value in enumerate(column.values()) if value is MISSING
-    }
-    if failures:
-        raise RowsFailed(failures)
+    lacking = [position for position, value in enumerate(column.values()) if value is MISSING]
+    if lacking:
+        raise RowsFailed(dict.fromkeys(lacking, missing(key, batch)))
 
 
 def missing(key: str, batch: Batch) -> Exception:
     """The error of a record that lacks `key`."""
-    others = [other for other in batch.keys() if other != key]  # noqa: SIM118 - a batch is no mapping
-    has = f"; there are {', '.join(others)}" if others else "; the record is empty"
+    others = [other for other in itertools.islice(batch.columns, MOST_KEYS + 1) if other != key][:MOST_KEYS]
+    more = ", ..." if len(batch.columns) > MOST_KEYS + 1 else ""
+    has = f"; there are {', '.join(others)}{more}" if others else "; the record is empty"
     return ValueNotFoundError(f'Value not found for key "{key}"{nearest(key, others)}{has}')
 
 
@@ -51,7 +58,12 @@ def everyone(batch: Batch, error: Exception) -> RowsFailed:
 def only_array(batch: Batch) -> Column | None:
     """The column that is the only NDARRAY of every record; `None` if columns do not tell or there is none."""
     found: list[Column] = []
-    for column in _decoded(batch):
+    for column in batch.columns.values():
+        if isinstance(column, SparseColumn):
+            if _has_arrays(column):
+                return None
+            continue
+        column = column.decoded()
         if column.type is ValueType.NDARRAY and column.mask is None:
             found.append(column)
         elif column.type is ValueType.NDARRAY or column.type is None:
@@ -59,9 +71,9 @@ def only_array(batch: Batch) -> Column | None:
     return found[0] if len(found) == 1 else None
 
 
-def only_array_of(values: dict[str, Any]) -> Any:
+def only_array_of(values: Mapping[str, Any]) -> Any:
     """The value of the only key that holds an NDARRAY. Raises `DataError` if there is none or more than one."""
-    keys = [key for key, value in values.items() if value is not MISSING and type_of(value) is ValueType.NDARRAY]
+    keys = [key for key, value in values.items() if type_of(value) is ValueType.NDARRAY]
     return values[only_key(keys, "NDArray")]
 
 
@@ -69,18 +81,21 @@ def _inferred(batch: Batch) -> Column:
     column = only_array(batch)
     if column is not None:
         return column
-    listed = {key: batch[key].values() for key in batch.keys()}  # noqa: SIM118 - a batch is no mapping
     found: list[Any] = []
     failures: dict[int, Exception] = {}
-    for row in range(batch.size):
+    for row, values in enumerate(batch.row_values(failures)):
         try:
-            found.append(only_array_of({key: values[row] for key, values in listed.items()}))
+            found.append(only_array_of(values))
         except DataError as error:
-            failures[row] = error
+            failures.setdefault(row, error)
     if failures:
         raise RowsFailed(failures)
     return Column.of(found)
 
 
-def _decoded(batch: Batch) -> list[Column]:
-    return [column.decoded() for column in batch.columns.values()]
+def _has_arrays(column: SparseColumn) -> bool:
+    failures: dict[int, Exception] = {}
+    found = any(isinstance(value, np.ndarray) for _, value in column.cells(failures))
+    if failures:
+        raise RowsFailed(failures)
+    return found

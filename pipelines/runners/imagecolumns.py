@@ -12,6 +12,7 @@ from pipelines.columns import MISSING, Column, ObjectColumn, Rows
 from pipelines.errors import DataError, RowsFailed, StreamerError, WrongTypeError
 from pipelines.runners.arrays import array_column
 from pipelines.runners.onlyone import only_key
+from pipelines.sparsecolumn import SparseColumn
 from pipelines.values import Image, ValueType, type_of
 from pipelines.values.lists import element_type
 
@@ -30,18 +31,25 @@ def image_keys(batch: Batch, *, lists: bool) -> Iterator[tuple[Rows, Batch, list
 
     Usually one part, all rows. The keys of a part may be none. `lists`: lists of images count too.
     """
-    columns = {key: column.decoded() for key, column in batch.columns.items()}
     everyone = np.arange(batch.size, dtype=np.int64)
+    columns = {key: _decoded(column) for key, column in batch.columns.items()}
     if not batch.size or all(_is_plain(column) for column in columns.values()):
         yield everyone, batch, [key for key, column in columns.items() if column.type is ValueType.IMAGE]
         return
-    listed = {key: column.values() for key, column in columns.items()}
+    keys_of: list[list[str]] = [[] for _ in range(batch.size)]
+    failed: dict[int, Exception] = {}
+    for key, column in columns.items():
+        for row, value in column.cells(failed):
+            if is_images(value, lists):
+                keys_of[row].append(key)
+    if failed:
+        raise RowsFailed(failed)
     found: dict[tuple[str, ...], list[int]] = {}
-    for row in range(batch.size):
-        found.setdefault(tuple(key for key, values in listed.items() if is_images(values[row], lists)), []).append(row)
-    for keys, positions in found.items():
-        part = np.array(positions, np.int64)
-        yield part, (batch if len(part) == batch.size else batch.take(part)), list(keys)
+    for row, keys in enumerate(keys_of):
+        found.setdefault(tuple(keys), []).append(row)
+    parts = [np.array(positions, np.int64) for positions in found.values()]
+    for part, rows, keys in zip(parts, batch.divided(parts), map(list, found), strict=True):
+        yield part, rows, keys
 
 
 def only_image_keys(batch: Batch, key: str | None) -> Iterator[tuple[Rows, Batch, str]]:
@@ -130,7 +138,14 @@ def _joined(parts: Sequence[tuple[Rows, Batch]], source: Batch) -> Batch:
     return together.take(order)
 
 
+def _decoded(column: Column) -> Column:
+    # What is rare stays so: its values are looked at one by one.
+    return column if isinstance(column, SparseColumn) else column.decoded()
+
+
 def _is_plain(column: Column) -> bool:
+    if isinstance(column, SparseColumn):
+        return False
     return column.mask is None and column.type not in (None, ValueType.LIST)
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pipelines.batch import Batch
-from pipelines.columns import MISSING
+from pipelines.errors import RowsFailed
 from pipelines.result import Result
 from pipelines.runner import OpenContext, Runner
 from pipelines.steps.logging import Logging
@@ -59,17 +59,21 @@ class LoggingRunner(Runner):
         return Result(batch)
 
     def _log_keys(self, batch: Batch, keys: list[str]) -> None:
-        presence = [(key, batch.column(key).mask) for key in keys]
-        for row in range(batch.size):
-            line = ", ".join(f'"{key}"' for key, present in presence if present is None or present[row])
-            self._logger.log(self._level, "%s", line)
+        lines: list[list[str]] = [[] for _ in range(batch.size)]
+        for key in keys:
+            for row in batch.column(key).positions():
+                lines[row].append(f'"{key}"')
+        for line in lines:
+            self._logger.log(self._level, "%s", ", ".join(line))
 
     def _log_values(self, batch: Batch, keys: list[str]) -> None:
-        listed = [(key, batch[key].values()) for key in keys]
-        for row in range(batch.size):
-            for key, values in listed:
-                if values[row] is not MISSING:
-                    self._logger.log(self._level, '"%s": %s', key, _shown(values[row]))
+        failed: dict[int, Exception] = {}
+        rows = batch.select({key: batch.column(key) for key in keys}).row_values(failed)
+        if failed:
+            raise RowsFailed(failed)
+        for row in rows:
+            for key, value in row.items():
+                self._logger.log(self._level, '"%s": %s', key, _shown(value))
 
 
 def _shown(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -118,17 +118,21 @@ class ModelInputs:
             raise everyone(batch, missing(one.key, batch))
         return only_array(batch)
 
-    def _values(self, batch: Batch) -> Iterator[dict[str, Any]]:
+    def _values(self, batch: Batch) -> Iterator[Mapping[str, Any]]:
         only = self.inputs[0] if len(self.inputs) == 1 else None
         keys = [one.key for one in self.inputs if one.key in batch]
         if only is not None and (not keys or batch.column(only.key).mask is not None):
-            keys = list(batch.columns)
+            failed: dict[int, Exception] = {}
+            rows = batch.row_values(failed)
+            if failed:
+                raise RowsFailed(failed, of=batch)
+            return iter(rows)
         listed = [batch[key].values() for key in keys]
         if not listed:
             return iter([{} for _ in range(batch.size)])
         return (dict(zip(keys, row, strict=True)) for row in zip(*listed, strict=True))
 
-    def _found(self, one: ModelInput, values: dict[str, Any], batch: Batch) -> Any:
+    def _found(self, one: ModelInput, values: Mapping[str, Any], batch: Batch) -> Any:
         value = values.get(one.key, MISSING)
         if value is not MISSING:
             return value

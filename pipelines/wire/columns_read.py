@@ -9,7 +9,7 @@ message or one entry at a time: that module says what is right, this one is fast
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -23,7 +23,20 @@ from pipelines.data import Data, check_key
 from pipelines.errors import ReservedKeyError, RowsFailed, WireError
 from pipelines.hotpath import HotPath, compiled
 from pipelines.spans import Spans
-from pipelines.wire.entries import Cells, Frames, ReadOptions, bare, by_key, by_place, cut, key_of, metadata_of, plain
+from pipelines.sparsecolumn import SparseColumn, divide, in_form, is_rare
+from pipelines.wire.entries import (
+    Cell,
+    Cells,
+    Frames,
+    ReadOptions,
+    bare,
+    by_key,
+    by_place,
+    cut,
+    key_of,
+    metadata_of,
+    plain,
+)
 from pipelines.wire.layouts import PART_BYTES
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.protobuf import FloatLists
@@ -117,7 +130,7 @@ def _column_of_spans(key: str, entries: Spans, options: ReadOptions) -> Column |
 
 
 def _decode(values: Sequence[Any], wanted: frozenset[str], options: ReadOptions, longest: int) -> ReadColumns:
-    frames = cut(values, longest)
+    frames = cut(values, longest, options.limits.max_keys)
     mended, failed = _mended(values, frames.odd, options)
     table = None
     if not mended:
@@ -130,7 +143,7 @@ def _decode(values: Sequence[Any], wanted: frozenset[str], options: ReadOptions,
         again = [mended.get(row, None if row in failed else payload) for row, payload in enumerate(values)]
         found = _decode(again, wanted, options, sys.maxsize)
         return found._replace(failed=failed | found.failed)
-    return _finished(values, frames, table.columns, failed, options)
+    return _finished(values, frames, table.columns, failed, wanted, options)
 
 
 class _Table(NamedTuple):
@@ -145,15 +158,10 @@ def _table(frames: Frames, wanted: frozenset[str], options: ReadOptions) -> _Tab
     table = None if cells is None else _columns(frames, cells, wanted, options, placed=True)
     if table is not None:
         return table
-    cells, odd, crowded = by_key(frames)
+    cells, odd = by_key(frames)
     table = _columns(frames, cells, wanted, options, placed=False)
     assert table is not None
     table.odd.extend(frames.rows[index] for index in odd)
-    for index in crowded:
-        table.failed[frames.rows[index]] = WireError(
-            f"the message has a key that the {len(cells)} keys of the messages before it leave no room for; "
-            "send values that belong together as one list, array or Data"
-        )
     return table
 
 
@@ -161,23 +169,50 @@ def _columns(
     frames: Frames, cells: Cells, wanted: frozenset[str], options: ReadOptions, *, placed: bool
 ) -> _Table | None:
     """`None` if entries were put into columns by their place and turn out to be of other keys."""
+    size = len(frames.rows)
     table = _Table({}, [], {})
-    for key, entries in cells.items():
+    rare: dict[int, dict[str, bytes]] = {}
+    for key, cell in cells.items():
         if key in wanted:
-            column, wrong, odd = read_values(key, entries, options)
+            column, wrong, odd = read_values(key, _spread(cell, size), options)
             table.failed.update((frames.rows[index], error) for index, error in wrong.items())
+        elif is_rare(len(cell.rows), size):
+            column, odd = SparseColumn(size, cell.rows, WireColumn(cell.entries, EntryDecoder(key, options))), []
+            for index, entry in zip(cell.rows, cell.entries, strict=True):
+                rare.setdefault(index, {})[key] = entry
         else:
+            entries = _spread(cell, size)
             column, odd = WireColumn(entries, EntryDecoder(key, options)), _malformed(key, entries)
         if odd:
-            if placed and any(key_of(entries[index] or b"") != key.encode() for index in odd):
+            if placed and any(key_of(cell.entries[index]) != key.encode() for index in odd):
                 return None
             table.odd.extend(frames.rows[index] for index in odd)
         table.columns[key] = column
         try:
             check_key(key)
         except ReservedKeyError as error:
-            table.failed.update((frames.rows[index], WireError(str(error))) for index in _filled(entries))
+            table.failed.update((frames.rows[index], WireError(str(error))) for index in cell.rows)
+    table.odd.extend(frames.rows[index] for index, entries in rare.items() if not _are_sound(entries))
     return table
+
+
+def _spread(cell: Cell, size: int) -> list[bytes | None]:
+    """A place for each of `size` rows, `None` where it has no such key."""
+    if len(cell.rows) == size:
+        return cell.entries  # type: ignore[return-value]
+    entries: list[bytes | None] = [None] * size
+    for row, entry in zip(cell.rows, cell.entries, strict=True):
+        entries[row] = entry
+    return entries
+
+
+def _are_sound(entries: Mapping[str, bytes]) -> bool:
+    """Whether these entries of one message are well-formed, each of its key."""
+    try:
+        message = pb.DataMap.FromString(b"".join(entries.values()))
+    except DecodeError:
+        return False
+    return message.mapItems.keys() == entries.keys() and not len(UnknownFieldSet(message))
 
 
 def _malformed(key: str, entries: Sequence[bytes | None]) -> list[int]:
@@ -241,6 +276,7 @@ def _finished(
     frames: Frames,
     columns: dict[str, Column],
     failed: dict[int, WireError],
+    wanted: frozenset[str],
     options: ReadOptions,
 ) -> ReadColumns:
     metadata: dict[int, Data | None] = {}
@@ -254,8 +290,8 @@ def _finished(
     if len(kept) < len(frames.rows):
         index = np.array(kept, np.int64)
         rows = rows[index]
-        taken = {key: column.take(index) for key, column in columns.items()}
+        (taken,) = divide(columns, [index])
         # A key that only failed messages had is gone with them.
-        columns = {key: column for key, column in taken.items() if not column.empty}
+        columns = in_form({key: column for key, column in taken.items() if not column.empty}, len(kept), wanted)
     listed = [metadata.get(row) for row in rows.tolist()] if metadata else None
     return ReadColumns(columns, rows, listed, failed)

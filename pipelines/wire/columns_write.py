@@ -6,7 +6,7 @@ never decoded goes out as it came in, and everything else is left to `pipelines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from pipelines.columns import MISSING, Column, DenseColumn, Mask, WireColumn
 from pipelines.data import Data
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError
 from pipelines.hotpath import HotPath, compiled
+from pipelines.sparsecolumn import SparseColumn
 from pipelines.values.ndarray import to_buffer
 from pipelines.values.valuetype import ValueType
 from pipelines.wire.columns_read import EntryDecoder
@@ -66,7 +67,11 @@ def encode_columns(batch: Batch, *, hot_path: HotPath = "auto") -> WrittenColumn
 def encode_in_python(batch: Batch) -> WrittenColumns:
     """`encode_columns` without the compiled hot path."""
     failed: dict[int, Exception] = {}
-    writers = [entry_writer(key, column, failed) for key, column in batch.columns.items()]
+    common, rare = divided(batch)
+    writers = [entry_writer(key, column, failed) for key, column in common.items()]
+    if rare:
+        entries = rare_entries(rare, batch.size, failed)
+        writers.append(lambda start, stop: entries[start:stop])
     if batch.metadata is not None:
         writers.append(metadata_writer(batch.metadata, failed))
     if not writers:
@@ -79,6 +84,35 @@ def encode_in_python(batch: Batch) -> WrittenColumns:
     for position in failed:
         messages[position] = None
     return WrittenColumns(messages, failed)
+
+
+def divided(batch: Batch) -> tuple[dict[str, Column], dict[str, SparseColumn]]:
+    """The columns of keys that many rows have, and those of rare ones, whose entries come last in a message."""
+    rare = {key: column for key, column in batch.columns.items() if isinstance(column, SparseColumn)}
+    return {key: column for key, column in batch.columns.items() if key not in rare}, rare
+
+
+def rare_entries(columns: Mapping[str, SparseColumn], size: int, failed: dict[int, Exception]) -> list[bytes]:
+    """The entries of all these keys that each row has, one after the other; as many as there are rows.
+
+    Rows with a value that cannot be written are put into `failed`.
+    """
+    entries: dict[int, list[bytes]] = {}
+    for key, column in columns.items():
+        own = column.column
+        cells = (
+            zip(column.rows, own.entries, strict=True)
+            if isinstance(own, WireColumn) and keeps_entries(key, own)
+            else _written(key, column, failed)
+        )
+        for row, entry in cells:
+            entries.setdefault(row, []).append(entry or b"")
+    return [b"".join(entries[row]) if row in entries else b"" for row in range(size)]
+
+
+def _written(key: str, column: SparseColumn, failed: dict[int, Exception]) -> Iterator[tuple[int, bytes]]:
+    for row, value in column.cells(failed):
+        yield row, _entry(key, value, row, failed)
 
 
 def _rows_at_a_time(batch: Batch) -> int:
@@ -167,16 +201,16 @@ def _gaps(entries: list[bytes], present: Mask | None, start: int) -> list[bytes]
 
 def _one_by_one(key: str, values: Sequence[Any], failed: dict[int, Exception]) -> Writer:
     def write(start: int, stop: int) -> list[bytes]:
-        entries = []
-        for row in range(start, stop):
-            value = values[row]
-            entry = _text_entry(key, value) if type(value) is str else None
-            if entry is None:
-                entry = b"" if value is MISSING else _caught(lambda: encode_entry(key, value), row, failed)  # noqa: B023
-            entries.append(entry)
-        return entries
+        return [_entry(key, values[row], row, failed) for row in range(start, stop)]
 
     return write
+
+
+def _entry(key: str, value: Any, row: int, failed: dict[int, Exception]) -> bytes:
+    entry = _text_entry(key, value) if type(value) is str else None
+    if entry is None:
+        entry = b"" if value is MISSING else _caught(lambda: encode_entry(key, value), row, failed)
+    return entry
 
 
 def _text_entry(key: str, text: str) -> bytes | None:

@@ -19,17 +19,18 @@ from pipelines.data import Data, check_key
 from pipelines.errors import ReservedKeyError, WireError
 from pipelines.spans import Spans
 from pipelines.spanscolumn import SpansColumn
+from pipelines.sparsecolumn import SparseColumn, concat, divide, in_form
 from pipelines.values.ndarray import NDArrayType, dtype_of
 from pipelines.values.valuetype import ValueType
 from pipelines.wire.columns_read import EntryDecoder, ReadColumns, decode_in_python
-from pipelines.wire.entries import ReadOptions, bare, metadata_of, not_a_message, room_for
+from pipelines.wire.entries import ReadOptions, bare, metadata_of, not_a_message
 from pipelines.wire.values_read import read_values
 from protos import data_pb2 as pb
 
 if TYPE_CHECKING:
     from native import _native
 
-WIRE, MIXED, TEXT, BYTES, INTEGER, DOUBLE, BOOLEAN, DENSE, RAGGED = range(9)
+WIRE, MIXED, TEXT, BYTES, INTEGER, DOUBLE, BOOLEAN, DENSE, RAGGED, RARE = range(10)
 """Forms of columns: those of native/src/protodata/core/columns.rs, in its order."""
 
 
@@ -47,6 +48,7 @@ class CompiledReader:
         spans = values if isinstance(values, Spans) else joined(self._native, values)
         found = self._read(spans, wanted)
         if found is None:
+            # An entry is not what it seemed to be.
             return decode_in_python(list(values), wanted, self._options)
         left: Sequence[int] = found.odd or ()
         if len(left) <= _FEW:
@@ -54,14 +56,18 @@ class CompiledReader:
         if not left:
             return ReadColumns(found.columns, found.rows, found.metadata, found.failed)
         others = decode_in_python([values[position] for position in left], wanted, self._options)
-        return _together(found, others, np.array(left, np.int64))
+        return _together(found, others, np.array(left, np.int64), wanted)
 
     def _refused(self, payload: Any, position: int, failed: dict[int, WireError]) -> bool:
         # Where few messages are odd they are broken as a rule, and what many cost together is much for one alone.
         if type(payload) is not bytes or len(payload) > self._options.surely:
             return False
         try:
+            self._options.limits.check_fields(payload)
             pb.DataMap.FromString(payload)
+        except WireError as error:
+            failed[position] = bare(error)
+            return True
         except DecodeError as error:
             failed[position] = not_a_message(payload, error)
             return True
@@ -80,15 +86,14 @@ class CompiledReader:
         reader = self._readers.get(wanted)
         if reader is None:
             reader = self._reader(wanted)
-        room = room_for(len(spans))
         try:
-            raw = reader.read(spans.buffer, spans.starts, spans.lengths, room)
+            raw = reader.read(spans.buffer, spans.starts, spans.lengths)
         except (BufferError, ValueError):
             contiguous = Spans(*map(np.ascontiguousarray, (spans.buffer, spans.starts, spans.lengths)))
             if all(getattr(contiguous, part) is getattr(spans, part) for part in Spans.__slots__):
                 raise
             return self._read(contiguous, wanted)
-        return None if raw is None else self._found(spans, *raw)
+        return self._found(spans, wanted, *raw)
 
     def _reader(self, wanted: frozenset[str]) -> _native.Reader:
         # Sets of keys come from pipelines; there is one, as a rule.
@@ -96,16 +101,21 @@ class CompiledReader:
             self._readers.clear()
         # What is no UTF-8 is nobody's key.
         keys = [key for key in wanted if key.isascii() or key.encode(errors="ignore").decode() == key]
-        reader: _native.Reader = self._native.Reader(keys, min(self._options.surely, sys.maxsize))
+        options = self._options
+        reader: _native.Reader = self._native.Reader(
+            keys, min(options.surely, sys.maxsize), min(options.limits.max_keys, sys.maxsize)
+        )
         self._readers[wanted] = reader
         return reader
 
     def _found(
         self,
         spans: Spans,
+        wanted: frozenset[str],
         block: Any,
         count: int,
         lines: int,
+        rare: tuple[int, int],
         odd: list[int] | None,
         metadata: list[tuple[int, int, int]] | None,
         parts: list[_native.Part],
@@ -114,9 +124,15 @@ class CompiledReader:
         columns: dict[str, Column] = {}
         failed: dict[int, WireError] = {}
         rows: Rows = table[0]
+        rare_rows, rare_entries = _rare(spans, block, *rare)
         for part in parts:
             key, form, line, at = part[:4]
-            if form == MIXED:
+            filled: Sequence[int] | None = None
+            if form == RARE:
+                place = slice(part[8], part[8] + part[7])
+                filled = rare_rows[place]
+                columns[key] = SparseColumn(count, filled, WireColumn(rare_entries[place], self._decoder(key)))
+            elif form == MIXED:
                 entries = Spans(spans.buffer, table[line], table[line + 1])
                 columns[key], wrong, strange = read_values(key, entries.tolist(), self._options)
                 failed.update((int(rows[row]), error) for row, error in wrong.items())
@@ -125,12 +141,13 @@ class CompiledReader:
             else:
                 columns[key] = self._column(spans, block, table, part)
             if key[:1] == "@":
-                filled: Rows = rows if at < 0 else rows[np.ndarray(count, np.bool_, block, at)]
-                _refuse(key, filled, failed)
+                if filled is None:
+                    filled = range(count) if at < 0 else np.flatnonzero(np.ndarray(count, np.bool_, block, at)).tolist()
+                _refuse(key, rows[list(filled)], failed)
         found = _Found(columns, rows, None, failed, odd, parts)
         if metadata is not None:
             found = found._replace(metadata=self._metadata(spans, rows, metadata, failed))
-        return _kept(found) if failed or metadata is not None else found
+        return _kept(found, wanted) if failed or metadata is not None else found
 
     def _column(self, spans: Spans, block: Any, table: Any, part: _native.Part) -> Column:
         key, form, line, at, _, element, shape, total, offset, splits = part
@@ -191,6 +208,14 @@ class _Found(NamedTuple):
     parts: list[_native.Part]
 
 
+def _rare(spans: Spans, block: Any, at: int, count: int) -> tuple[list[int], list[Any]]:
+    """Rows and entries of all rare keys, key by key."""
+    if not count:
+        return [], []
+    table: Any = np.ndarray((3, count), np.int64, block, at)
+    return table[0].tolist(), Spans(spans.buffer, table[1], table[2]).tolist()
+
+
 def _refuse(key: str, rows: Rows, failed: dict[int, WireError]) -> None:
     try:
         check_key(key)
@@ -198,13 +223,13 @@ def _refuse(key: str, rows: Rows, failed: dict[int, WireError]) -> None:
         failed.update((row, WireError(str(error))) for row in rows.tolist())
 
 
-def _kept(found: _Found) -> _Found:
+def _kept(found: _Found, wanted: frozenset[str]) -> _Found:
     """Without the rows that failed, and the keys that only they had."""
     metadata = found.metadata
     if found.failed:
         index = np.flatnonzero([row not in found.failed for row in found.rows.tolist()])
-        taken = {key: column.take(index) for key, column in found.columns.items()}
-        columns = {key: column for key, column in taken.items() if not column.empty}
+        (taken,) = divide(found.columns, [index])
+        columns = in_form({key: column for key, column in taken.items() if not column.empty}, len(index), wanted)
         listed = None if metadata is None else [metadata[row] for row in index.tolist()]
         found = found._replace(columns=columns, rows=found.rows[index], metadata=listed)
     if found.metadata is not None and not any(one is not None for one in found.metadata):
@@ -212,7 +237,7 @@ def _kept(found: _Found) -> _Found:
     return found
 
 
-def _together(found: _Found, others: ReadColumns, odd: Rows) -> ReadColumns:
+def _together(found: _Found, others: ReadColumns, odd: Rows, wanted: frozenset[str]) -> ReadColumns:
     """What either path read, in the order of the messages."""
     failed = {**found.failed, **{int(odd[row]): error for row, error in others.failed.items()}}
     if not len(others.rows):
@@ -221,24 +246,20 @@ def _together(found: _Found, others: ReadColumns, odd: Rows) -> ReadColumns:
         return ReadColumns(others.columns, odd[others.rows], others.metadata, failed)
     rows = np.concatenate([found.rows, odd[others.rows]])
     order = np.argsort(rows)
-    columns = {}
-    for key in _in_order(found, others, odd):
-        halves = ((found.columns, len(found.rows)), (others.columns, len(others.rows)))
-        parts = [half[key] if key in half else Column.absent(count) for half, count in halves]
-        columns[key] = Column.concat(parts).take(order)
+    together = concat([found.columns, others.columns], [len(found.rows), len(others.rows)])
+    (taken,) = divide({key: together[key] for key in _in_order(found, others, odd)}, [order])
     metadata = None
     if found.metadata is not None or others.metadata is not None:
         listed = (found.metadata or [None] * len(found.rows)) + (others.metadata or [None] * len(others.rows))
         metadata = [listed[row] for row in order.tolist()]
-    return ReadColumns(columns, rows[order], metadata, failed)
+    return ReadColumns(in_form(taken, len(order), wanted), rows[order], metadata, failed)
 
 
 def _in_order(found: _Found, others: ReadColumns, odd: Rows) -> list[str]:
     """All keys in the order in which the messages bring them."""
     places = {key: (first, place) for place, (key, _, _, _, first, *_) in enumerate(found.parts)}
     for place, (key, column) in enumerate(others.columns.items()):
-        first = 0 if column.mask is None else int(column.mask.argmax())
-        position = int(odd[others.rows[first]])
+        position = int(odd[others.rows[next(iter(column.positions()), 0)]])
         places[key] = min(places.get(key, (sys.maxsize, 0)), (position, place))
     keys = {**found.columns, **others.columns}
     return sorted(keys, key=places.__getitem__)

@@ -18,11 +18,13 @@ from pipelines.values.ndarray import NDArrayType, dtype_of
 from pipelines.values.valuetype import ValueType
 from pipelines.wire.columns_write import (
     WrittenColumns,
+    divided,
     encode_in_python,
     entry_layout,
     entry_writer,
     keeps_entries,
     metadata_writer,
+    rare_entries,
 )
 
 FIXED: Final = 0
@@ -37,7 +39,10 @@ def write_columns(native: Any, batch: Batch) -> WrittenColumns:
     """One message for each row of the batch, as `Spans`; see `pipelines.wire.columns_write.encode_columns`."""
     failed: dict[int, Exception] = {}
     size = batch.size
-    columns = [_column(key, column, size, failed) for key, column in batch.columns.items()]
+    common, rare = divided(batch)
+    columns = [_column(key, column, size, failed) for key, column in common.items()]
+    if rare:
+        columns.append((ENTRIES, rare_entries(rare, size, failed)))
     if batch.metadata is not None:
         columns.append((ENTRIES, list(metadata_writer(batch.metadata, failed)(0, size))))
     try:

@@ -9,26 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from pipelines.data import Data
 from pipelines.errors import WireError
-from pipelines.wire.limits import DEFAULT_LIMITS, Limits
+from pipelines.wire.limits import DEFAULT_LIMITS, Limits, has_more_fields
 from pipelines.wire.protobuf import FloatLists, decode
 from protos import data_pb2 as pb
 
-Cells = dict[str, list[bytes | None]]
-"""Key to its entries, tag and length included: one for each row, `None` where a row lacks the key."""
+
+class Cell(NamedTuple):
+    """The entries of one key, tag and length included."""
+
+    rows: Sequence[int]
+    """The rows that have the key, rising."""
+    entries: list[bytes]
+    """One for each of them."""
+
+
+Cells = dict[str, Cell]
 
 ENTRY: Final = 0x0A
 """Tag of an entry of `DataMap.mapItems`."""
 METADATA: Final = 0x12
 """Tag of an entry of `DataMap.metaData`."""
-
-MAX_CELLS: Final = 4_000_000
-"""Keys times messages of a block, beyond 1024 keys: a table has a place for each, used or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +66,25 @@ class Frames:
     """Positions of the messages that are framed otherwise, broken or too long."""
 
 
-def cut(values: Sequence[Any], longest: int) -> Frames:
-    """Cut messages into entries. `None` among them is passed over; what is no `bytes` or over `longest` is odd."""
+def cut(values: Sequence[Any], longest: int, most: int) -> Frames:
+    """Cut messages into entries. `None` among them is passed over.
+
+    What is no `bytes`, longer than `longest` or of more than `most` entries is odd.
+    """
     frames = Frames()
     rows, ends, entries = frames.rows, frames.ends, frames.entries
     if not set(map(type, values)) <= {bytes, type(None)}:
         values = [value if value is None or type(value) is bytes else _ODD for value in values]
+    # An entry takes two bytes at least, so that shorter messages have no more.
+    long = 2 * most
     # Half of what decoding costs is this loop, so lengths of two bytes are read in place.
     for row, message in enumerate(values):
         if message is None:
             continue
         at, end = 0, len(message)
+        if end > long and has_more_fields(message, most):
+            frames.odd.append(row)
+            continue
         try:
             while at < end:
                 size = message[at + 1]
@@ -117,46 +131,39 @@ def by_place(frames: Frames) -> Cells | None:
     texts = [text for key in keys if (text := _text(key)) is not None]
     if len(set(texts)) < count:
         return None
-    return {key: list(frames.entries[place::count]) for place, key in enumerate(texts)}
+    return {key: Cell(range(total), frames.entries[place::count]) for place, key in enumerate(texts)}
 
 
-def by_key(frames: Frames) -> tuple[Cells, list[int], list[int]]:
+def by_key(frames: Frames) -> tuple[Cells, list[int]]:
     """The entries by the key that each begins with.
 
-    Also the indices of `frames.rows` that are odd after all (without a key, or with one twice), and of those that
-    bring more keys than there is room for.
+    Also the indices of `frames.rows` that are odd after all: without a key, or with one twice.
     """
-    total = len(frames.rows)
-    room = room_for(total)
-    found: dict[bytes | None, list[bytes | None]] = {}
-    odd, crowded = [], []
+    found: dict[bytes | None, Cell] = {}
+    odd = []
     start = 0
     for index, end in enumerate(frames.ends):
         for entry in frames.entries[start:end]:
             key = key_of(entry)
-            column = found.get(key)
-            if column is None:
-                if len(found) == room:
-                    crowded.append(index)
-                    break
-                column = found[key] = [None] * total
-            elif column[index] is not None:
+            cell = found.get(key)
+            if cell is None:
+                found[key] = Cell([index], [entry])
+                continue
+            rows: Any = cell.rows
+            if rows[-1] == index:
                 odd.append(index)
-            column[index] = entry
+            else:
+                rows.append(index)
+                cell.entries.append(entry)
         start = end
     cells: Cells = {}
-    for key, column in found.items():
+    for key, cell in found.items():
         text = _text(key)
         if text is None:
-            odd.extend(index for index, entry in enumerate(column) if entry is not None)
+            odd.extend(cell.rows)
         else:
-            cells[text] = column
-    return cells, odd, crowded
-
-
-def room_for(messages: int) -> int:
-    """How many keys there may be in so many messages."""
-    return max(_ALWAYS_ROOM, MAX_CELLS // max(messages, 1))
+            cells[text] = cell
+    return cells, odd
 
 
 def key_of(entry: bytes) -> bytes | None:
@@ -186,6 +193,7 @@ def plain(payload: Any, options: ReadOptions) -> bytes:
     if not isinstance(payload, (bytes, bytearray, memoryview)):
         raise WireError(f"a ProtoData message is bytes, not {type(payload).__name__}; choose the codec that fits")
     payload = bytes(payload)
+    options.limits.check_fields(payload)
     if len(payload) > options.surely:
         # It may be within the limits all the same; that is found out by reading all of it.
         decode(payload, options.limits, float_lists=options.float_lists)
@@ -247,6 +255,5 @@ def _text(key: bytes | None) -> str | None:
 # No message begins with the tag 0.
 _ODD = b"\0"
 _KEY = 0x0A
-_ALWAYS_ROOM = 1024
 _SAMPLES = 4
 _FEW = 32

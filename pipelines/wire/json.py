@@ -11,6 +11,7 @@ from __future__ import annotations
 import binascii
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, NoReturn, TypeAlias
 
@@ -50,11 +51,14 @@ def loads(
     Of keys that occur twice the last one counts. Raises `WireError` for text that is no JSON object, null (keys that
     are null are left out if `nulls` is `"drop"`; null in a list or a value is an error all the same), integers
     beyond 64 bits, lists of several types (integers and floats together are floats), reserved keys, broken values,
-    and a message that exceeds `limits`.
+    and a message that exceeds `limits`: its size and its keys are looked at before it is parsed.
     """
     limits.check_bytes(len(text))
     try:
-        plain = json.loads(text if isinstance(text, str) else bytes(text).decode(), parse_constant=_no_constant)
+        text = text if isinstance(text, str) else bytes(text).decode()
+        if text.count(":") > limits.max_keys:
+            _check_keys(text, limits)
+        plain = json.loads(text, parse_constant=_no_constant)
     except WireError:
         raise
     except RecursionError:
@@ -179,6 +183,7 @@ class _Reader:
 
     def data(self, plain: Mapping[Any, Any], depth: int) -> Data:
         self._limits.check_depth(depth)
+        self._limits.check_keys(len(plain))
         self._count(len(plain))
         values: dict[str, Any] = {}
         metadata = None
@@ -188,6 +193,7 @@ class _Reader:
             try:
                 if isinstance(key, str) and key.lower() == "@metadata":
                     metadata = self._metadata(value, depth + 1)
+                    self._limits.check_keys(len(plain) + len(metadata) - 1)
                     continue
                 check_key(key)
                 _check_text(key)
@@ -263,6 +269,22 @@ class _Reader:
     def _count(self, elements: int) -> None:
         self._elements += elements
         self._limits.check_elements(self._elements)
+
+
+def _check_keys(text: str, limits: Limits) -> None:
+    """Raise `WireError` for an object of too many keys, as soon as it has one too many: nothing is made of them."""
+    counts: list[int] = []
+    for token in _KEYS_AND_BRACES.finditer(text):
+        if token[0] == "{":
+            counts.append(0)
+        elif not counts:
+            # No JSON, which the parser says better.
+            return
+        elif token[0] == "}":
+            counts.pop()
+        elif token[1] is not None:
+            counts[-1] += 1
+            limits.check_keys(counts[-1])
 
 
 def _is_configured_point(plain: Mapping[Any, Any]) -> bool:
@@ -352,4 +374,6 @@ def _json_name(value: object) -> str:
     return names.get(type(value), f"a {type(value).__name__}")
 
 
+# Braces outside of strings; strings, with a colon behind those that are keys.
+_KEYS_AND_BRACES = re.compile(r'[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?', re.DOTALL)
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

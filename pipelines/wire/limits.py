@@ -21,10 +21,30 @@ class Limits:
     Elements of arrays do not count: their bytes must be in the message.
     """
 
+    max_keys: int = 10_000
+    """Keys of one `Data`, its metadata's included: of the message itself, and of each `Data` inside it.
+
+    A message with more is refused before it is read to its end. There all fields of it count, also a key that is sent
+    twice, and what this version does not know.
+    """
+
     def check_bytes(self, size: int) -> None:
         """Raise `WireError` if a message of `size` bytes is too long."""
         if size > self.max_bytes:
             raise WireError(f"a message of {size} bytes; the limit is {self.max_bytes} (max_bytes)")
+
+    def check_keys(self, keys: int) -> None:
+        """Raise `WireError` if a `Data` of so many keys has too many."""
+        if keys > self.max_keys:
+            raise WireError(
+                f"a Data of more than {self.max_keys} keys (max_keys); send values that belong together as one list or "
+                "array, or raise max_keys of the codec"
+            )
+
+    def check_fields(self, message: bytes) -> None:
+        """Raise `WireError` if a protobuf message has too many fields to be a `Data`."""
+        if len(message) > self.max_keys and has_more_fields(message, self.max_keys):
+            self.check_keys(self.max_keys + 1)
 
     def check_depth(self, depth: int) -> None:
         """Raise `WireError` if `depth` levels are too many."""
@@ -38,3 +58,44 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+
+
+def has_more_fields(message: bytes, most: int) -> bool:
+    """Whether a protobuf message has more than `most` fields, counted without a parser until there is one more.
+
+    Of a message that is broken those before the break count, and whatever its bytes can be taken for.
+    """
+    at, end, count = 0, len(message), 0
+    try:
+        while at < end and count <= most:
+            tag, at = _varint(message, at)
+            count += 1
+            kind = tag & 7
+            if kind == _VARINT:
+                _, at = _varint(message, at)
+            elif kind == _DELIMITED:
+                size, at = _varint(message, at)
+                at += size
+            else:
+                # What begins and ends a group has nothing behind its tag: the fields in the group count as any other.
+                at += _FIXED.get(kind, 0)
+    except IndexError:
+        pass
+    return count > most
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    """The number at `at`, and where it ends. Raises `IndexError` if it has no end."""
+    number = 0
+    for shift in range(0, 70, 7):
+        byte = message[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+    raise IndexError
+
+
+# Kinds of fields in protobuf, and the bytes of those of a fixed size.
+_VARINT, _DELIMITED = 0, 2
+_FIXED = {1: 8, 5: 4}

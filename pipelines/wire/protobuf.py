@@ -57,6 +57,7 @@ def decode(payload: bytes, limits: Limits = DEFAULT_LIMITS, *, float_lists: Floa
     and a message that exceeds `limits`. Keys whose type number is unknown are left out.
     """
     limits.check_bytes(len(payload))
+    limits.check_fields(payload)
     try:
         message = pb.DataMap.FromString(payload)
     except DecodeError as error:
@@ -201,6 +202,7 @@ class _Reader:
 
     def data(self, message: pb.DataMap, depth: int) -> Data:
         self._limits.check_depth(depth)
+        self._limits.check_keys(len(message.mapItems) + len(message.metaData))
         values = self._entries(message.mapItems, depth)
         metadata = self._entries(message.metaData, depth) if message.metaData else None
         return Data.trusted(values, None if metadata is None else Data.trusted(metadata))

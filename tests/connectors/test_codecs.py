@@ -226,7 +226,15 @@ def test_raw_refuses_values_that_are_no_bytes() -> None:
     encoded = codec_of("raw").encode(Batch.of([Data({"bytes": 5}), Data({"bytes": b"x"}), Data({"other": 1})]))
     assert encoded.values == [None, b"x", None]
     assert "INT64" in str(encoded.failed[0])
-    assert "has none" in str(encoded.failed[2])
+    assert '"other" is of type INT64' in str(encoded.failed[2])
+
+
+def test_a_value_under_another_key_is_written_whatever_keys_other_results_have() -> None:
+    datas = [Data({"bytes": b"a"}), Data({"label": "b"}), Data({}), Data({"name": "c"}), Data({"label": "d", "n": 1})]
+    encoded = codec_of("raw").encode(Batch.of(datas))
+    assert encoded.values == [b"a", b"b", None, b"c", None]
+    assert "no values" in str(encoded.failed[2])
+    assert "label, n" in str(encoded.failed[4])
 
 
 def test_tensor_gives_one_dense_column() -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from pipelines.errors import (
     WrongTypeError,
 )
 from pipelines.values import ValueType, type_of
+
+pytestmark = pytest.mark.usefixtures("rarity")
 
 values = st.one_of(
     st.integers(-9, 9),
@@ -163,10 +166,12 @@ def test_a_row_can_be_changed_without_changing_the_batch() -> None:
 
 def test_all_rows_that_cannot_be_decoded_are_named_at_once() -> None:
     def failing(*rows: int) -> WireColumn:
-        def decode(entries: list[bytes | None]) -> Column:
-            raise RowsFailed({row: DataError(f"row {row}") for row in rows})
+        def decode(entries: Sequence[bytes | None]) -> Column:
+            if failures := {row: DataError("bad") for row, entry in enumerate(entries) if entry == b"bad"}:
+                raise RowsFailed(dict(failures))
+            return Column.of([7 for _ in entries])
 
-        return WireColumn([b"", b"", b""], decode)
+        return WireColumn([b"bad" if row in rows else b"good" for row in range(3)], decode)
 
     batch = Batch({"a": failing(0), "b": Column.of([1, 2, 3]), "c": failing(0, 2)}, 3)
     with pytest.raises(RowsFailed) as caught:

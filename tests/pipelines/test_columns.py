@@ -1,5 +1,5 @@
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from pipelines.columns import (
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
 from pipelines.spans import Spans
 from pipelines.spanscolumn import SpansColumn
+from pipelines.sparsecolumn import SparseColumn
 from pipelines.values import ValueType
 
 
@@ -70,6 +71,16 @@ def gaps(values: list[Any]) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
     return None if there.all() else there
 
 
+def sparse(make: Callable[[list[Any]], Column]) -> Callable[[list[Any]], Column]:
+    """Only the rows that have a value, their column as `make` makes it."""
+
+    def column(values: list[Any]) -> Column:
+        rows = [row for row, value in enumerate(values) if value is not MISSING]
+        return SparseColumn(len(values), rows, make([values[row] for row in rows]))
+
+    return column
+
+
 numbers = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.booleans())
 arrays = st.one_of(
     st.integers(0, 3).map(lambda rows: np.arange(rows * 2, dtype=np.float32).reshape(rows, 2)),
@@ -93,7 +104,9 @@ value_lists = st.one_of(
     ),
     st.lists(st.one_of(numbers, st.text(max_size=2), arrays, st.lists(st.integers(0, 3)), gap), max_size=6),
 )
-forms = st.sampled_from([Column.of, ObjectColumn, wire, wire_spans, spans])
+forms = st.sampled_from(
+    [Column.of, ObjectColumn, wire, wire_spans, spans, sparse(ObjectColumn), sparse(wire), sparse(wire_spans)]
+)
 
 
 @st.composite

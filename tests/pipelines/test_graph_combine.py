@@ -28,6 +28,8 @@ from pipelines import (
     StepError,
 )
 
+pytestmark = pytest.mark.usefixtures("rarity")
+
 
 def combined(function: CombineFunction, *branches: Callable[[Data], Any]) -> Graph:
     """Branches of one step each, `b0`, `b1`, ..., and a COMBINE called `best`."""

@@ -7,10 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines import Batch, Data, FunctionSwitch, Graph, GraphBuilder, Stage, StepError
+
+pytestmark = pytest.mark.usefixtures("rarity")
 
 POOL = ThreadPoolExecutor(3)
 

@@ -15,6 +15,8 @@ from pipelines.runner import OpenContext
 from pipelines.runners.imagecrop import crop
 from pipelines.runners.showimage import ShowImageRunner, no_windows
 
+pytestmark = pytest.mark.usefixtures("rarity")
+
 
 def gray(*rows: list[int]) -> Image:
     return Image(np.array(rows, np.uint8))

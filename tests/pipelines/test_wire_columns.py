@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import pipelines.wire.entries as entries_module
 import pipelines.wire.values_read as values_read
 from pipelines.batch import Batch
 from pipelines.columns import MISSING, Column, DenseColumn, ObjectColumn, RaggedColumn, WireColumn
@@ -614,14 +613,6 @@ def test_a_message_beyond_a_limit_fails_alone() -> None:
     assert not decode_columns(messages, None, Limits(max_elements=5)).failed
     listed = [encode(Data({"l": [1] * size})) for size in (2, 9)]
     assert list(decode_columns(listed, None, Limits(max_elements=5)).failed) == [1]
-
-
-def test_more_keys_than_a_table_has_room_for_fail_the_messages_that_bring_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries_module, "MAX_CELLS", 4)
-    monkeypatch.setattr(entries_module, "_ALWAYS_ROOM", 2)
-    found = decode_columns([encode_entry("a", 1), encode_entry("b", 1), encode_entry("c", 1), encode_entry("a", 2)])
-    assert list(found.failed) == [2]
-    assert found.columns["a"].values() == [1, MISSING, 2]
 
 
 def test_what_is_remembered_of_entries_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,8 @@ from pipelines.record import RecordContext
 from streamer.carry import kept, put_metadata
 from streamer.provenance import record_column, record_headers, record_keys, record_timestamps
 
+pytestmark = pytest.mark.usefixtures("rarity")
+
 FIRST = 1 << 48
 
 

@@ -6,6 +6,7 @@ pub mod arena;
 pub mod wire;
 
 use arena::Arena;
+use wire::column::Column;
 use wire::columns::{self, Form};
 use wire::encode::{self, Source, Spans};
 use wire::table::{Messages, NULL, Options, STRANGER, Table};
@@ -39,7 +40,7 @@ pub fn neighbours(bytes: &[u8], place: usize, flip: u8) {
     let options = Options {
         wanted: &|key| key.len() % 2 == 1,
         longest: 1 << 20,
-        room: 16,
+        most: 1 << 10,
     };
     let table = |starts: &[i64], lengths: &[i64]| {
         let messages = Messages {
@@ -47,24 +48,23 @@ pub fn neighbours(bytes: &[u8], place: usize, flip: u8) {
             starts,
             lengths,
         };
-        Table::read(messages, &options).ok()
+        Table::read(messages, &options).expect("spans in the buffer")
     };
-    let Some(together) = table(&starts, &[size; 3]) else {
-        return;
-    };
+    let together = table(&starts, &[size; 3]);
     for (message, start) in starts.into_iter().enumerate() {
-        let alone = table(&[start], &[size]).expect("fewer keys");
+        let alone = table(&[start], &[size]);
         let row = together.rows.iter().position(|row| *row == message as i64);
         assert_eq!(row.is_some(), !alone.rows.is_empty(), "plain or not");
         let Some(row) = row else { continue };
         for column in &together.columns {
             let found = alone.columns.iter().find(|one| one.key == column.key);
+            let place = place_of(column, row);
             assert_eq!(
-                (column.lengths[row] != NULL).then_some((column.starts[row], column.lengths[row])),
+                place.map(|place| (column.starts[place], column.lengths[place])),
                 found.map(|one| (one.starts[0], one.lengths[0]))
             );
-            if let (Some(one), true) = (found, column.wanted) {
-                let (cell, same) = (&column.cells[row], &one.cells[0]);
+            if let (Some(one), Some(place), true) = (found, place, column.wanted) {
+                let (cell, same) = (&column.cells[place], &one.cells[0]);
                 assert_eq!(
                     (cell.kind, cell.element, cell.bits, cell.size),
                     (same.kind, same.element, same.bits, same.size)
@@ -111,7 +111,7 @@ fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) ->
     let options = Options {
         wanted,
         longest: 1 << 20,
-        room: 16,
+        most: 1 << 10,
     };
     let Ok(table) = Table::read(
         Messages {
@@ -138,12 +138,18 @@ fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) ->
     let (entry_starts, entry_lengths): (Vec<_>, Vec<_>) = table
         .columns
         .iter()
-        .map(|column| (column.starts.clone(), column.lengths.clone()))
+        .map(|column| {
+            let place = |row| place_of(column, row);
+            let starts = (0..rows).map(|row| place(row).map_or(0, |place| column.starts[place]));
+            let lengths =
+                (0..rows).map(|row| place(row).map_or(NULL, |place| column.lengths[place]));
+            (starts.collect::<Vec<_>>(), lengths.collect::<Vec<_>>())
+        })
         .unzip();
     for part in &layout.parts {
         let column = &table.columns[part.column];
-        for (size, length) in sizes.iter_mut().zip(&column.lengths) {
-            *size += (*length).max(0);
+        for (row, length) in column.rows().zip(&column.lengths) {
+            sizes[row] += length;
         }
         let entries = Spans::checked(
             bytes,
@@ -167,14 +173,14 @@ fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) ->
     let options = Options {
         wanted,
         longest: usize::MAX,
-        room: 16,
+        most: 1 << 10,
     };
     let messages = Messages {
         bytes: &again.bytes,
         starts: &again.starts,
         lengths: &again.lengths,
     };
-    let reread = Table::read(messages, &options).expect("the same keys");
+    let reread = Table::read(messages, &options).expect("spans in the buffer");
     assert_eq!(
         reread.rows.len(),
         rows,
@@ -233,9 +239,9 @@ fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) ->
     let options = Options {
         wanted: &|_| true,
         longest: usize::MAX,
-        room: 16,
+        most: 1 << 10,
     };
-    let reread = Table::read(messages, &options).expect("fewer keys");
+    let reread = Table::read(messages, &options).expect("spans in the buffer");
     assert_eq!(reread.rows.len(), rows);
     for column in &reread.columns {
         let old = table
@@ -244,13 +250,19 @@ fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) ->
             .find(|old| old.key == column.key)
             .expect("the same keys");
         for row in 0..rows {
-            assert_eq!(column.lengths[row] == NULL, old.lengths[row] == NULL);
-            if column.lengths[row] != NULL {
-                assert_eq!(column.cells[row].kind, old.cells[row].kind);
-                assert_eq!(column.cells[row].size, old.cells[row].size);
+            let (place, before) = (place_of(column, row), place_of(old, row));
+            assert_eq!(place.is_none(), before.is_none());
+            if let (Some(place), Some(before)) = (place, before) {
+                assert_eq!(column.cells[place].kind, old.cells[before].kind);
+                assert_eq!(column.cells[place].size, old.cells[before].size);
             }
         }
     }
+}
+
+/// Which of the entries of a column is this row's.
+fn place_of(column: &Column, row: usize) -> Option<usize> {
+    column.rows().position(|own| own == row)
 }
 
 fn written(rows: usize, sources: &[Source<'_>], failed: &[usize]) -> Written {

@@ -13,7 +13,7 @@ use crate::detached::detached;
 use super::arena::Arena;
 use super::core::columns::{self, Form, Part};
 use super::core::encode::{self, Source, Spans};
-use super::core::table::{Messages, NULL, Options, Refusal, STRANGER, Table};
+use super::core::table::{Messages, NULL, Options, Outside, STRANGER, Table};
 use super::view::View;
 use super::writing;
 
@@ -68,15 +68,17 @@ impl Block {
 struct Reader {
     wanted: HashSet<Vec<u8>>,
     longest: usize,
+    most: usize,
 }
 
 #[pymethods]
 impl Reader {
     #[new]
-    fn new(wanted: Vec<String>, longest: u64) -> Reader {
+    fn new(wanted: Vec<String>, longest: u64, most: u64) -> Reader {
         Reader {
             wanted: wanted.into_iter().map(String::into_bytes).collect(),
             longest: usize::try_from(longest).unwrap_or(usize::MAX),
+            most: usize::try_from(most).unwrap_or(usize::MAX),
         }
     }
 
@@ -86,8 +88,7 @@ impl Reader {
         buffer: &Bound<'py, PyAny>,
         starts: &Bound<'py, PyAny>,
         lengths: &Bound<'py, PyAny>,
-        room: usize,
-    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    ) -> PyResult<Bound<'py, PyTuple>> {
         let (buffer, starts, lengths) = (View::of(buffer)?, View::of(starts)?, View::of(lengths)?);
         let messages = Messages {
             bytes: buffer.bytes(),
@@ -104,7 +105,7 @@ impl Reader {
             let options = Options {
                 wanted: &wanted,
                 longest: self.longest,
-                room,
+                most: self.most,
             };
             let table = Table::read(messages, &options)?;
             let layout = columns::layout(&table);
@@ -121,11 +122,8 @@ impl Reader {
         } else {
             work()
         };
-        let (table, layout, arena) = match done {
-            Ok(done) => done,
-            Err(Refusal::Crowded) => return Ok(None),
-            Err(refusal) => return Err(PyValueError::new_err(refusal.to_string())),
-        };
+        let (table, layout, arena) =
+            done.map_err(|outside: Outside| PyValueError::new_err(outside.to_string()))?;
         let parts: Vec<_> = layout
             .parts
             .iter()
@@ -134,9 +132,16 @@ impl Reader {
         let odd = (!table.odd.is_empty()).then_some(table.odd);
         let metadata = (!table.metadata.is_empty()).then_some(table.metadata);
         let block = Bound::new(py, Block { arena })?;
-        (block, table.rows.len(), layout.lines, odd, metadata, parts)
+        (
+            block,
+            table.rows.len(),
+            layout.lines,
+            layout.rare,
+            odd,
+            metadata,
+            parts,
+        )
             .into_pyobject(py)
-            .map(Some)
     }
 }
 
@@ -154,6 +159,7 @@ fn described<'py>(py: Python<'py>, table: &Table, part: &Part) -> PyResult<Bound
         Form::Boolean => 6,
         Form::Dense => 7,
         Form::Ragged => 8,
+        Form::Rare => 9,
     };
     let first = column.first;
     let shape = PyTuple::new(py, &part.shape)?;
@@ -283,5 +289,5 @@ pub fn checked<'a>(
     lengths: &'a View<'_>,
 ) -> PyResult<Spans<'a>> {
     Spans::checked(buffer.bytes(), starts.numbers()?, lengths.numbers()?)
-        .map_err(|row| PyValueError::new_err(Refusal::Outside(row).to_string()))
+        .map_err(|row| PyValueError::new_err(Outside(row).to_string()))
 }

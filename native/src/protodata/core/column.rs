@@ -2,7 +2,6 @@
 
 use super::mould::Mould;
 use super::schema::{Message, well_formed};
-use super::table::NULL;
 use super::value::{self, Cell, Kind};
 use super::wire::Range;
 
@@ -12,11 +11,14 @@ pub struct Column {
     pub wanted: bool,
     /// Position of the first message that had it.
     pub first: usize,
-    /// Where each row's entry begins, its tag included, and its bytes; -1 bytes where a row has none.
+    /// Where each entry begins, its tag included, and its bytes. Rows without an entry take no place.
     pub starts: Vec<i64>,
     pub lengths: Vec<i64>,
-    pub gaps: bool,
-    /// The rows' values, if they are wanted; what stands in a gap means nothing.
+    /// The row of each entry, rising; empty as long as entry i is that of row i.
+    pub rows: Vec<i64>,
+    /// The row behind the last one that has an entry.
+    next: usize,
+    /// The entries' values, if they are wanted.
     pub cells: Vec<Cell>,
     pub dims: Vec<u64>,
     /// How the last entry was made that was taken apart.
@@ -49,7 +51,8 @@ impl Column {
             first: position,
             starts: Vec::with_capacity(room),
             lengths: Vec::with_capacity(room),
-            gaps: false,
+            rows: Vec::new(),
+            next: 0,
             cells: Vec::with_capacity(if wanted { room } else { 0 }),
             dims: Vec::new(),
             mould: None,
@@ -60,11 +63,9 @@ impl Column {
     #[inline(always)]
     pub fn add_likely(&mut self, bytes: &[u8], (at, end): Range, row: usize) -> Option<usize> {
         let (cell, stop) = self.mould.as_ref()?.take(bytes, at, end)?;
-        if self.starts.len() > row {
+        if !self.put(at, stop, row) {
             return None;
         }
-        self.fill(row);
-        self.put(at, stop);
         if self.wanted {
             self.cells.push(cell);
         }
@@ -73,11 +74,9 @@ impl Column {
 
     /// Adds this entry, whose value is at `value`, as this row's.
     pub fn add(&mut self, bytes: &[u8], (at, stop): Range, value: Range, row: usize) -> Outcome {
-        if self.starts.len() > row {
+        if !self.put(at, stop, row) {
             return Outcome::Odd;
         }
-        self.fill(row);
-        self.put(at, stop);
         let dims = self.dims.len();
         let cell = value::read(bytes, value.0, value.1, &mut self.dims);
         if !self.wanted || !cell.is_some_and(|cell| cell.kind == Kind::Array) {
@@ -99,34 +98,48 @@ impl Column {
         }
     }
 
-    /// Gaps up to this row.
-    #[inline(always)]
-    pub fn fill(&mut self, row: usize) {
-        if self.starts.len() != row {
-            self.put_gaps(row);
+    /// The rows that have an entry.
+    pub fn rows(&self) -> impl Iterator<Item = usize> {
+        (0..self.starts.len()).map(|place| self.rows.get(place).map_or(place, |row| *row as usize))
+    }
+
+    /// Lets go of the entry of this row, the last one.
+    pub fn take_back(&mut self, row: usize) {
+        if self.next != row + 1 {
+            return;
         }
+        self.starts.pop();
+        self.lengths.pop();
+        self.rows.pop();
+        self.cells.truncate(self.starts.len());
+        self.next = match self.rows.last() {
+            Some(last) => *last as usize + 1,
+            None => self.starts.len(),
+        };
     }
 
-    /// Lets go of all rows from this one on.
-    pub fn truncate(&mut self, row: usize) {
-        self.starts.truncate(row);
-        self.lengths.truncate(row);
-        self.cells.truncate(row);
-    }
-
+    /// Whether this row, the last one so far, had no entry yet: then this is it.
     #[inline(always)]
-    fn put(&mut self, at: usize, stop: usize) {
+    fn put(&mut self, at: usize, stop: usize, row: usize) -> bool {
+        let without_gaps = self.next == row && self.rows.is_empty();
+        if !without_gaps && !self.put_behind_gap(row) {
+            return false;
+        }
+        self.next = row + 1;
         self.starts.push(at as i64);
         self.lengths.push((stop - at) as i64);
+        true
     }
 
-    #[cold]
-    fn put_gaps(&mut self, row: usize) {
-        self.gaps = true;
-        self.starts.resize(row, 0);
-        self.lengths.resize(row, NULL);
-        if self.wanted {
-            self.cells.resize(row, NOTHING);
+    #[inline(never)]
+    fn put_behind_gap(&mut self, row: usize) -> bool {
+        if self.next > row {
+            return false;
         }
+        if self.rows.is_empty() {
+            self.rows.extend(0..self.starts.len() as i64);
+        }
+        self.rows.push(row as i64);
+        true
     }
 }

@@ -9,6 +9,8 @@ use super::value::{BOOL, Cell, Kind};
 
 /// Where parts begin, so that arrays of every dtype are aligned, also for vector instructions.
 const ALIGNMENT: usize = 64;
+/// A key is rare if fewer than one row in so many has it (as in `pipelines/sparsecolumn.py`).
+const RARE: usize = 8;
 
 /// The form of a column in the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub enum Form {
     Dense,
     /// One array at `offset`: `(total, *shape)`, and its `rows + 1` splits at `splits`.
     Ragged,
+    /// Undecoded entries of a key that few rows have: `total` of them from the `offset`-th rare one on.
+    Rare,
 }
 
 /// A column, and where in the block it is.
@@ -51,6 +55,8 @@ pub struct Part {
 pub struct Layout {
     pub parts: Vec<Part>,
     pub lines: usize,
+    /// Where rows, starts and lengths of the entries of all rare keys are, `int64 (3, entries)`, and how many.
+    pub rare: (usize, usize),
     pub size: usize,
 }
 
@@ -60,13 +66,14 @@ pub fn layout(table: &Table) -> Layout {
     let mut layout = Layout {
         parts: Vec::with_capacity(table.columns.len()),
         lines: 1,
+        rare: (0, 0),
         size: 0,
     };
     for (index, column) in table.columns.iter().enumerate() {
-        if column.lengths.iter().all(|length| *length == NULL) {
+        if column.starts.is_empty() {
             continue;
         }
-        let form = form(column);
+        let form = form(column, rows);
         let line = layout.lines;
         layout.lines += match form {
             Form::Wire | Form::Mixed | Form::Text | Form::Bytes => 2,
@@ -84,6 +91,11 @@ pub fn layout(table: &Table) -> Layout {
             offset: 0,
             splits: 0,
         };
+        if form == Form::Rare {
+            part.offset = layout.rare.1;
+            part.total = column.starts.len();
+            layout.rare.1 += part.total;
+        }
         if matches!(form, Form::Dense | Form::Ragged) {
             let first = first(column);
             let shape = shape_of(column, first);
@@ -100,9 +112,10 @@ pub fn layout(table: &Table) -> Layout {
         layout.parts.push(part);
     }
     layout.size = layout.lines * rows * 8;
+    layout.rare.0 = reserve(&mut layout.size, layout.rare.1 * 3 * 8);
     for part in &mut layout.parts {
         let column = &table.columns[part.column];
-        if column.gaps {
+        if column.starts.len() < rows && part.form != Form::Rare {
             part.mask = Some(reserve(&mut layout.size, rows));
         }
         match part.form {
@@ -131,58 +144,53 @@ pub fn fill(block: &mut [u8], layout: &Layout, table: &Table, bytes: &[u8]) {
     for part in &layout.parts {
         let column = &table.columns[part.column];
         if let Some(mask) = part.mask {
-            for (place, length) in block[mask..mask + rows].iter_mut().zip(&column.lengths) {
-                *place = u8::from(*length != NULL);
-            }
+            let mask = &mut block[mask..mask + rows];
+            mask.fill(0);
+            column.rows().for_each(|row| mask[row] = 1);
         }
+        let starts = column.starts.iter().map(|start| *start as u64);
+        let lengths = column.lengths.iter().map(|length| *length as u64);
+        let bits = column.cells.iter().map(|cell| cell.bits);
         match part.form {
             Form::Wire | Form::Mixed => {
-                numbers(
-                    line(block, part.line, rows),
-                    column.starts.iter().map(|start| *start as u64),
-                );
-                numbers(
+                spread(line(block, part.line, rows), column, 0, starts);
+                spread(
                     line(block, part.line + 1, rows),
-                    column.lengths.iter().map(|length| *length as u64),
+                    column,
+                    NULL as u64,
+                    lengths,
                 );
+            }
+            Form::Rare => {
+                let (at, count) = layout.rare;
+                let place = |line: usize| {
+                    let start = at + (line * count + part.offset) * 8;
+                    start..start + part.total * 8
+                };
+                let own = column.rows().map(|row| row as u64);
+                numbers(&mut block[place(0)], own);
+                numbers(&mut block[place(1)], starts);
+                numbers(&mut block[place(2)], lengths);
             }
             Form::Text | Form::Bytes => {
-                numbers(
-                    line(block, part.line, rows),
-                    column.cells.iter().map(|cell| cell.bits),
-                );
-                let lengths = column.lengths.iter().zip(&column.cells);
-                let lengths = lengths.map(|(length, cell)| {
-                    if *length == NULL {
-                        NULL as u64
-                    } else {
-                        cell.size as u64
-                    }
-                });
-                numbers(line(block, part.line + 1, rows), lengths);
+                let sizes = column.cells.iter().map(|cell| cell.size as u64);
+                spread(line(block, part.line, rows), column, 0, bits);
+                spread(line(block, part.line + 1, rows), column, NULL as u64, sizes);
             }
-            Form::Integer | Form::Double => {
-                numbers(
-                    line(block, part.line, rows),
-                    column.cells.iter().map(|cell| cell.bits),
-                );
-            }
+            Form::Integer | Form::Double => spread(line(block, part.line, rows), column, 0, bits),
             Form::Boolean => {
-                for (place, cell) in block[part.offset..part.offset + rows]
-                    .iter_mut()
-                    .zip(&column.cells)
-                {
-                    *place = cell.bits as u8;
+                let out = &mut block[part.offset..part.offset + rows];
+                if column.starts.len() < rows {
+                    out.fill(0);
+                }
+                for (row, cell) in column.rows().zip(&column.cells) {
+                    out[row] = cell.bits as u8;
                 }
             }
             Form::Dense => {
                 let size = first(column).size;
-                arrays(
-                    &mut block[part.offset..part.offset + rows * size],
-                    column,
-                    size,
-                    bytes,
-                );
+                let out = &mut block[part.offset..part.offset + rows * size];
+                arrays(out, column, size, rows, bytes);
             }
             Form::Ragged => {
                 let mut end = 0;
@@ -204,14 +212,18 @@ pub fn fill(block: &mut [u8], layout: &Layout, table: &Table, bytes: &[u8]) {
     }
 }
 
-fn form(column: &Column) -> Form {
+fn form(column: &Column, rows: usize) -> Form {
     if !column.wanted {
-        return Form::Wire;
+        return if column.starts.len() * RARE < rows {
+            Form::Rare
+        } else {
+            Form::Wire
+        };
     }
     let first = first(column);
-    let alike = |test: &dyn Fn(&Cell) -> bool| present(column).all(test);
+    let alike = |test: &dyn Fn(&Cell) -> bool| column.cells.iter().all(test);
     match first.kind {
-        Kind::Array => array_form(column, first),
+        Kind::Array => array_form(column, first, column.starts.len() < rows),
         Kind::Other => Form::Mixed,
         kind if !alike(&|cell| cell.kind == kind) => Form::Mixed,
         Kind::Text => Form::Text,
@@ -222,36 +234,31 @@ fn form(column: &Column) -> Form {
     }
 }
 
-fn array_form(column: &Column, first: &Cell) -> Form {
+fn array_form(column: &Column, first: &Cell, gaps: bool) -> Form {
     let lengths = shape_of(column, first);
     let of_type = |cell: &Cell| {
         cell.kind == Kind::Array && cell.element == first.element && cell.rank == first.rank
     };
     // Entries of one make share their shape.
     let of_shape = |cell: &Cell| cell.dims_at == first.dims_at || shape_of(column, cell) == lengths;
-    if present(column).all(|cell| of_type(cell) && of_shape(cell)) {
+    if column
+        .cells
+        .iter()
+        .all(|cell| of_type(cell) && of_shape(cell))
+    {
         return Form::Dense;
     }
     // What is ragged and has gaps is a list of arrays.
     let inner = |cell: &Cell| of_type(cell) && shape_of(column, cell)[1..] == lengths[1..];
-    if !column.gaps && first.rank > 0 && column.cells.iter().all(inner) {
+    if !gaps && first.rank > 0 && column.cells.iter().all(inner) {
         return Form::Ragged;
     }
     Form::Mixed
 }
 
-fn present(column: &Column) -> impl Iterator<Item = &Cell> {
-    column
-        .lengths
-        .iter()
-        .zip(&column.cells)
-        .filter(|(length, _)| **length != NULL)
-        .map(|(_, cell)| cell)
-}
-
 /// The first value; columns without any have been left out before this is asked.
 fn first(column: &Column) -> &Cell {
-    present(column).next().expect("a column has a value")
+    column.cells.first().expect("a column has a value")
 }
 
 fn shape_of<'a>(column: &'a Column, cell: &Cell) -> &'a [u64] {
@@ -259,16 +266,19 @@ fn shape_of<'a>(column: &'a Column, cell: &Cell) -> &'a [u64] {
     &column.dims[start..start + usize::from(cell.rank)]
 }
 
-fn arrays(out: &mut [u8], column: &Column, size: usize, bytes: &[u8]) {
+fn arrays(out: &mut [u8], column: &Column, size: usize, rows: usize, bytes: &[u8]) {
     if size == 0 {
         return;
     }
-    for (row, (place, cell)) in out.chunks_exact_mut(size).zip(&column.cells).enumerate() {
-        if column.lengths[row] == NULL {
-            place.fill(0);
-        } else {
+    if column.starts.len() == rows {
+        for (place, cell) in out.chunks_exact_mut(size).zip(&column.cells) {
             copy(place, cell, bytes);
         }
+        return;
+    }
+    out.fill(0);
+    for (row, cell) in column.rows().zip(&column.cells) {
+        copy(&mut out[row * size..(row + 1) * size], cell, bytes);
     }
 }
 
@@ -281,6 +291,19 @@ fn copy(out: &mut [u8], cell: &Cell, bytes: &[u8]) {
         }
     } else {
         out.copy_from_slice(from);
+    }
+}
+
+/// One number a row: that of its entry, `gap` where it has none.
+fn spread(out: &mut [u8], column: &Column, gap: u64, values: impl Iterator<Item = u64>) {
+    if column.starts.len() * 8 == out.len() {
+        return numbers(out, values);
+    }
+    for place in out.chunks_exact_mut(8) {
+        place.copy_from_slice(&gap.to_ne_bytes());
+    }
+    for (row, value) in column.rows().zip(values) {
+        out[row * 8..row * 8 + 8].copy_from_slice(&value.to_ne_bytes());
     }
 }
 

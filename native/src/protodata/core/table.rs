@@ -8,9 +8,6 @@ use super::wire::{FIRST, Range, SECOND, delimited};
 
 /// Columns up to which looking at each is quicker than asking a map.
 const FEW: usize = 12;
-/// Keys times messages of a table, beyond `FEW_KEYS` keys: there is a place for each, used or not.
-const MOST_CELLS: usize = 4_000_000;
-const FEW_KEYS: usize = 64;
 /// A string that is none: what the sequence of strings has at this place.
 pub const NULL: i64 = -1;
 /// Something at this place that is no string at all.
@@ -31,26 +28,21 @@ pub struct Options<'a> {
     pub wanted: &'a dyn Fn(&[u8]) -> bool,
     /// Bytes of the longest message that is plain.
     pub longest: usize,
-    /// Keys that a table has room for.
-    pub room: usize,
+    /// Entries of a message that is plain, at most.
+    pub most: usize,
 }
 
+/// The span of the message at this position does not lie in the buffer.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The span of this message does not lie in the buffer.
-    Outside(usize),
-    /// There are more keys than there is room for.
-    Crowded,
-}
+pub struct Outside(pub usize);
 
-impl fmt::Display for Refusal {
+impl fmt::Display for Outside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::Outside(row) => {
-                write!(f, "the string at position {row} does not lie in the buffer")
-            }
-            Refusal::Crowded => write!(f, "too many keys"),
-        }
+        write!(
+            f,
+            "the string at position {} does not lie in the buffer",
+            self.0
+        )
     }
 }
 
@@ -69,10 +61,8 @@ pub struct Table {
 
 impl Table {
     /// Takes all messages apart. Nulls are passed over.
-    pub fn read(messages: Messages<'_>, options: &Options<'_>) -> Result<Table, Refusal> {
+    pub fn read(messages: Messages<'_>, options: &Options<'_>) -> Result<Table, Outside> {
         let count = messages.starts.len().min(messages.lengths.len());
-        let room = options.room.min(FEW_KEYS.max(MOST_CELLS / count.max(1)));
-        let options = &Options { room, ..*options };
         let mut table = Table {
             rows: Vec::with_capacity(count),
             ..Table::default()
@@ -87,18 +77,15 @@ impl Table {
                 continue;
             }
             let (Ok(start), Ok(length)) = (usize::try_from(start), usize::try_from(length)) else {
-                return Err(Refusal::Outside(row));
+                return Err(Outside(row));
             };
             let end = start
                 .checked_add(length)
                 .filter(|end| *end <= messages.bytes.len());
             let Some(end) = end else {
-                return Err(Refusal::Outside(row));
+                return Err(Outside(row));
             };
-            table.add(row, messages.bytes, (start, end), options, count)?;
-        }
-        for column in &mut table.columns {
-            column.fill(table.rows.len());
+            table.add(row, messages.bytes, (start, end), options, count);
         }
         Ok(table)
     }
@@ -110,16 +97,16 @@ impl Table {
         (start, end): Range,
         options: &Options<'_>,
         count: usize,
-    ) -> Result<(), Refusal> {
+    ) {
         let (columns, metadata) = (self.columns.len(), self.metadata.len());
         let outcome = if end - start > options.longest {
             Outcome::Odd
         } else {
-            self.row(position, bytes, (start, end), options, count)?
+            self.row(position, bytes, (start, end), options, count)
         };
         if matches!(outcome, Outcome::Plain) {
             self.rows.push(position as i64);
-            return Ok(());
+            return;
         }
         self.odd.push(position as i64);
         self.metadata.truncate(metadata);
@@ -129,10 +116,25 @@ impl Table {
                 self.places.remove(&column.key);
             }
         }
-        for column in &mut self.columns {
-            column.truncate(self.rows.len());
+        self.take_back(bytes, (start, end));
+    }
+
+    /// Takes what this message has put into columns out of them, and looks at no others: there may be very many.
+    #[cold]
+    fn take_back(&mut self, bytes: &[u8], (start, end): Range) {
+        let row = self.rows.len();
+        let mut at = start;
+        while at < end {
+            let Some((body, stop)) = delimited(bytes, at + 1, end) else {
+                return;
+            };
+            if let Some((key, _)) = entry(bytes, body, stop)
+                && let Some(place) = self.place(&bytes[key.0..key.1], 0)
+            {
+                self.columns[place].take_back(row);
+            }
+            at = stop;
         }
-        Ok(())
     }
 
     fn row(
@@ -142,19 +144,24 @@ impl Table {
         (start, end): Range,
         options: &Options<'_>,
         count: usize,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Outcome {
         let row = self.rows.len();
         let mut outcome = Outcome::Plain;
         let mut expected = 0;
+        let mut entries = 0;
         let mut at = start;
         while at < end {
+            entries += 1;
+            if entries > options.most {
+                return Outcome::Odd;
+            }
             if let Some((place, stop)) = self.likely(bytes, (at, end), row, expected) {
                 expected = place + 1;
                 at = stop;
                 continue;
             }
             let Some((body, stop)) = delimited(bytes, at + 1, end) else {
-                return Ok(Outcome::Odd);
+                return Outcome::Odd;
             };
             if bytes[at] == SECOND {
                 self.metadata
@@ -163,31 +170,27 @@ impl Table {
                 continue;
             }
             if bytes[at] != FIRST {
-                return Ok(Outcome::Odd);
+                return Outcome::Odd;
             }
             let Some((key, value)) = entry(bytes, body, stop) else {
-                return Ok(Outcome::Odd);
+                return Outcome::Odd;
             };
             let key = &bytes[key.0..key.1];
             let Some(place) = self
                 .place(key, expected)
                 .or_else(|| self.new_column(key, position, options, count))
             else {
-                return if std::str::from_utf8(key).is_ok() {
-                    Err(Refusal::Crowded)
-                } else {
-                    Ok(Outcome::Odd)
-                };
+                return Outcome::Odd;
             };
             expected = place + 1;
             match self.columns[place].add(bytes, (at, stop), value, row) {
                 Outcome::Plain => {}
                 Outcome::Wrong => outcome = Outcome::Wrong,
-                Outcome::Odd => return Ok(Outcome::Odd),
+                Outcome::Odd => return Outcome::Odd,
             }
             at = stop;
         }
-        Ok(outcome)
+        outcome
     }
 
     /// The column of an entry that is made as its last one, and where the entry ends; it is added to the column.
@@ -227,6 +230,7 @@ impl Table {
         self.places.get(key).copied()
     }
 
+    /// A column of this key, unless it is none.
     fn new_column(
         &mut self,
         key: &[u8],
@@ -234,9 +238,7 @@ impl Table {
         options: &Options<'_>,
         count: usize,
     ) -> Option<usize> {
-        if self.columns.len() >= options.room || std::str::from_utf8(key).is_err() {
-            return None;
-        }
+        std::str::from_utf8(key).ok()?;
         let wanted = (options.wanted)(key);
         let place = self.columns.len();
         self.places.insert(key.to_vec(), place);
@@ -266,7 +268,7 @@ mod tests {
     const N: &[u8] = b"\x0a\x09\x0a\x01n\x12\x04\x20\x07\x68\x05";
     const S: &[u8] = b"\x0a\x0b\x0a\x01s\x12\x06\x12\x02ab\x68\x01";
 
-    fn table(messages: &[&[u8]], wanted: &[u8]) -> Result<Table, Refusal> {
+    fn table(messages: &[&[u8]], wanted: &[u8]) -> Table {
         let bytes = messages.concat();
         let lengths: Vec<i64> = messages
             .iter()
@@ -282,25 +284,29 @@ mod tests {
         let options = Options {
             wanted: &|key| key == wanted,
             longest: 1000,
-            room: 3,
+            most: 3,
         };
-        Table::read(
-            Messages {
-                bytes: &bytes,
-                starts: &starts,
-                lengths: &lengths,
-            },
-            &options,
-        )
+        let messages = Messages {
+            bytes: &bytes,
+            starts: &starts,
+            lengths: &lengths,
+        };
+        Table::read(messages, &options).expect("spans in the buffer")
+    }
+
+    fn rows(column: &Column) -> Vec<usize> {
+        column.rows().collect()
     }
 
     #[test]
     fn plain_messages_become_rows() {
         let both = [N, S].concat();
-        let table = table(&[&both, N, b"", S], b"n").expect("room");
+        let table = table(&[&both, N, b"", S], b"n");
         assert_eq!(table.rows, [0, 1, 2, 3]);
-        assert_eq!(table.columns[0].lengths, [11, 11, -1, -1]);
-        assert_eq!(table.columns[1].lengths, [13, -1, -1, 13]);
+        assert_eq!(table.columns[0].lengths, [11, 11]);
+        assert_eq!(rows(&table.columns[0]), [0, 1]);
+        assert_eq!(table.columns[1].lengths, [13, 13]);
+        assert_eq!(rows(&table.columns[1]), [0, 3]);
         assert_eq!(table.columns[0].cells[1].bits, 7);
         assert!(table.columns[1].cells.is_empty());
     }
@@ -310,7 +316,7 @@ mod tests {
         let twice = [N, N].concat();
         let broken = [S, &N[..5]].concat();
         let unknown = [S, b"\x3a\x00"].concat();
-        let table = table(&[&twice, &broken, N, &unknown], b"n").expect("room");
+        let table = table(&[&twice, &broken, N, &unknown], b"n");
         assert_eq!(
             (&table.rows[..], &table.odd[..]),
             (&[2][..], &[0, 1, 3][..])
@@ -322,7 +328,7 @@ mod tests {
     #[test]
     fn a_wrong_value_keeps_its_key() {
         let wrong = b"\x0a\x07\x0a\x01n\x12\x02\x68\x05";
-        let table = table(&[wrong, N], b"n").expect("room");
+        let table = table(&[wrong, N], b"n");
         assert_eq!((&table.rows[..], &table.odd[..]), (&[1][..], &[0][..]));
         assert_eq!(
             (table.columns[0].first, table.columns[0].cells.len()),
@@ -332,7 +338,7 @@ mod tests {
 
     #[test]
     fn metadata_is_set_aside() {
-        let table = table(&[b"\x12\x01\xff", &[N, b"\x12\x00"].concat()], b"n").expect("room");
+        let table = table(&[b"\x12\x01\xff", &[N, b"\x12\x00"].concat()], b"n");
         assert_eq!(table.metadata, [(0, 0, 3), (1, 14, 2)]);
         assert_eq!(table.rows, [0, 1]);
     }
@@ -342,7 +348,7 @@ mod tests {
         let options = Options {
             wanted: &|_| false,
             longest: 1000,
-            room: 3,
+            most: 3,
         };
         for (start, length) in [(0, 12), (12, 0), (-1, 1), (i64::MAX, 1), (1, i64::MAX)] {
             let found = Table::read(
@@ -353,7 +359,7 @@ mod tests {
                 },
                 &options,
             );
-            assert_eq!(found.err(), Some(Refusal::Outside(0)));
+            assert_eq!(found.err(), Some(Outside(0)));
         }
         let found = Table::read(
             Messages {
@@ -370,11 +376,60 @@ mod tests {
     }
 
     #[test]
-    fn more_keys_than_room_are_refused() {
+    fn a_message_of_too_many_entries_is_left_to_protobuf() {
         let keys: Vec<Vec<u8>> = (b'a'..b'e')
             .map(|key| [&N[..4], &[key], &N[5..]].concat())
             .collect();
-        assert_eq!(table(&[&keys.concat()], b"").err(), Some(Refusal::Crowded));
-        assert!(table(&[&keys[..3].concat()], b"").is_ok());
+        let table = table(&[&keys.concat(), &keys[..3].concat(), N], b"");
+        assert_eq!((&table.rows[..], &table.odd[..]), (&[1, 2][..], &[0][..]));
+        assert_eq!(table.columns.len(), 4);
+    }
+
+    #[test]
+    fn what_is_taken_back_leaves_gaps_as_they_were() {
+        let both = [N, S].concat();
+        let broken = [&both[..], b"\x3a\x00"].concat();
+        let table = table(&[N, N, &broken, &both, b"", &broken, S], b"s");
+        assert_eq!(
+            (&table.rows[..], &table.odd[..]),
+            (&[0, 1, 3, 4, 6][..], &[2, 5][..])
+        );
+        assert_eq!(
+            (rows(&table.columns[0]), rows(&table.columns[1])),
+            (vec![0, 1, 2], vec![2, 4])
+        );
+        assert_eq!(table.columns[1].cells.len(), 2);
+    }
+
+    #[test]
+    fn a_key_that_comes_twice_is_noticed_behind_a_gap_too() {
+        for before in 0..4 {
+            let mut messages = vec![S; before];
+            let twice = [N, S, N].concat();
+            messages.extend([&twice[..], N]);
+            let table = table(&messages, b"");
+            assert_eq!(table.odd, [before as i64]);
+            assert_eq!(rows(&table.columns[table.columns.len() - 1]), [before]);
+        }
+    }
+
+    #[test]
+    fn keys_of_their_own_take_no_more_place_than_they_have_values() {
+        let messages: Vec<Vec<u8>> = (0..=255u8)
+            .flat_map(|a| {
+                (0..20u8).map(move |b| {
+                    [&N[..1], &[10, 10, 2, a & 0x7f, b + (a >> 7) * 32], &N[5..]].concat()
+                })
+            })
+            .collect();
+        let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+        let table = table(&messages, b"");
+        assert_eq!(table.columns.len(), messages.len());
+        assert!(
+            table
+                .columns
+                .iter()
+                .all(|column| column.starts.len() == 1 && column.rows.len() <= 1)
+        );
     }
 }
