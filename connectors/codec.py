@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from connectors.records import Ints, Records
 from pipelines.batch import Batch
@@ -58,6 +59,9 @@ class Codec(ABC):
     A payload that cannot be decoded fails its own row (`WireError`) and no other. Payloads are hostile:
     sizes, depths and counts are limited, and nothing in them is ever executed.
     """
+
+    opens_images: ClassVar[bool] = True
+    """Whether writing may look at the pixels of images that nobody has decoded: then they count in `limits.pixels`."""
 
     @abstractmethod
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:

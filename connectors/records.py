@@ -114,6 +114,10 @@ class Records:
         """The rows of these spans, by their places in `spans`, which rise."""
         return self.take(np.concatenate([np.zeros(0, np.int64), *(np.arange(*self.spans[at][1:]) for at in kept)]))
 
+    def part(self, start: int, stop: int) -> Records:
+        """The rows `[start, stop)`."""
+        return self.take(np.arange(start, stop))
+
     def take(self, rows: Ints) -> Records:
         """These rows, `int64 (n,)` and rising."""
         edges = np.searchsorted(rows, [span.stop for span in self.spans]).tolist()

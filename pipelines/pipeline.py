@@ -43,6 +43,10 @@ class Executor(Protocol):
     def stateful(self) -> bool:
         """Whether a step's results depend on earlier rows: then it wants `tick` and `flush`."""
 
+    @property
+    def opens_images(self) -> bool:
+        """Whether a step may look at the pixels of images."""
+
     def limit(self, records: int) -> bool:
         """Have models work on at most so many records at a time; whether larger batches may be run because of that."""
 

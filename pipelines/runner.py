@@ -88,6 +88,9 @@ class Runner(ABC):
     pure: ClassVar[bool] = True
     """Whether running rows again, alone or in other company, gives the same: only then a failing batch is
     searched by halves for the rows to blame."""
+    opens_images: ClassVar[bool] = True
+    """Whether it may look at the pixels of images: then a service keeps those of a batch within `limits.pixels`, and
+    looks for images also among values that nobody has decoded yet."""
     inside: Executor | None = None
     """The executor of the steps inside this one, if there are any that can be observed."""
 

@@ -23,6 +23,7 @@ from streamer.batcher import Batcher, Closed
 from streamer.handover import Handover
 from streamer.mail import Acknowledge, Ended, Finished, Rewind, Settlement, ToIntake, ToRunThread
 from streamer.observe.metrics import SourceMeters
+from streamer.pictures import in_parts
 from streamer.room import Room
 from streamer.stalls import StallWatch
 from streamer.work import SOURCE_BITS, Work
@@ -57,6 +58,8 @@ class Intake:
         meters: SourceMeters,
         acknowledge_first: bool,
         stuck_after: float,
+        pixels: int | None,
+        opens_images: bool,
         log: Any,
     ) -> None:
         """`stuck_after`: seconds after which a source that gives nothing, though it has records, is called stuck."""
@@ -87,6 +90,8 @@ class Intake:
         self._acknowledge_first = acknowledge_first
         self._stuck_after = stuck_after
         self._told_stuck = False
+        self._pixels = pixels
+        self._opens_images = opens_images
         self._log = log
         self._mail: queue.SimpleQueue[ToIntake] = queue.SimpleQueue()
         self._lanes: set[Lane] = set()
@@ -308,6 +313,15 @@ class Intake:
         return {}
 
     def _hand_over(self, closed: Closed) -> None:
+        works = self._decoded(closed)
+        if self._acknowledge_first and not self._acknowledged_first(closed.records):
+            return
+        while works:
+            # Nothing here holds what was handed over: its pixels are let go when it was run.
+            self._put(works.popleft())
+
+    def _decoded(self, closed: Closed) -> deque[Work]:
+        """The batch, decoded; in parts if its pictures are too large to be run together."""
         records = closed.records
         count = len(records)
         first = self._next_row
@@ -319,13 +333,12 @@ class Intake:
         tombstones: list[int] = []
         if batch.size + len(failed) < count:
             tombstones = [first + row for row in where_null(records.values)]
+        work = Work(self.source.name, records, first, batch, failed, tombstones, self._stamps(closed))
+        works = deque([work] if self._pixels is None else in_parts(work, self._pixels, undecoded=self._opens_images))
         self.meters.stage("poll", began - closed.seconds, closed.seconds, count)
         self.meters.stage("decode", began, time.perf_counter() - began, count)
         self.meters.batches(count, self._batcher.max_records, closed.reason)
-        work = Work(self.source.name, records, first, batch, failed, tombstones, self._stamps(closed))
-        if self._acknowledge_first and not self._acknowledged_first(records):
-            return
-        self._put(work)
+        return works
 
     def _stamps(self, closed: Closed) -> Ints | None:
         self._batch_count += 1

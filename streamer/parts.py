@@ -98,6 +98,11 @@ class Parts:
         """Close everything that was opened; idempotent."""
         self._stack.close()
 
+    @property
+    def opens_images(self) -> bool:
+        """Whether a step or a sink's codec may look at the pixels of images that arrive undecoded."""
+        return self.executor.opens_images or any(outlet.codec.opens_images for outlet in self.outlets)
+
     def wanted(self) -> frozenset[str] | None:
         """Keys to decode on arrival: those that the first steps read. `None`: not known."""
         return self.executor.reads

@@ -216,6 +216,8 @@ class RunLoop:
                 meters=self._meters.sources[name],
                 acknowledge_first=service.delivery == "at_most_once",
                 stuck_after=service.limits.stuck,
+                pixels=None if service.batch.type == "hard" else service.limits.pixels,
+                opens_images=parts.opens_images,
                 log=self._log,
             )
             for index, (name, config, source) in enumerate(parts.sources)

@@ -55,6 +55,8 @@ class Limits(Settings):
 
     in_flight: Annotated[Size, Field(ge=1)] = 64 << 20
     """Payload bytes between arrival and confirmation; above it nothing more is polled."""
+    pixels: Annotated[Size, Field(ge=1)] = 256 << 20
+    """Bytes that the pictures which are run together take once they are decoded, by their headers; a batch with more is run in parts (but for one of type hard, which is run whole)."""  # noqa: E501
     batches: Annotated[int, Field(ge=1)] = 2
     """Decoded batches that wait for the pipeline at most; those that travel together, of 8192 records at most, count as one."""  # noqa: E501
     drain: Duration = 25.0

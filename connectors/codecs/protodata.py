@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.codecs.config import MessageConfig
@@ -30,6 +30,8 @@ class ProtoDataConfig(MessageConfig):
 
 class ProtoData(Codec):
     """Keys that nobody reads stay undecoded, and go out again byte for byte."""
+
+    opens_images: ClassVar[bool] = False
 
     def __init__(self, config: ProtoDataConfig | None = None) -> None:
         """Raises `HotPathError` if the compiled form is insisted on and was not built."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import CodecConfig
@@ -44,6 +44,8 @@ class TextConfig(CodecConfig):
 class Raw(Codec):
     """Bytes in, bytes (or a string, as UTF-8) out."""
 
+    opens_images: ClassVar[bool] = False
+
     def __init__(self, config: RawConfig | None = None) -> None:
         self._key = (config or RawConfig()).key
 
@@ -58,6 +60,8 @@ class Raw(Codec):
 
 class Text(Codec):
     """A string in, a string (or bytes, as they are) out."""
+
+    opens_images: ClassVar[bool] = False
 
     def __init__(self, config: TextConfig | None = None) -> None:
         self._key = (config or TextConfig()).key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Final, Literal, TypeGuard
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,8 @@ class TensorConfig(CodecConfig):
 
 class Tensor(Codec):
     """One dense column; a payload of another length fails."""
+
+    opens_images: ClassVar[bool] = False
 
     def __init__(self, config: TensorConfig) -> None:
         self._config = config

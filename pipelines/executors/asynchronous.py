@@ -62,6 +62,11 @@ class AsyncExecutor:
         """No: the results do not belong to the records that ask for them."""
         return False
 
+    @property
+    def opens_images(self) -> bool:
+        """Whether a step may look at the pixels of the images of a record."""
+        return self._trigger.uses_input and self._executor.opens_images
+
     def limit(self, records: int) -> bool:
         """No: when the steps run, and with what, is for the trigger to say."""
         return False

@@ -42,6 +42,10 @@ class CombineJunction(Junction):
         super().__init__(name, inputs)
         self._combiner = combiner
 
+    @property
+    def opens_images(self) -> bool:
+        return isinstance(self._combiner, FunctionCombiner)
+
     def run(self, flows: Sequence[Flow], lineage: Lineage) -> Flow:
         found = aligned([flow.batch for flow in flows], lineage)
         errors = dict(found.torn)

@@ -67,6 +67,13 @@ class GraphExecutor(OpenPipeline):
                 passing.add(node.name)
         return found
 
+    @property
+    def opens_images(self) -> bool:
+        """Whether a step or a function of the graph may look at the pixels of images."""
+        return super().opens_images or any(
+            isinstance(node.work, Junction) and node.work.opens_images for node in self._nodes
+        )
+
     def run_batch(self, batch: Batch) -> Result:
         """What became of each row of `batch`, by its row number. Raises `ContractError` if a step loses a row."""
         self._check_open()

@@ -52,6 +52,11 @@ class Junction(ABC):
         """Whether rows come out with the keys that they went in with."""
         return False
 
+    @property
+    def opens_images(self) -> bool:
+        """Whether it may look at the pixels of images."""
+        return False
+
     @abstractmethod
     def run(self, flows: Sequence[Flow], lineage: Lineage) -> Flow:
         """The flow that goes on. `flows` are those of the inputs, in their order: all, or those in time."""

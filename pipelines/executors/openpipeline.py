@@ -77,6 +77,11 @@ class OpenPipeline(ABC):
         """Whether a step's results depend on earlier rows: then it wants `tick` and `flush`."""
         return any(isinstance(step.runner, StatefulRunner) for step in self._steps)
 
+    @property
+    def opens_images(self) -> bool:
+        """Whether a step may look at the pixels of images."""
+        return any(step.runner.opens_images for step in self._steps)
+
     def limit(self, records: int) -> bool:
         """Have models work on at most so many records at a time; whether larger batches may be run because of that."""
         told = [step.runner.limit(records) for step in self._steps]

@@ -40,6 +40,10 @@ class SwitchJunction(Junction):
         return self._function.reads
 
     @property
+    def opens_images(self) -> bool:
+        return isinstance(self._router, FunctionRouter)
+
+    @property
     def passes(self) -> bool:
         return True
 

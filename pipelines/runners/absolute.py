@@ -22,6 +22,7 @@ class RelativeToAbsoluteRunner(RowRunner):
     Raises `DefinitionError` when it is opened without an image or a size.
     """
 
+    opens_images: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = True
     writes: ClassVar[bool] = False
     keeps_keys: ClassVar[bool] = True

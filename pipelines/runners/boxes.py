@@ -22,6 +22,7 @@ class BoundingBoxFilterRunner(RowRunner):
     Raises `DefinitionError` when it is opened without labels. Fails a row without a list of boxes.
     """
 
+    opens_images: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = True
     writes: ClassVar[bool] = False
 
@@ -52,6 +53,7 @@ class BoundingBoxFilterRunner(RowRunner):
 class BoundingBoxToPointRunner(RowRunner):
     """A corner or the centre of a box or of each box of a list."""
 
+    opens_images: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = True
     writes: ClassVar[bool] = False
 

@@ -34,6 +34,7 @@ class ClassifierOutputRunner(Runner):
     Fails a row whose array has another shape or a class index without a label.
     """
 
+    opens_images: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = True
     keeps_keys: ClassVar[bool] = True
 

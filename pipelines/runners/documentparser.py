@@ -34,6 +34,7 @@ class DocumentParserRunner(RowRunner):
     `DataError` for a document of a format that is not read (which it names), that is damaged or too large.
     """
 
+    opens_images: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = True
     writes: ClassVar[bool] = False
 

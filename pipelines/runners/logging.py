@@ -36,6 +36,7 @@ class LoggingRunner(Runner):
     regular expression are left out, as in Konduit Serving.
     """
 
+    opens_images: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = True
     keeps_keys: ClassVar[bool] = True
 

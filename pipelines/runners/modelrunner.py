@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,6 +42,8 @@ class ModelRunner(Runner):
 
     Strings come out as STRING, or as lists of them. `close` frees the model, which is the runner's own.
     """
+
+    opens_images: ClassVar[bool] = False
 
     def __init__(
         self,

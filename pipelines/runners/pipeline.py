@@ -35,6 +35,10 @@ class PipelineRunner(Runner):
         return runner
 
     @property
+    def opens_images(self) -> bool:  # type: ignore[override]
+        return self._executor.opens_images
+
+    @property
     def reads(self) -> frozenset[str] | None:
         return self._executor.reads
 

@@ -23,6 +23,7 @@ class RegressionOutputRunner(Runner):
     Raises `StreamerError` when it opens without names. Fails a row whose array has another shape or lacks a column.
     """
 
+    opens_images: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = True
     keeps_keys: ClassVar[bool] = True
 

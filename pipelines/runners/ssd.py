@@ -31,6 +31,7 @@ class SsdToBoundingBoxRunner(Runner):
     no floats, of other shapes, or name a class that has no label.
     """
 
+    opens_images: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = True
 
     def __init__(self, step: SsdToBoundingBox, context: OpenContext) -> None:

@@ -29,6 +29,7 @@ class TvmRunner(RowRunner):
     """
 
     writes: ClassVar[bool] = False
+    opens_images: ClassVar[bool] = False
 
     def __init__(self, step: Tvm, context: OpenContext) -> None:
         self._step = step

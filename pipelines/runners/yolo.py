@@ -32,6 +32,7 @@ class YoloToBoundingBoxRunner(Runner):
     floats, of another shape, or shows a class that has no label.
     """
 
+    opens_images: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = True
 
     def __init__(self, step: YoloToBoundingBox, context: OpenContext) -> None:

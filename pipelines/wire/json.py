@@ -180,10 +180,14 @@ class _Reader:
         self._limits = limits
         self._drop_nulls = nulls == "drop"
         self._elements = 0
+        self._inner_keys = 0
 
     def data(self, plain: Mapping[Any, Any], depth: int) -> Data:
         self._limits.check_depth(depth)
         self._limits.check_keys(len(plain))
+        if depth:
+            self._inner_keys += 1 + len(plain)
+            self._limits.check_inner_keys(self._inner_keys)
         self._count(len(plain))
         values: dict[str, Any] = {}
         metadata = None

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from pipelines.errors import WireError
+
+INNER_KEYS: Final = 10
+"""How many times as many keys as one `Data` all those inside a value may have together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,8 @@ class Limits:
     """Keys of one `Data`, its metadata's included: of the message itself, and of each `Data` inside it.
 
     A message with more is refused before it is read to its end. There all fields of it count, also a key that is sent
-    twice, and what this version does not know.
+    twice, and what this version does not know. All the `Data` inside one value (in JSON: inside the message) may have
+    `INNER_KEYS` times as many keys together, each `Data` counted as one more.
     """
 
     def check_bytes(self, size: int) -> None:
@@ -39,6 +44,14 @@ class Limits:
             raise WireError(
                 f"a Data of more than {self.max_keys} keys (max_keys); send values that belong together as one list or "
                 "array, or raise max_keys of the codec"
+            )
+
+    def check_inner_keys(self, keys: int) -> None:
+        """Raise `WireError` if so many keys are too many for all `Data` inside a value together."""
+        if keys > INNER_KEYS * self.max_keys:
+            raise WireError(
+                f"more than {INNER_KEYS * self.max_keys} keys in the Data inside of it ({INNER_KEYS} times max_keys); "
+                "send values that belong together as one list or array, or raise max_keys of the codec"
             )
 
     def check_fields(self, message: bytes) -> None:

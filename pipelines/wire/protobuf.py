@@ -199,10 +199,15 @@ class _Reader:
         self._limits = limits
         self._float_lists = float_lists
         self._elements = 0
+        self._inner_keys = 0
 
     def data(self, message: pb.DataMap, depth: int) -> Data:
         self._limits.check_depth(depth)
-        self._limits.check_keys(len(message.mapItems) + len(message.metaData))
+        keys = len(message.mapItems) + len(message.metaData)
+        self._limits.check_keys(keys)
+        if depth:
+            self._inner_keys += 1 + keys
+            self._limits.check_inner_keys(self._inner_keys)
         values = self._entries(message.mapItems, depth)
         metadata = self._entries(message.metaData, depth) if message.metaData else None
         return Data.trusted(values, None if metadata is None else Data.trusted(metadata))
@@ -230,6 +235,8 @@ class _Reader:
         self._count(len(items))
         values = {}
         for key in sorted(items):
+            if depth == 0:
+                self._inner_keys = 0
             try:
                 check_key(key)
                 value = self.value(items[key], depth)

@@ -79,6 +79,7 @@ def test_blocks_of_columns_are_joined_and_cut_like_blocks_of_lists(second: bool,
         (found, wanted),
         (found.of_spans([1, 2]), wanted.of_spans([1, 2])),
         (found.of_spans([]), wanted.of_spans([])),
+        *((found.part(start, stop), wanted.part(start, stop)) for start, stop in [(0, 10), (1, 3), (4, 9), (5, 5)]),
     ):
         assert isinstance(one.values, Spans)
         assert isinstance(one.keys, Spans)
@@ -90,6 +91,16 @@ def test_blocks_of_columns_are_joined_and_cut_like_blocks_of_lists(second: bool,
         assert one.positions.tolist() == other.positions.tolist()
         assert one.timestamp_column().tolist() == other.timestamp_column().tolist()
         assert [one.context(row) for row in range(len(one))] == [other.context(row) for row in range(len(other))]
+
+
+def test_a_part_of_a_block_is_these_rows_of_it() -> None:
+    block = Records.concat([records(True), records(False, 5)])
+    for start in range(len(block) + 1):
+        for stop in range(start, len(block) + 1):
+            part = block.part(start, stop)
+            assert [part.context(row) for row in range(len(part))] == [block.context(row) for row in range(start, stop)]
+            assert list(part.values) == list(block.values)[start:stop]
+            assert [span.stop for span in part.spans[-1:]] == [stop - start] * (stop > start)
 
 
 def test_messages_of_columns_are_picked_and_merged_like_those_of_lists() -> None:
