@@ -104,6 +104,8 @@ class KafkaSourceConfig(SourceConfig):
     """Who gets which partitions: range, roundrobin and cooperative-sticky are librdkafka's; consumer is the brokers' own protocol (Kafka 4.0 and later). All members of a group use the same."""  # noqa: E501
     revoke_timeout: Duration = 10.0
     """How long partitions that are taken away are held until what is in flight of them is confirmed; at most 20 % of `max.poll.interval.ms`."""  # noqa: E501
+    max_fetch: Annotated[Size, Field(ge=1024, le=1_000_000_000)] = 4 << 20
+    """Bytes that one fetch brings at most, as they travel, from all partitions of a broker; a batch that is larger comes by itself. What is compressed grows when it arrives: see [bounds](delivery.md#bounds)."""  # noqa: E501
     hot_path: HotPath = "auto"
     """Who takes records from the client: `auto` takes the compiled form where it was built, `native` insists on it, `python` does without. By default as the service says."""  # noqa: E501
     client: Client = Field(default={})

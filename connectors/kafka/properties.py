@@ -149,10 +149,13 @@ def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callabl
         "enable.partition.eof": True,
         # The default of 1 s caps the draining of a backlog at a quarter of what is possible.
         "fetch.queue.backoff.ms": 5,
-        "max.partition.fetch.bytes": 1024 * 1024,
-        # What is fetched ahead stays below this, plus one fetch of at most fetch.max.bytes.
+        "max.partition.fetch.bytes": min(config.max_fetch, 1024 * 1024),
+        # What is fetched ahead stays below this, plus one fetch, unpacked.
         "queued.max.messages.kbytes": 32 * 1024,
-        "fetch.max.bytes": 16 * 1024 * 1024,
+        "fetch.max.bytes": config.max_fetch,
+        # The client wants the first not to be more, and the second not to be less, than fetch.max.bytes.
+        "message.max.bytes": min(config.max_fetch, 1_000_000),
+        "receive.message.max.bytes": max(config.max_fetch + 1024, 100_000_000),
         # A commit to a coordinator that hangs holds up the loss of partitions for so long, instead of a minute.
         "socket.timeout.ms": 20_000,
         **_of_assignor(config.assignor),

@@ -52,7 +52,7 @@ class KafkaSource(Source):
 
     What is acknowledged is committed for the group, without waiting unless asked; a failed commit is logged and tried
     again. `poll` waits in slices of 0.1 s, which is how soon `wake` ends it. While nobody polls, the client fetches
-    ahead up to `queued.max.messages.kbytes` (32 MiB) and one fetch (`fetch.max.bytes`, 16 MiB), and keeps its
+    ahead up to `queued.max.messages.kbytes` (32 MiB) and one fetch (`max_fetch`, 4 MiB as it travels), and keeps its
     membership for `max.poll.interval.ms` (5 min), or as long as `standing_still` is called.
 
     A group that has committed nothing begins at `start`; where that is an offset (latest, a time), it is committed at

@@ -25,14 +25,15 @@ from pipelines.hotpath import HotPath, compiled
 from pipelines.spans import Spans
 from pipelines.sparsecolumn import SparseColumn, divide, in_form, is_rare
 from pipelines.wire.entries import (
-    Cell,
     Cells,
+    FewEntries,
     Frames,
     ReadOptions,
     bare,
     by_key,
     by_place,
     cut,
+    entry_rows,
     key_of,
     metadata_of,
     plain,
@@ -172,38 +173,35 @@ def _columns(
     size = len(frames.rows)
     table = _Table({}, [], {})
     rare: dict[int, dict[str, bytes]] = {}
-    for key, cell in cells.items():
+    for key, entries in cells.items():
+        rows = entry_rows(entries)
         if key in wanted:
-            column, wrong, odd = read_values(key, _spread(cell, size), options)
+            column, wrong, odd = read_values(key, _spread(entries, size), options)
             table.failed.update((frames.rows[index], error) for index, error in wrong.items())
-        elif is_rare(len(cell.rows), size):
-            column, odd = SparseColumn(size, cell.rows, WireColumn(cell.entries, EntryDecoder(key, options))), []
-            for index, entry in zip(cell.rows, cell.entries, strict=True):
-                rare.setdefault(index, {})[key] = entry
+        elif is_rare(len(rows), size):
+            few = [entries[row] for row in rows]
+            column, odd = SparseColumn(size, rows, WireColumn(few, EntryDecoder(key, options))), []
+            for index, entry in zip(rows, few, strict=True):
+                rare.setdefault(index, {})[key] = entry or b""
         else:
-            entries = _spread(cell, size)
+            entries = _spread(entries, size)
             column, odd = WireColumn(entries, EntryDecoder(key, options)), _malformed(key, entries)
         if odd:
-            if placed and any(key_of(cell.entries[index]) != key.encode() for index in odd):
+            if placed and any(key_of(entries[index] or b"") != key.encode() for index in odd):
                 return None
             table.odd.extend(frames.rows[index] for index in odd)
         table.columns[key] = column
         try:
             check_key(key)
         except ReservedKeyError as error:
-            table.failed.update((frames.rows[index], WireError(str(error))) for index in cell.rows)
+            table.failed.update((frames.rows[index], WireError(str(error))) for index in rows)
     table.odd.extend(frames.rows[index] for index, entries in rare.items() if not _are_sound(entries))
     return table
 
 
-def _spread(cell: Cell, size: int) -> list[bytes | None]:
-    """A place for each of `size` rows, `None` where it has no such key."""
-    if len(cell.rows) == size:
-        return cell.entries  # type: ignore[return-value]
-    entries: list[bytes | None] = [None] * size
-    for row, entry in zip(cell.rows, cell.entries, strict=True):
-        entries[row] = entry
-    return entries
+def _spread(entries: list[bytes | None] | FewEntries, size: int) -> list[bytes | None]:
+    """A place for each of `size` rows."""
+    return entries if isinstance(entries, list) else [entries[row] for row in range(size)]
 
 
 def _are_sound(entries: Mapping[str, bytes]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
@@ -20,16 +20,15 @@ from pipelines.wire.protobuf import FloatLists, decode
 from protos import data_pb2 as pb
 
 
-class Cell(NamedTuple):
-    """The entries of one key, tag and length included."""
+class FewEntries(dict[int, bytes]):
+    """The entries of a key that few rows have, by row; `None` for every other row."""
 
-    rows: Sequence[int]
-    """The rows that have the key, rising."""
-    entries: list[bytes]
-    """One for each of them."""
+    def __missing__(self, row: int) -> None:
+        return None
 
 
-Cells = dict[str, Cell]
+Cells = dict[str, list[bytes | None] | FewEntries]
+"""Key to its entries, tag and length included: a list has one for each row, `None` where a row lacks the key."""
 
 ENTRY: Final = 0x0A
 """Tag of an entry of `DataMap.mapItems`."""
@@ -131,7 +130,7 @@ def by_place(frames: Frames) -> Cells | None:
     texts = [text for key in keys if (text := _text(key)) is not None]
     if len(set(texts)) < count:
         return None
-    return {key: Cell(range(total), frames.entries[place::count]) for place, key in enumerate(texts)}
+    return {key: list(frames.entries[place::count]) for place, key in enumerate(texts)}
 
 
 def by_key(frames: Frames) -> tuple[Cells, list[int]]:
@@ -139,31 +138,38 @@ def by_key(frames: Frames) -> tuple[Cells, list[int]]:
 
     Also the indices of `frames.rows` that are odd after all: without a key, or with one twice.
     """
-    found: dict[bytes | None, Cell] = {}
+    total = len(frames.rows)
+    found: dict[bytes | None, Any] = {}
     odd = []
     start = 0
     for index, end in enumerate(frames.ends):
         for entry in frames.entries[start:end]:
             key = key_of(entry)
-            cell = found.get(key)
-            if cell is None:
-                found[key] = Cell([index], [entry])
-                continue
-            rows: Any = cell.rows
-            if rows[-1] == index:
+            column = found.get(key)
+            if column is None:
+                # A list is quicker, but there may be as many keys as entries.
+                column = found[key] = [None] * total if len(found) < _LISTS else FewEntries()
+            elif column[index] is not None:
                 odd.append(index)
-            else:
-                rows.append(index)
-                cell.entries.append(entry)
+            column[index] = entry
         start = end
     cells: Cells = {}
-    for key, cell in found.items():
+    for key, column in found.items():
         text = _text(key)
         if text is None:
-            odd.extend(cell.rows)
+            odd.extend(entry_rows(column))
         else:
-            cells[text] = cell
+            cells[text] = column
     return cells, odd
+
+
+def entry_rows(entries: list[bytes | None] | FewEntries) -> Sequence[int]:
+    """The rows that have an entry, rising."""
+    if isinstance(entries, FewEntries):
+        return list(entries)
+    if None not in entries:
+        return range(len(entries))
+    return [row for row, entry in enumerate(entries) if entry is not None]
 
 
 def key_of(entry: bytes) -> bytes | None:
@@ -255,5 +261,6 @@ def _text(key: bytes | None) -> str | None:
 # No message begins with the tag 0.
 _ODD = b"\0"
 _KEY = 0x0A
+_LISTS = 64
 _SAMPLES = 4
 _FEW = 32
