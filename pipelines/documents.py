@@ -6,6 +6,7 @@ and the number of values (aliases counted as often as they are used) are bounded
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ from pipelines.errors import DefinitionError, nearest
 
 KeyPath = tuple[str | int, ...]
 """Where a value stands: keys and positions from the document's root, `("steps", 0, "modelUri")`."""
+
+MOST_DIGITS: Final = 1000
+"""Characters of a number; Python itself shows none of more than 4300 digits."""
 
 TEXT: Final = "<text>"
 """File name in errors about text that came from no file."""
@@ -158,6 +162,19 @@ def path_text(path: KeyPath) -> str:
     return text
 
 
+def check_number(number: float, text: str) -> None:
+    """Raise `ValueError` if `number`, written as `text`, is beyond what any value here can be."""
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"a number of {len(text)} characters; put it in quotes if it is text")
+    if isinstance(number, float) and math.isinf(number):
+        raise ValueError(f"{shortened(text)} is beyond the largest number, 1.8e308")
+
+
+def shortened(text: str) -> str:
+    """The text, or the beginning of a long one."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
 class NotJson(DefinitionError):
     """The text breaks JSON's grammar."""
 
@@ -170,6 +187,11 @@ class Budget:
         self._limits = limits
         self._left = limits.values
 
+    @property
+    def spent(self) -> int:
+        """How many values there were so far."""
+        return self._limits.values - self._left
+
     def spend(self, values: int, depth: int, line: int) -> None:
         """Account for `values` more, the outermost at `depth`. Raises `DefinitionError` beyond a limit."""
         self._left -= values
@@ -181,6 +203,7 @@ class Budget:
             raise DefinitionError(f"{self._file}:{line}: is nested more than {self._limits.depth} deep")
 
 
+_SHOWN = 40
 _PLAIN_KEY = re.compile(r"[\w@$<>-][\w@$<>. -]*")
 
 

@@ -7,7 +7,7 @@ import re
 from bisect import bisect_right
 from typing import Any
 
-from pipelines.documents import Budget, Document, KeyPath, Limits, NotJson, Place, path_text
+from pipelines.documents import Budget, Document, KeyPath, Limits, NotJson, Place, check_number, path_text
 from pipelines.errors import DefinitionError
 
 
@@ -27,7 +27,7 @@ class _Reader:
         self._file = file
         self._budget = Budget(file, limits)
         self._newlines = [match.start() for match in re.finditer("\n", text)]
-        self._scalars = json.JSONDecoder(parse_constant=_refuse)
+        self._scalars = json.JSONDecoder(parse_float=_float, parse_int=_int, parse_constant=_refuse)
 
     def value(self, at: int, path: KeyPath, depth: int) -> tuple[Any, Place, int]:
         self._budget.spend(1, depth, self._line(at))
@@ -96,6 +96,9 @@ class _Reader:
         except json.JSONDecodeError as error:
             raise self.broken(error.pos, error.msg[:1].lower() + error.msg[1:]) from None
         except ValueError as error:
+            if _NUMBER.match(self._text, at):
+                # It is JSON, but for this: YAML would make a string of it.
+                raise DefinitionError(f"{self._file}:{self._line(at)}: {error}") from None
             raise self.broken(at, str(error)) from None
 
     def _line(self, at: int) -> int:
@@ -103,6 +106,20 @@ class _Reader:
 
 
 _SPACE = re.compile(r"[ \t\r\n]*")
+# A number, or a constant that is none, and nothing that goes on.
+_NUMBER = re.compile(r"(-?Infinity|NaN|-?[0-9][0-9.eE+-]*)(?=[ \t\r\n]*([,\]}]|\Z))")
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    check_number(number, text)
+    return number
+
+
+def _int(text: str) -> int:
+    # Before it is converted, which takes long for many digits, or is refused in other words.
+    check_number(0, text)
+    return int(text)
 
 
 def _refuse(constant: str) -> Any:

@@ -24,7 +24,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from pipelines.documents import Budget, Document, KeyPath, Limits, Place, path_text
+from pipelines.documents import Budget, Document, KeyPath, Limits, Place, check_number, path_text, shortened
 from pipelines.errors import DefinitionError
 
 
@@ -59,6 +59,7 @@ class _Reader:
         self._file = file
         self._budget = Budget(file, limits)
         self._anchors: dict[str, _Anchored] = {}
+        self._deepest = 0
 
     def documents(self) -> Iterator[Document]:
         for event in self._events:
@@ -75,7 +76,9 @@ class _Reader:
         line = _line(event)
         if isinstance(event, AliasEvent):
             return self._alias(event, path, depth)
+        before, deepest = self._budget.spent, self._deepest
         self._budget.spend(1, depth, line)
+        self._deepest = depth
         if isinstance(event, ScalarEvent):
             value, place = self._scalar(event, path), Place(line)
         elif isinstance(event, SequenceStartEvent):
@@ -86,7 +89,9 @@ class _Reader:
             raise AssertionError(f"no value begins with {event}")
         anchor = event.anchor
         if anchor is not None:
-            self._anchors[anchor] = _Anchored(value, place, *_shape(value))
+            size, levels = self._budget.spent - before, self._deepest - depth + 1
+            self._anchors[anchor] = _Anchored(value, place, size, levels)
+        self._deepest = max(self._deepest, deepest)
         return value, place
 
     def _alias(self, event: AliasEvent, path: KeyPath, depth: int) -> tuple[Any, Place]:
@@ -95,7 +100,9 @@ class _Reader:
             raise self._error(
                 event, path, f"*{event.anchor} stands for nothing: no &{event.anchor} was completed before"
             )
-        self._budget.spend(found.size, depth + found.depth - 1, _line(event))
+        deepest = depth + found.depth - 1
+        self._budget.spend(found.size, deepest, _line(event))
+        self._deepest = max(self._deepest, deepest)
         return _copied(found.value), Place(_line(event), found.place.inside)
 
     def _list(self, start: SequenceStartEvent, path: KeyPath, depth: int) -> tuple[list[Any], Place]:
@@ -145,7 +152,10 @@ class _Reader:
             raise self._bad_tag(event, path)
         value = event.value if kind is str else _resolved(event.value, self._file, _line(event))
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
+            try:
+                return float(value)
+            except OverflowError:
+                raise self._error(event, path, f"{shortened(event.value)} is beyond the largest number") from None
         if type(value) is not kind:
             raise self._error(event, path, f"{event.value!r} is not what its tag {event.tag} says")
         return value
@@ -193,22 +203,18 @@ def _resolved(text: str, file: str, line: int) -> Any:
     for pattern, convert in _NUMBERS:
         if pattern.fullmatch(text):
             try:
-                return convert(text)
+                check_number(0, text)
+                number = convert(text)
+                check_number(number, text)
             except ValueError as error:
                 raise DefinitionError(f"{file}:{line}: {error}") from None
+            return number
     return text
 
 
 def _line(event: Event) -> int:
     assert event.start_mark is not None
     return int(event.start_mark.line) + 1
-
-
-def _shape(value: Any) -> tuple[int, int]:
-    """How many values, and how deep."""
-    inside = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-    shapes = [_shape(one) for one in inside]
-    return 1 + sum(size for size, _ in shapes), 1 + max((depth for _, depth in shapes), default=0)
 
 
 def _copied(value: Any) -> Any:

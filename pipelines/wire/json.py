@@ -66,7 +66,9 @@ def loads(
         raise
     except ValueError as error:
         raise WireError(f"Error deserializing Data from JSON: {error}") from None
-    return from_plain(plain, byte_order, limits, nulls=nulls)
+    if not isinstance(plain, Mapping):
+        raise WireError(f"a Data is a JSON object, not {_json_name(plain)}")
+    return _Reader(byte_order, limits, nulls, parsed=True).data(plain, 0)
 
 
 def to_plain(data: Data, byte_order: ByteOrder = "big") -> dict[str, Any]:
@@ -175,10 +177,12 @@ def _base64(content: bytes) -> str:
 class _Reader:
     """Reads one message, counting its elements."""
 
-    def __init__(self, byte_order: ByteOrder, limits: Limits, nulls: Nulls) -> None:
+    def __init__(self, byte_order: ByteOrder, limits: Limits, nulls: Nulls, *, parsed: bool = False) -> None:
+        """`parsed`: from JSON text, in which an infinite number is one that was too large."""
         self._byte_order = byte_order
         self._limits = limits
         self._drop_nulls = nulls == "drop"
+        self._parsed = parsed
         self._elements = 0
         self._inner_keys = 0
 
@@ -215,6 +219,8 @@ class _Reader:
         if isinstance(plain, Mapping):
             return self._object(plain, depth)
         if isinstance(plain, (bool, int, float)):
+            if self._parsed and plain in _INFINITE:
+                raise _too_large(plain)
             return native(plain)
         raise WireError(f"{_json_name(plain)} is no value of a Data" + ("; leave the key out" if plain is None else ""))
 
@@ -245,9 +251,9 @@ class _Reader:
         if "@ImageData" in plain:
             return _image(plain)
         if "@cx" in plain:
-            return BoundingBox.center(*_numbers(plain, "@cx", "@cy", "@h", "@w"), *_label(plain))
+            return BoundingBox.center(*self._numbers(plain, "@cx", "@cy", "@h", "@w"), *self._label(plain))
         if "@x1" in plain or "@cy" in plain:
-            return BoundingBox.corners(*_numbers(plain, "@x1", "@x2", "@y1", "@y2"), *_label(plain))
+            return BoundingBox.corners(*self._numbers(plain, "@x1", "@x2", "@y1", "@y2"), *self._label(plain))
         if "@Coords" in plain:
             return self._point(plain, plain["@Coords"])
         if _is_configured_point(plain):
@@ -268,7 +274,38 @@ class _Reader:
         if not isinstance(coords, list):
             raise WireError("the coordinates of a point must be a list of numbers")
         self._count(len(coords))
-        return Point([_number(coordinate, "a coordinate") for coordinate in coords], *_label(plain))
+        return Point([self._number(coordinate, "a coordinate") for coordinate in coords], *self._label(plain))
+
+    def _numbers(self, plain: Mapping[str, Any], a: str, b: str, c: str, d: str) -> tuple[float, float, float, float]:
+        for name in (a, b, c, d):
+            if name not in plain:
+                raise WireError(f"a bounding box without {name}; it needs {a}, {b}, {c} and {d}")
+        return (
+            self._number(plain[a], a),
+            self._number(plain[b], b),
+            self._number(plain[c], c),
+            self._number(plain[d], d),
+        )
+
+    def _number(self, value: object, name: str) -> float:
+        if isinstance(value, str) and value in _NOT_FINITE:
+            return _NOT_FINITE[value]
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise WireError(f"{name} must be a number, not {_json_name(value)}")
+        if self._parsed and value in _INFINITE:
+            raise _too_large(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise WireError(f"{name} is too large") from None
+
+    def _label(self, plain: Mapping[str, Any]) -> tuple[str | None, float | None]:
+        label = plain.get("label", plain.get("@label"))
+        if label is not None and not isinstance(label, str):
+            raise WireError(f"a label must be a string, not {_json_name(label)}")
+        _check_text(label or "")
+        probability = plain.get("probability", plain.get("@probability"))
+        return label, None if probability is None else self._number(probability, "a probability")
 
     def _count(self, elements: int) -> None:
         self._elements += elements
@@ -324,33 +361,6 @@ def _signed_bytes(numbers: object) -> bytes:
     return bytes(number & 0xFF for number in numbers)
 
 
-def _numbers(plain: Mapping[str, Any], a: str, b: str, c: str, d: str) -> tuple[float, float, float, float]:
-    for name in (a, b, c, d):
-        if name not in plain:
-            raise WireError(f"a bounding box without {name}; it needs {a}, {b}, {c} and {d}")
-    return _number(plain[a], a), _number(plain[b], b), _number(plain[c], c), _number(plain[d], d)
-
-
-def _number(value: object, name: str) -> float:
-    if isinstance(value, str) and value in _NOT_FINITE:
-        return _NOT_FINITE[value]
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise WireError(f"{name} must be a number, not {_json_name(value)}")
-    try:
-        return float(value)
-    except OverflowError:
-        raise WireError(f"{name} is too large") from None
-
-
-def _label(plain: Mapping[str, Any]) -> tuple[str | None, float | None]:
-    label = plain.get("label", plain.get("@label"))
-    if label is not None and not isinstance(label, str):
-        raise WireError(f"a label must be a string, not {_json_name(label)}")
-    _check_text(label or "")
-    probability = plain.get("probability", plain.get("@probability"))
-    return label, None if probability is None else _number(probability, "a probability")
-
-
 def _check_text(text: str) -> None:
     if text.isascii():
         return
@@ -362,6 +372,10 @@ def _check_text(text: str) -> None:
 
 def _no_constant(name: str) -> NoReturn:
     raise WireError(f'Error deserializing Data from JSON: {name} is no JSON; write "{name}" in quotes')
+
+
+def _too_large(value: float) -> WireError:
+    return WireError(f'a number is beyond the largest, 1.8e308; write "{_plain_float(value)}" in quotes if it is meant')
 
 
 def _json_name(value: object) -> str:
@@ -378,6 +392,7 @@ def _json_name(value: object) -> str:
     return names.get(type(value), f"a {type(value).__name__}")
 
 
+_INFINITE = (math.inf, -math.inf)
 # Braces outside of strings; strings, with a colon behind those that are keys.
 _KEYS_AND_BRACES = re.compile(r'[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?', re.DOTALL)
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from pathlib import Path
 
 import pytest
@@ -236,3 +238,61 @@ def test_a_folder_is_answered_with_the_files_in_it(tmp_path: Path) -> None:
     (tmp_path / "digits.yaml").write_text("a: 1")
     with pytest.raises(DefinitionError, match=r"is a folder; name a file, such as .*digits\.yaml$"):
         read_document(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "number", ["0x" + "f" * 5000, "0o" + "7" * 5000, "9" * 5000, "-" + "9" * 5000, "1" * 5000 + ".5"], ids=len
+)
+@pytest.mark.parametrize("form", ["a:\n  b: {}", "a:\n  b: [1, {}]", '{{"a":\n{}}}'])
+def test_a_number_of_thousands_of_digits_is_refused_with_its_line(form: str, number: str) -> None:
+    # In JSON there are no hexadecimal numbers at all.
+    said = "not valid JSON" if number[0] == "0" and form[0] == "{" else "characters; put it in quotes"
+    with pytest.raises(DefinitionError, match=rf"f\.yaml:2: .*{said}"):
+        parse_document(form.format(number), "f.yaml")
+    assert parse_document(form.format(f'"{number}"')).data
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "1" + "0" * 400 + ".0", "1e99999999999"])
+@pytest.mark.parametrize("form", ["a:\n  {}", '{{"a":\n{}}}'])
+def test_a_number_beyond_the_largest_is_refused(form: str, number: str) -> None:
+    with pytest.raises(DefinitionError, match=r"f\.yaml:2: .*beyond the largest number"):
+        parse_document(form.format(number), "f.yaml")
+
+
+@pytest.mark.parametrize("constant", ["Infinity", "-Infinity", "NaN"])
+def test_what_is_no_number_in_json_is_no_text_either(constant: str) -> None:
+    with pytest.raises(DefinitionError, match=r"f\.json:2: .* is no JSON number"):
+        parse_document('{"a":\n' + constant + "}", "f.json")
+    # YAML begins with a brace too, and words may begin like a number.
+    assert parse_document('{"a": Infinity War, b: 1}').data == {"a": "Infinity War", "b": 1}
+
+
+def test_yaml_has_its_own_words_for_what_is_not_finite() -> None:
+    assert parse_document("[.inf, -.inf, 1.7e308]").data == [math.inf, -math.inf, 1.7e308]
+    with pytest.raises(DefinitionError, match="beyond the largest number"):
+        parse_document("!!float 1" + "0" * 400)
+
+
+def test_anchors_inside_each_other_cost_no_more_than_lists() -> None:
+    inner = "[" + ",".join(["1"] * 60_000) + "]"
+
+    def seconds(*around: str) -> float:
+        text = "x: " + "".join(around) + inner + "]" * len(around)
+        began = time.process_time()
+        parse_document(text)
+        return time.process_time() - began
+
+    plain = seconds(*["["] * 60)
+    assert seconds(*(f"[&a{level} " for level in range(60))) < 5 * plain
+
+
+def test_what_aliases_stand_for_is_counted_with_what_is_inside() -> None:
+    limits = Limits(values=30, depth=6)
+    text = "a: &a [1, 2]\nb: &b {{x: *a, y: *a}}\nc: {}"
+    # The mapping, a list of three, a mapping of two lists.
+    assert parse_document(text.format("[*b, *b]"), limits=limits).data["c"] == [{"x": [1, 2], "y": [1, 2]}] * 2
+    with pytest.raises(DefinitionError, match="more than 30 values"):
+        parse_document(text.format("[*b, *b, *b]"), limits=limits)
+    with pytest.raises(DefinitionError, match="nested more than 6 deep"):
+        parse_document(text.format("[[[*b]]]"), limits=limits)
+    assert parse_document(text.format("[[*b]]"), limits=limits).data

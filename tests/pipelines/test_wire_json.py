@@ -231,3 +231,22 @@ def test_what_yaml_has_and_json_lacks_is_refused() -> None:
     for text in ("k: 2020-01-01", "1: a", "k: !!set {a}", "- 1"):
         with pytest.raises(WireError):
             from_plain(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "1" + "0" * 400 + ".0"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        '{{"a": {}}}',
+        '{{"a": [1.5, {}]}}',
+        '{{"a": {{"b": {}}}}}',
+        '{{"a": {{"@x1": {}, "@x2": 1, "@y1": 1, "@y2": 1}}}}',
+        '{{"a": {{"@Coords": [{}]}}}}',
+        '{{"a": {{"@Coords": [1], "probability": {}}}}}',
+    ],
+)
+def test_a_number_beyond_the_largest_is_refused_as_infinity_is(form: str, number: str) -> None:
+    with pytest.raises(WireError, match=r'beyond the largest, 1\.8e308; write "-?Infinity"'):
+        Data.from_json(form.format(number))
+    with pytest.raises(WireError, match="Infinity is no JSON"):
+        Data.from_json(form.format("Infinity"))
