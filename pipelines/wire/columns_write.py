@@ -201,16 +201,19 @@ def _gaps(entries: list[bytes], present: Mask | None, start: int) -> list[bytes]
 
 def _one_by_one(key: str, values: Sequence[Any], failed: dict[int, Exception]) -> Writer:
     def write(start: int, stop: int) -> list[bytes]:
-        return [_entry(key, values[row], row, failed) for row in range(start, stop)]
+        entries = []
+        for row in range(start, stop):
+            value = values[row]
+            # Most of what comes here are short texts.
+            entry = _text_entry(key, value) if type(value) is str else None
+            entries.append(_entry(key, value, row, failed) if entry is None else entry)
+        return entries
 
     return write
 
 
 def _entry(key: str, value: Any, row: int, failed: dict[int, Exception]) -> bytes:
-    entry = _text_entry(key, value) if type(value) is str else None
-    if entry is None:
-        entry = b"" if value is MISSING else _caught(lambda: encode_entry(key, value), row, failed)
-    return entry
+    return b"" if value is MISSING else _caught(lambda: encode_entry(key, value), row, failed)
 
 
 def _text_entry(key: str, text: str) -> bytes | None:
