@@ -123,9 +123,7 @@ class Batch:
         """Whether the positions of a column or batch are those of this batch: it is itself, or one of its columns."""
         if positions_of is self:
             return True
-        return any(
-            column is positions_of or column.is_decoded_as(positions_of) for column in self._columns.values()
-        )
+        return any(column is positions_of or column.is_decoded_as(positions_of) for column in self._columns.values())
 
     def get(self, key: str) -> Column:
         """The decoded column of `key`; one that all rows lack if no row has it.
