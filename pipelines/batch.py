@@ -12,7 +12,7 @@ import numpy as np
 
 from pipelines.columns import MISSING, Column, DenseColumn, ObjectColumn, Rows
 from pipelines.data import WRITABLE, Data, RecordContext, check_key, owned
-from pipelines.errors import DataError, KeyNotInBatchError, RowsFailed, ValueNotFoundError, nearest
+from pipelines.errors import MOST_KEYS, DataError, KeyNotInBatchError, RowsFailed, ValueNotFoundError, nearest
 from pipelines.sparsecolumn import columns_of, concat, divide
 
 
@@ -100,7 +100,7 @@ class Batch:
         try:
             column = self._columns[key]
         except KeyError:
-            message = f'Value not found for key "{key}"{nearest(str(key), self._columns)}'
+            message = f'Value not found for key "{key}"{nearest(str(key), self._columns, MOST_KEYS)}'
             raise (KeyNotInBatchError(message, self.size, self) if self.size else ValueNotFoundError(message)) from None
         if column.key != key:
             # What goes wrong with its values can be told with their key.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.errors import DataError, ReservedKeyError, ValueNotFoundError, WrongTypeError, nearest
+from pipelines.errors import MOST_KEYS, DataError, ReservedKeyError, ValueNotFoundError, WrongTypeError, nearest
 from pipelines.record import RecordContext
 from pipelines.values.buffer import ByteBuffer
 from pipelines.values.geometry import BoundingBox, Point
@@ -347,7 +347,7 @@ class Data(MutableMapping[str, Any]):
         return value
 
     def _not_found(self, key: object) -> ValueNotFoundError:
-        return ValueNotFoundError(f'Value not found for key "{key}"{nearest(str(key), self._values)}')
+        return ValueNotFoundError(f'Value not found for key "{key}"{nearest(str(key), self._values, MOST_KEYS)}')
 
 
 WRITABLE = (list, Data, BoundingBox, Point)

@@ -109,11 +109,11 @@ class ConnectorError(StreamerError):
         self.retriable = retriable
 
 
-MOST_NAMES = 200
-"""Known names that are compared with a wrong one at most: the keys of records may be thousands."""
+MOST_KEYS = 200
+"""Keys of a record that are compared with a wrong one at most: there may be thousands."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean "X"?` for the known name closest to `name`, or an empty string. Looks at the first 200."""
-    close = difflib.get_close_matches(name, list(itertools.islice(known, MOST_NAMES)), n=1, cutoff=0.6)
+def nearest(name: str, known: Iterable[str], most: int | None = None) -> str:
+    """`; did you mean "X"?` for the known name closest to `name`, or an empty string. Looks at the first `most`."""
+    close = difflib.get_close_matches(name, list(itertools.islice(known, most)), n=1, cutoff=0.6)
     return f'; did you mean "{close[0]}"?' if close else ""

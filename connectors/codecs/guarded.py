@@ -53,6 +53,11 @@ class Guarded(Codec):
         return Encoded(found.values, failed)
 
     @property
+    def opens_images(self) -> bool:  # type: ignore[override]
+        """As the codec says."""
+        return self.codec.opens_images
+
+    @property
     def hot_path(self) -> HotPathReport:
         """That of the codec."""
         return self.codec.hot_path

@@ -9,7 +9,7 @@ import numpy as np
 
 from pipelines.batch import Batch
 from pipelines.columns import MISSING, DenseColumn, Rows
-from pipelines.errors import DataError, RowsFailed, WrongTypeError, nearest
+from pipelines.errors import MOST_KEYS, DataError, RowsFailed, WrongTypeError, nearest
 from pipelines.executors.junction import Flow, Junction, searched
 from pipelines.executors.lineage import Lineage
 from pipelines.runner import ContractError, OpenContext
@@ -167,7 +167,7 @@ class FunctionRouter:
 
 def _values(batch: Batch, key: str) -> list[Any]:
     if key not in batch:
-        hint = nearest(key, batch.keys())
+        hint = nearest(key, batch.keys(), MOST_KEYS)
         raise RowsFailed({row: DataError(f'Input data has no field "{key}"{hint}') for row in range(batch.size)})
     values = batch[key].values()
     lacking: dict[int, Exception] = {

@@ -250,7 +250,7 @@ READ: dict[str, Data | str] = {
     '{"k":null}': "leave the key out",
     '{"k":[null]}': "null is no value",
     '{"k":12345678901234567890}': "does not fit in 64 bits",
-    '{"k":1e400}': Data({"k": float("inf")}),
+    '{"k":1e400}': "a number is beyond the largest",
     '{"k":[1,"x"]}': "elements of one type, not of INT64, STRING",
     '{"@type":"x"}': "reserved",
     '{"k":{"@x1":0,"@x2":1,"@y1":0,"@y2":1,"label":null,"probability":null}}': Data(
@@ -277,8 +277,7 @@ READ: dict[str, Data | str] = {
 @pytest.mark.parametrize("row", rows("data-json-read.jsonl"), ids=lambda row: row["text"][:40])
 def test_an_odd_json_text_is_read_as_recommended(row: dict[str, Any]) -> None:
     expected = READ[row["text"]]
-    rejects = row["recommended"].startswith("reject") and "or Infinity" not in row["recommended"]
-    assert isinstance(expected, str) is rejects
+    assert isinstance(expected, str) is row["recommended"].startswith("reject")
     if isinstance(expected, str):
         with pytest.raises(WireError, match=expected):
             Data.from_json(row["text"])

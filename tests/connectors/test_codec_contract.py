@@ -74,7 +74,7 @@ class TestRaw(CodecContract):
     )
     unwritable = (
         Data({"bytes": 7}),
-        Data({"other": b"a"}),
+        Data({"other": b"a", "another": b"b"}),
     )
 
     @pytest.fixture

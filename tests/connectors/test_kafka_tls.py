@@ -18,7 +18,6 @@ from connectors.kafka.mismatch import Mismatch, address_of
 from connectors.source import SourceDown
 from pipelines.errors import ConnectorError
 from streamer.broker import Broker
-from streamer.cli.app import invoke
 
 Serve = Callable[[Callable[[socket.socket], object]], str]
 TLS_CLIENT = {"security.protocol": "SSL"}
@@ -123,18 +122,16 @@ def test_a_port_without_tls_is_told_to_a_client_with_it(kind: str, kafka: Broker
 
 
 @pytest.mark.parametrize("command", [("tap", "t"), ("replay", "t"), ("check", "FILE", "--connect")])
-def test_the_command_line_says_it_too(
-    command: tuple[str, ...], tls_port: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_says_it_too(command: tuple[str, ...], tls_port: str, tmp_path: Path, cli: Any) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(
         f"source: {{type: kafka, bootstrap: '{tls_port}', topics: t}}\npipeline: []\nsink: {{type: memory, topic: o}}\n"
     )
     arguments = [str(file) if one == "FILE" else one for one in command]
     options = [] if "FILE" in command else ["-b", tls_port]
-    assert invoke([*arguments, *options]) == 1
-    out, err = capsys.readouterr()
-    assert "is a port with TLS" in " ".join((out + err).split())
+    ended = cli(*arguments, *options)
+    assert ended.code == 1
+    assert "is a port with TLS" in " ".join((ended.out + ended.err).split())
 
 
 def hangs_up(client: socket.socket) -> None:

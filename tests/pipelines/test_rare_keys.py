@@ -20,6 +20,7 @@ from pipelines import loads
 from pipelines.batch import Batch
 from pipelines.columns import DenseColumn, WireColumn
 from pipelines.data import Data
+from pipelines.errors import RowsFailed
 from pipelines.sparsecolumn import RARE, SparseColumn
 from pipelines.values import Image
 from pipelines.wire.columns_read import decode_columns
@@ -144,9 +145,13 @@ def test_who_asks_for_a_rare_key_gets_an_ordinary_column() -> None:
     batch = Batch.of([Data({"ts": row, **({"x": np.full(2, row)} if row == 70 else {})}) for row in range(100)])
     column = batch["x"]
     assert isinstance(column, DenseColumn)
-    assert column.present is not None
     assert np.flatnonzero(column.present).tolist() == [70]
-    assert column.array[70].tolist() == [70, 70]
+    assert column.filled(0)[69:71].tolist() == [[0, 0], [70, 70]]
+    with pytest.raises(RowsFailed) as caught:
+        _ = batch.column("x").array
+    assert len(caught.value.failures) == 99
+    assert caught.value.of is not None
+    assert batch.holds(caught.value.of)
 
 
 def test_a_broken_entry_of_a_rare_key_fails_its_record_alone() -> None:

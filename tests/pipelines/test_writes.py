@@ -385,7 +385,7 @@ def test_a_lent_record_gives_one_copy_however_often_it_is_asked() -> None:
     lent = given.lent()
     assert lent["list"] is lent["list"] is lent.get("list") is lent.get_list("list")
     assert lent["list"] is not given["list"]
-    assert lent.held("data") is given["data"]
+    assert lent.held["data"] is given["data"]
     again = given.lent().copy()
     write(lent)
     assert again == given == fresh()
