@@ -161,7 +161,8 @@ def test_a_service_whose_topic_is_deleted_and_created_again_goes_on_and_blames_n
     assert set(results) == good(min(results), here.written)
     assert min(results) >= acknowledged - 10
     assert set(here.letters()) == bad(0, here.written)
-    assert agent.meters.total("dead") == len(here.letters())
+    # What comes again fails again, and counts again.
+    assert agent.meters.total("dead") >= len(here.letters())
 
 
 def test_a_service_whose_topic_stays_away_stops_and_acknowledges_nothing_more(run: Any) -> None:

@@ -51,7 +51,7 @@ def test_a_partition_that_gives_nothing_though_it_has_records_is_not_alive_until
     assert "source memory: memory[0] has records to deliver, and none has come for" in serving.agent.live()
     source.silent.clear()
     eventually(lambda: serving.agent.live() is None)
-    assert serving.results() == [2, 4]
+    eventually(lambda: serving.results() == [2, 4])
 
 
 def test_one_partition_of_two_that_gives_nothing_is_found_while_the_other_one_does(
