@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 import hypothesis
 import pytest
+from stamina.instrumentation import get_on_retry_hooks, set_on_retry_hooks
 
 from pipelines import hotpath, sparsecolumn
 from pipelines.errors import MissingPackageError
@@ -315,6 +316,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Iterator[Cli]:
     """Runs commands; what they change in the process is put back at the end."""
     path, root, clients = list(sys.path), logging.getLogger(), logging.getLogger("connectors.kafka.client")
     handlers, level, client_level = list(root.handlers), root.level, clients.level
+    hooks = get_on_retry_hooks()
 
     def run(*arguments: str | os.PathLike[str]) -> Ended:
         capsys.readouterr()
@@ -326,6 +328,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Iterator[Cli]:
     root.handlers[:] = handlers
     root.setLevel(level)
     clients.setLevel(client_level)
+    set_on_retry_hooks(hooks)
 
 
 @pytest.fixture

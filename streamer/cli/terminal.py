@@ -104,8 +104,11 @@ def _trace(error: BaseException) -> list[str]:
 
 
 def quiet() -> None:
-    """Keep client libraries from writing to stderr by themselves: what matters of it ends up in our own errors."""
+    """Keep libraries from writing by themselves: what matters of it ends up in our own errors."""
+    from stamina.instrumentation import set_on_retry_hooks
+
     logging.getLogger("connectors.kafka.client").setLevel(logging.CRITICAL)
+    set_on_retry_hooks([])
 
 
 def counted(number: int, what: str) -> str:

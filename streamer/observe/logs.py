@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import structlog
+from stamina.instrumentation import LoggingOnRetryHook, set_on_retry_hooks
 from structlog.types import EventDict
 
 from streamer.shown import escaped, masked
@@ -37,6 +38,8 @@ def configure(level: str = "info", *, as_json: bool | None = None) -> None:
             foreign_pre_chain=[_STAMP, structlog.stdlib.add_log_level, structlog.stdlib.ExtraAdder()],
         )
     )
+    # By default retries are told on stdout, in a form of their own and with whatever secrets their errors hold.
+    set_on_retry_hooks([LoggingOnRetryHook])
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.getLevelNamesMapping()[level.upper()])

@@ -69,3 +69,31 @@ def test_the_level_decides_what_is_written() -> None:
 def test_in_another_program_events_go_through_the_standard_logging(caplog: pytest.LogCaptureFixture) -> None:
     logger(service="s").warning("sink down", sink="kafka")
     assert [record.getMessage() for record in caplog.records] == ["sink down service='s' sink='kafka'"]
+
+
+RETRIED = """
+import stamina
+
+attempts = []
+for attempt in stamina.retry_context(ValueError, attempts=3, wait_initial=0.01, wait_jitter=0):
+    with attempt:
+        attempts.append(attempt.num)
+        if len(attempts) < 2:
+            raise ValueError("no answer \\x1b[2J from http://user:hunter2@host/")
+"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "told"),
+    [
+        ("from streamer.observe.logs import configure; configure(as_json=True)", True),
+        ("from streamer.observe.logs import configure; configure(as_json=False)", True),
+        ("from streamer.cli.terminal import quiet; quiet()", False),
+    ],
+)
+def test_a_call_that_is_made_again_writes_nothing_to_stdout_and_tells_no_secret(begin: str, told: bool) -> None:
+    ran = subprocess.run([sys.executable, "-c", begin + RETRIED], capture_output=True, text=True, check=True)
+    assert ran.stdout == ""
+    assert ("stamina.retry_scheduled" in ran.stderr) is told
+    assert "hunter2" not in ran.stderr
+    assert "\x1b" not in ran.stderr
