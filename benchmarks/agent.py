@@ -24,14 +24,14 @@ from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from connectors.records import Ints, Lane, Messages, Records, Span
 from connectors.sink import Lost, Refused, Sink
 from connectors.source import Event, LaneBegan, Replays, Settle, Source, SourceEnded
-from pipelines.batch import Batch
-from pipelines.columns import Column, DenseColumn
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Column, DenseColumn
 from pipelines.values import ValueType
-from streamer.agent import Agent
-from streamer.outlet import Outlet
-from streamer.parts import Parts
-from streamer.selection import selection
-from streamer.service import Service
+from streamer.agent.agent import Agent
+from streamer.agent.assembly import Parts
+from streamer.definition.service import Service
+from streamer.routing.selection import selection
+from streamer.routing.sinkroute import Outlet
 
 SIZES = (1, 64, 512)
 BATCHES = 20_000

@@ -21,10 +21,10 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from pipelines import hotpath
-from pipelines.batch import Batch
-from pipelines.columns import DenseColumn
+from pipelines.data.batch import Batch
+from pipelines.data.columns import DenseColumn
+from pipelines.data.spans import Spans
 from pipelines.errors import WireError
-from pipelines.spans import Spans
 from pipelines.wire.columns_read import columns_reader, decode_columns
 from pipelines.wire.columns_write import ColumnsWriter, columns_writer
 from pipelines.wire.protobuf import decode, encode_entry

@@ -10,7 +10,7 @@ from benchmarks.drain import Drained
 from benchmarks.environments import PEERS, TITLES, version_of
 from benchmarks.paced import Paced
 from benchmarks.pages import machine
-from streamer.broker import KAFKA_VERSION
+from streamer.devbroker import KAFKA_VERSION
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from benchmarks.process import Program, ProgramFailed
 from benchmarks.programs.job import Job
 from benchmarks.rows import LINGER, MAX_WAIT, ROWS
 from benchmarks.topics import Topics
-from streamer.broker import open_broker
+from streamer.devbroker import open_broker
 
 WARM_UP = 0.2
 """Share of the messages after which memory must not grow any more: by then every buffer has had its full size once."""

@@ -18,7 +18,7 @@ from benchmarks.contestants import contestants
 from benchmarks.publish import notes, publish, save
 from benchmarks.rows import PACED, QUICK, ROWS, Row
 from benchmarks.topics import Topics
-from streamer.broker import open_broker
+from streamer.devbroker import open_broker
 
 QUICK_SHARE = 0.1
 """How much of a row's messages `--quick` takes."""

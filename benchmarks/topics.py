@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from benchmarks.messages import Checker, Messages
 from benchmarks.programs.job import PARTITIONER
-from streamer.broker import create_topics
+from streamer.devbroker import create_topics
 
 PARTITIONS = 4
 _TIMEOUT = 60.0

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.headers import Headers
-from pipelines.spans import Spans
+from pipelines.data.spans import Spans
 
 Rows = npt.NDArray[Any]
 """Numbers of rows, or a mask of all of them."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from connectors.records import Ints, Records
-from pipelines.batch import Batch
-from pipelines.data import RecordContext
+from pipelines.data.batch import Batch
+from pipelines.data.data import RecordContext
 from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
 
@@ -35,7 +35,7 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class RecordsOrigin:
-    """The records behind row numbers `first`, `first + 1`, ... (a `pipelines.batch.Origin`)."""
+    """The records behind row numbers `first`, `first + 1`, ... (a `pipelines.data.batch.Origin`)."""
 
     records: Records
     first: int

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, fiel
 from connectors.sink import Sink
 from connectors.source import Source
 from pipelines.errors import DefinitionError, nearest
-from pipelines.requirements import Requires, required
+from pipelines.plugins.requirements import Requires, required
 
 RECORD_METADATA = ("key", "timestamp", "topic", "partition", "offset", "source")
 """What `into` can put into values, besides `headers.NAME`."""

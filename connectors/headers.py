@@ -1,4 +1,4 @@
-"""`Headers`: the headers of N records as columns, as `pipelines.spans` holds their payloads and keys."""
+"""`Headers`: the headers of N records as columns, as `pipelines.data.spans` holds their payloads and keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.spans import Ints, Spans
+from pipelines.data.spans import Ints, Spans
 
 Header = tuple[str, bytes | None]
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.blockcolumns import joined, taken
-from pipelines.data import RecordContext
+from pipelines.data.data import RecordContext
 
 Ints = npt.NDArray[np.int64]
 Header = tuple[str, bytes | None]

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from connectors.config import SinkConfig, SourceConfig
 from pipelines.errors import DISTRIBUTION, DefinitionError, MissingPackageError, nearest
-from pipelines.plugins import origin_of, plugin_points
+from pipelines.plugins.entrypoints import origin_of, plugin_points
 
 Config = TypeVar("Config", bound=BaseModel)
 

@@ -30,9 +30,9 @@ from connectors.registry import SINKS, SOURCES
 from connectors.units import seconds, size_in_bytes
 from pipelines.errors import DISTRIBUTION
 from pipelines.steps import Config, Step
-from streamer.cases import Case
-from streamer.service import Service
-from streamer.settings import BatchSettings, Control, FailureSettings, Limits, Profile
+from streamer.definition.service import Service
+from streamer.definition.settings import BatchSettings, Control, FailureSettings, Limits, Profile
+from streamer.testing.cases import Case
 
 HERE: Final = Path(__file__).parent
 REGION: Final = re.compile(r"(<!-- ((?:fields|about|index): [\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)

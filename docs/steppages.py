@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from connectors.capture import FRAME_CAPTURE, VIDEO_CAPTURE
+from connectors.camera.capture import FRAME_CAPTURE, VIDEO_CAPTURE
 from pipelines.errors import DISTRIBUTION
-from pipelines.registry import RUNNERS
+from pipelines.plugins.registry import RUNNERS
 from pipelines.steps import PARTS, STEPS, Config, Step, Typed
 from pipelines.steps.konduit import GRAPH_TYPES, STEP_TYPES
 from pipelines.steps.shapes import BoxConfig, PointConfig

@@ -77,7 +77,7 @@ def kafka_expect(producer: bool) -> None:
     """
 
 class KafkaSpans(Protocol):
-    """What is used of `pipelines.spans.Spans`."""
+    """What is used of `pipelines.data.spans.Spans`."""
 
     buffer: Bytes
     starts: Ints

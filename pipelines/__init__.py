@@ -1,11 +1,19 @@
 """The core: records as typed values, batches in columns, pipelines of steps. No bus, no HTTP, light to import."""
 
 from pipelines import tensors
-from pipelines.asynchronous import Async
-from pipelines.batch import Batch
-from pipelines.columns import MISSING, Column, DenseColumn, ObjectColumn, RaggedColumn
-from pipelines.data import Data
-from pipelines.definition import load, loads
+from pipelines.data.batch import Batch
+from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, RaggedColumn
+from pipelines.data.data import Data
+from pipelines.data.record import RecordContext
+from pipelines.data.result import Result
+from pipelines.definitions.asynchronous import Async
+from pipelines.definitions.definition import load, loads
+from pipelines.definitions.functions import batched
+from pipelines.definitions.graph import Graph
+from pipelines.definitions.graphbuilder import GraphBuilder, Stage
+from pipelines.definitions.schema import pipeline_schema
+from pipelines.definitions.sequence import Sequence
+from pipelines.definitions.validation import UnknownKeyWarning
 from pipelines.errors import (
     DataError,
     DefinitionError,
@@ -18,20 +26,14 @@ from pipelines.errors import (
     WireError,
     WrongTypeError,
 )
-from pipelines.functions import batched
-from pipelines.graph import Graph
-from pipelines.graphbuilder import GraphBuilder, Stage
-from pipelines.observing import Observer, StepRun
-from pipelines.pipeline import Executor, Pipeline
-from pipelines.profiler import Profiler
-from pipelines.record import RecordContext
-from pipelines.registry import Registry, RegistryError, RunnerFactory, default_registry
-from pipelines.requirements import Package, all_of, any_of
-from pipelines.result import Result
-from pipelines.runner import OpenContext, RowRunner, Runner, StatefulRunner
-from pipelines.runners.imagearrays import image_to_ndarray
-from pipelines.schema import pipeline_schema
-from pipelines.sequence import Sequence
+from pipelines.executors.pipeline import Executor, Pipeline
+from pipelines.observe.observing import Observer, StepRun
+from pipelines.observe.profiler import Profiler
+from pipelines.observe.tracing import Trace
+from pipelines.plugins.registry import Registry, RegistryError, RunnerFactory, default_registry
+from pipelines.plugins.requirements import Package, all_of, any_of
+from pipelines.runners.images.imagearrays import image_to_ndarray
+from pipelines.runners.runner import OpenContext, RowRunner, Runner, StatefulRunner
 from pipelines.steps import (
     AlignedCombine,
     AnyOf,
@@ -100,8 +102,6 @@ from pipelines.steps import (
     VideoCapture,
     YoloToBoundingBox,
 )
-from pipelines.tracing import Trace
-from pipelines.validation import UnknownKeyWarning
 from pipelines.values import (
     ArrayFormat,
     BoundingBox,

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from connectors.kafka.config import KafkaSourceConfig as KafkaSource
     from connectors.memory import MemorySinkConfig as MemorySink
     from connectors.memory import MemorySourceConfig as MemorySource
-    from streamer import testing
-    from streamer.loading import load, load_all, loads
-    from streamer.nocode import NoCode
-    from streamer.service import Service
-    from streamer.summary import Summary
+    from streamer.agent.summary import Summary
+    from streamer.definition.loading import load, load_all, loads
+    from streamer.definition.nocode import NoCode
+    from streamer.definition.service import Service
+    from streamer.testing import running as testing
 
 __all__ = [
     "FileSink",
@@ -45,12 +45,12 @@ _LATER = {
     "KafkaSource": "connectors.kafka.config:KafkaSourceConfig",
     "MemorySink": "connectors.memory:MemorySinkConfig",
     "MemorySource": "connectors.memory:MemorySourceConfig",
-    "NoCode": "streamer.nocode:NoCode",
-    "Service": "streamer.service:Service",
-    "Summary": "streamer.summary:Summary",
-    "load": "streamer.loading:load",
-    "load_all": "streamer.loading:load_all",
-    "loads": "streamer.loading:loads",
+    "NoCode": "streamer.definition.nocode:NoCode",
+    "Service": "streamer.definition.service:Service",
+    "Summary": "streamer.agent.summary:Summary",
+    "load": "streamer.definition.loading:load",
+    "load_all": "streamer.definition.loading:load_all",
+    "loads": "streamer.definition.loading:loads",
     "testing": "streamer.testing:",
 }
 

@@ -23,11 +23,12 @@ import hypothesis
 import pytest
 from stamina.instrumentation import get_on_retry_hooks, set_on_retry_hooks
 
-from pipelines import hotpath, sparsecolumn
+from pipelines import hotpath
+from pipelines.data import sparsecolumn
 from pipelines.errors import MissingPackageError
 from pipelines.hotpath import HotPath
-from streamer.broker import Broker, BrokerError, KafkaJars, LocalKafka, MockKafka, create_topics, open_broker
 from streamer.cli.app import invoke
+from streamer.devbroker import Broker, BrokerError, KafkaJars, LocalKafka, MockKafka, create_topics, open_broker
 
 _REAL = {"kafka", "start_kafka"}
 

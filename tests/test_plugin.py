@@ -233,7 +233,7 @@ def test_the_listing_of_runners_is_what_is_installed() -> None:
     )
     lines = json.loads(ended.stdout)["steps"]
     named = {(point.load().step_type, point.load().name) for point in entry_points(group="streamer.runners")}
-    from pipelines.registry import RUNNERS
+    from pipelines.plugins.registry import RUNNERS
 
     ours = {(factory.step_type, factory.name) for factory in RUNNERS}
     assert {(line["step_type"], line["runner"]) for line in lines if line["runner"] is not None} == ours | named

@@ -14,8 +14,8 @@ from steppages import FAMILIES, FOLDER, KINDS, OURS, page_name, part_name
 import pipelines
 from pipelines import Data, Image, StepError
 from pipelines.errors import DISTRIBUTION
-from pipelines.registry import OURS as BUILT_IN
-from pipelines.registry import default_registry
+from pipelines.plugins.registry import OURS as BUILT_IN
+from pipelines.plugins.registry import default_registry
 from pipelines.steps import STEPS, Step, Typed
 
 ROOT = FOLDER.parent.parent

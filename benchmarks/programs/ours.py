@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 
 from benchmarks.programs.job import FirstRecord, Job
-from streamer.agent import Agent
-from streamer.loading import load
-from streamer.signals import stopped_by_signals
+from streamer.agent.agent import Agent
+from streamer.agent.signals import stopped_by_signals
+from streamer.definition.loading import load
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from connectors.codec import Codec
 from connectors.units import Size
-from pipelines.requirements import Requires
+from pipelines.plugins.requirements import Requires
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 
 

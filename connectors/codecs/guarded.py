@@ -9,19 +9,19 @@ import numpy as np
 from connectors.blockcolumns import where_null
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.records import Ints, Records
-from pipelines.batch import Batch
-from pipelines.columns import Rows
-from pipelines.data import RecordContext
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Rows
+from pipelines.data.data import RecordContext
 from pipelines.errors import DataError, RowsFailed, WireError
+from pipelines.executors.isolation import concatenated, isolated, isolated_rows
 from pipelines.hotpath import HotPathReport
-from pipelines.isolation import concatenated, isolated, isolated_rows
 
 
 class Guarded(Codec):
     """A codec, ours or a plug-in's, under a rule that holds for all: a record that it cannot read or write fails alone.
 
     What `decode` or `encode` raises instead of naming rows, of any class, is searched for by halves of the block or
-    batch (`pipelines.isolation`), so the codec is called again with parts of it. The record's error says topic,
+    batch (`pipelines.executors.isolation`), so the codec is called again with parts of it. The record's error says topic,
     partition and offset, and what was raised. `KeyboardInterrupt` and the like are raised.
     """
 

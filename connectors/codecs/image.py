@@ -10,10 +10,10 @@ from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.rows import decoded_column, encode_values, payload_bytes
 from connectors.records import Records
-from pipelines.batch import Batch
-from pipelines.columns import Column
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Column
 from pipelines.errors import DataError, MissingPackageError, WireError
-from pipelines.requirements import Package, Requires
+from pipelines.plugins.requirements import Package, Requires
 from pipelines.steps.config import Key
 from pipelines.values import Image, type_of
 

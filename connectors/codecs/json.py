@@ -8,7 +8,7 @@ from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import MessageConfig
 from connectors.codecs.rows import decode_rows, encode_rows, payload_bytes
 from connectors.records import Records
-from pipelines.batch import Batch
+from pipelines.data.batch import Batch
 from pipelines.wire.json import dumps, loads
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.codecs.config import MessageConfig
 from connectors.records import Records
-from pipelines.batch import Batch
+from pipelines.data.batch import Batch
 from pipelines.hotpath import HotPath, HotPathReport, taken
 from pipelines.wire.columns_read import columns_reader
 from pipelines.wire.columns_write import columns_writer

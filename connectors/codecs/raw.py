@@ -8,8 +8,8 @@ from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.rows import decoded_column, encode_values, payload_bytes
 from connectors.records import Records
-from pipelines.batch import Batch
-from pipelines.columns import Column
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Column
 from pipelines.errors import WireError
 from pipelines.steps.config import Key
 from pipelines.values import type_of

@@ -15,10 +15,10 @@ from connectors.codec import Codec
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.guarded import Guarded
 from connectors.registry import Registry
-from pipelines.documents import Document
+from pipelines.definitions.documents import Document
+from pipelines.definitions.validation import definition_error
 from pipelines.errors import DefinitionError
-from pipelines.requirements import required
-from pipelines.validation import definition_error
+from pipelines.plugins.requirements import required
 
 CODECS: Final[Registry[CodecConfig]] = Registry(
     "codec",

@@ -9,9 +9,9 @@ import numpy as np
 
 from connectors.codec import Decoded, Encoded, RecordsOrigin
 from connectors.records import Records
-from pipelines.batch import Batch
-from pipelines.columns import Column
-from pipelines.data import Data
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Column
+from pipelines.data.data import Data
 from pipelines.errors import WireError
 
 MOST_KEYS: Final = 50

@@ -11,8 +11,8 @@ import pytest
 from connectors.codec import Codec, Decoded
 from connectors.codecs.guarded import Guarded
 from connectors.records import Lane, Records, Span
-from pipelines.batch import Batch
-from pipelines.data import Data
+from pipelines.data.batch import Batch
+from pipelines.data.data import Data
 
 HOSTILE: tuple[bytes, ...] = (b"", b"\x00", b"\xff" * 64, b"{", b'{"a": null}', b"[" * 5000, bytes(range(256)))
 """Payloads of strangers. A codec may be able to read some of them."""

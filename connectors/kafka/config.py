@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from connectors.config import SinkConfig, SourceConfig
-from connectors.kafka.properties import (
+from connectors.kafka.client.properties import (
     OF_SINKS,
     OF_SOURCES,
     QUEUE,
@@ -31,11 +31,11 @@ from connectors.kafka.properties import (
     refuse,
     require_client,
 )
-from connectors.kafka.secrets import wrapped
+from connectors.kafka.client.secrets import wrapped
 from connectors.units import Duration, Size
 from pipelines.errors import DefinitionError
 from pipelines.hotpath import HotPath
-from pipelines.requirements import Package, Requires
+from pipelines.plugins.requirements import Package, Requires
 
 if TYPE_CHECKING:
     from connectors.kafka.sink import KafkaSink

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from connectors.kafka.bridge import join, report
-from connectors.kafka.errors import FORBIDDEN, GONE, REFUSED_LOGIN, error_of, explained
-from connectors.kafka.presence import Presence
-from connectors.kafka.properties import scrubber, sink_properties
-from connectors.kafka.reachability import Reachability
-from connectors.kafka.sent import Sent
-from connectors.kafka.topics import check_topic
-from connectors.kafka.writing import CompiledWriting, PlainWriting, Writing
+from connectors.kafka.client.bridge import join, report
+from connectors.kafka.client.errors import FORBIDDEN, GONE, REFUSED_LOGIN, error_of, explained
+from connectors.kafka.client.properties import scrubber, sink_properties
+from connectors.kafka.client.reachability import Reachability
+from connectors.kafka.client.topics import check_topic
+from connectors.kafka.producer.presence import Presence
+from connectors.kafka.producer.sent import Sent
+from connectors.kafka.producer.writing import CompiledWriting, PlainWriting, Writing
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError

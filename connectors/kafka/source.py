@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 import stamina
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from connectors.kafka.aside import Aside
-from connectors.kafka.beginnings import Beginning, Beginnings
-from connectors.kafka.bridge import join, report
-from connectors.kafka.commitmetadata import CommitMetadata
-from connectors.kafka.commits import Commits
-from connectors.kafka.errors import NO_SUCH_TOPIC, REFUSED_LOGIN, error_of, explained, is_passing
-from connectors.kafka.lag import Lag
-from connectors.kafka.lanes import Lanes, Place, Progress
-from connectors.kafka.properties import admin_properties, scrubber, source_properties
-from connectors.kafka.queries import Queries
-from connectors.kafka.reachability import Reachability
-from connectors.kafka.reading import CompiledReading, PlainReading, Reading, Trouble
-from connectors.kafka.topics import check_topic
+from connectors.kafka.client.bridge import join, report
+from connectors.kafka.client.deadlinecall import Aside
+from connectors.kafka.client.errors import NO_SUCH_TOPIC, REFUSED_LOGIN, error_of, explained, is_passing
+from connectors.kafka.client.properties import admin_properties, scrubber, source_properties
+from connectors.kafka.client.queries import Queries
+from connectors.kafka.client.reachability import Reachability
+from connectors.kafka.client.topics import check_topic
+from connectors.kafka.consumer.beginnings import Beginning, Beginnings
+from connectors.kafka.consumer.commitmetadata import CommitMetadata
+from connectors.kafka.consumer.commits import Commits
+from connectors.kafka.consumer.lag import Lag
+from connectors.kafka.consumer.lanes import Lanes, Place, Progress
+from connectors.kafka.consumer.reading import CompiledReading, PlainReading, Reading, Trouble
 from connectors.records import Lane, Records
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown
 from pipelines.errors import ConnectorError

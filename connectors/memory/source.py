@@ -14,7 +14,7 @@ from connectors.memory.topic import MemoryTopic, size_of
 from connectors.message import Message
 from connectors.records import Lane, Records, Span
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceEnded
-from pipelines.data import Data
+from pipelines.data.data import Data
 from pipelines.errors import ConnectorError
 
 SETTLE_SECONDS = 30.0

@@ -7,18 +7,18 @@ from collections.abc import Hashable, Iterable
 from types import TracebackType
 from typing import Self
 
-from pipelines.batch import Batch
-from pipelines.data import Data
+from pipelines.data.batch import Batch
+from pipelines.data.data import Data
+from pipelines.data.result import Result
 from pipelines.errors import StepError, StreamerError
 from pipelines.executors.openpipeline import Outcome
+from pipelines.executors.pipeline import Executor
 from pipelines.executors.settling import NOBODY
 from pipelines.executors.trigger import OpenTrigger
-from pipelines.metrics import Metrics
-from pipelines.observing import Observer
-from pipelines.pipeline import Executor
-from pipelines.result import Result
-from pipelines.runner import DROPPED, rebuilt
-from pipelines.tracing import Trace, traced
+from pipelines.observe.metrics import Metrics
+from pipelines.observe.observing import Observer
+from pipelines.observe.tracing import Trace, traced
+from pipelines.runners.runner import DROPPED, rebuilt
 
 NOBODYS_NUMBER = -1
 

@@ -10,17 +10,17 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias, TypeVar
 
-from pipelines.batch import Batch
-from pipelines.data import Data
+from pipelines.data.batch import Batch
+from pipelines.data.data import Data
+from pipelines.data.result import Result
 from pipelines.errors import StepError, StreamerError
 from pipelines.executors.openstep import OpenStep
 from pipelines.executors.snapshot import packed, unpacked
-from pipelines.metrics import Metrics, begin, end
-from pipelines.observing import Observer
-from pipelines.result import Result
-from pipelines.runner import OpenContext, Runner, StatefulRunner
+from pipelines.observe.metrics import Metrics, begin, end
+from pipelines.observe.observing import Observer
+from pipelines.observe.tracing import Trace, traced
+from pipelines.runners.runner import OpenContext, Runner, StatefulRunner
 from pipelines.steps.base import Step
-from pipelines.tracing import Trace, traced
 
 Outcome: TypeAlias = Data | StepError | list[Data] | None
 """What became of a record: its result, its failure, several results, or none (dropped, or held by a stateful step)."""
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class RunnerSource(Protocol):
-    """Makes runners; `pipelines.registry.Registry` is one."""
+    """Makes runners; `pipelines.plugins.registry.Registry` is one."""
 
     def create(self, step: Step, context: OpenContext) -> Runner:
         """A runner, ready to run. Raises what goes wrong."""

@@ -7,27 +7,27 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from pipelines.batch import Batch
+from pipelines.data.batch import Batch
+from pipelines.data.result import Result
 from pipelines.errors import StepError
+from pipelines.executors.isolation import isolated_rows
 from pipelines.executors.settling import NOBODY, check_account, in_order, is_settled, joined, settled
-from pipelines.isolation import isolated_rows
-from pipelines.metrics import StepMetrics, begin, end
-from pipelines.observing import NO_ERRORS, Observer, StepRun
-from pipelines.result import Result
-from pipelines.runner import ContractError, Runner, StatefulRunner
+from pipelines.observe.metrics import StepMetrics, begin, end
+from pipelines.observe.observing import NO_ERRORS, Observer, StepRun
+from pipelines.runners.runner import ContractError, Runner, StatefulRunner
 
 
 class OpenStep:
     """A runner with its step's name.
 
-    What a runner raises is pinned to rows as `pipelines.isolation` says: `RowsFailed` fails those rows, and the rest is
+    What a runner raises is pinned to rows as `pipelines.executors.isolation` says: `RowsFailed` fails those rows, and the rest is
     run again. Any other exception is searched for by halves if the runner is pure, else all rows of the batch fail.
     That holds for a `MemoryError` too: a record can be too large, and half a batch needs half the memory.
     What is no `Exception` (`KeyboardInterrupt`, `SystemExit`) and `ContractError` are raised.
     """
 
     def __init__(self, name: str, runner: Runner, metrics: StepMetrics) -> None:
-        """`metrics` is what the functions of `pipelines.metrics` are about while the runner runs."""
+        """`metrics` is what the functions of `pipelines.observe.metrics` are about while the runner runs."""
         self.name = name
         self.runner = runner
         self._metrics = metrics

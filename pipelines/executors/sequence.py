@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from pipelines.batch import Batch
-from pipelines.data import Data
+from pipelines.data.batch import Batch
+from pipelines.data.data import Data
+from pipelines.data.result import Result
 from pipelines.executors.openpipeline import OpenPipeline, Outcome
 from pipelines.executors.openstep import OpenStep
 from pipelines.executors.settling import Journal, joined
-from pipelines.result import Result
-from pipelines.runner import StatefulRunner
+from pipelines.runners.runner import StatefulRunner
 
 _Emit: TypeAlias = Callable[[StatefulRunner], Result]
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from pipelines.batch import Batch
-from pipelines.columns import Mask, Rows
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Mask, Rows
+from pipelines.data.membership import among
+from pipelines.data.result import NONE_HELD, Result
 from pipelines.errors import StepError
-from pipelines.isolation import concatenated
-from pipelines.membership import among
-from pipelines.result import NONE_HELD, Result
-from pipelines.runner import ContractError
+from pipelines.executors.isolation import concatenated
+from pipelines.runners.runner import ContractError
 
 NOBODY = Batch({}, 0, rows=NONE_HELD)
 """No rows and no keys."""

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from pipelines.data import Data
+from pipelines.data.data import Data
 from pipelines.errors import StreamerError
 from pipelines.executors.clock import Clock
 from pipelines.executors.openpipeline import Outcome

@@ -4,31 +4,39 @@ graphs and triggers are made of."""
 from __future__ import annotations
 
 from pipelines.steps.base import Step, Typed
-from pipelines.steps.boxes import BoundingBoxFilter, BoundingBoxToPoint, SsdToBoundingBox, YoloToBoundingBox
-from pipelines.steps.capture import FrameCapture, VideoCapture
-from pipelines.steps.classifier import ClassifierOutput
-from pipelines.steps.combine import AlignedCombine, ArgMax, Combine, CombineFunction, Ensemble, First, FunctionCombine
+from pipelines.steps.boxes.boxes import BoundingBoxFilter, BoundingBoxToPoint, SsdToBoundingBox, YoloToBoundingBox
+from pipelines.steps.boxes.extract import CropFixedGrid, CropGrid, ExtractBoundingBox
+from pipelines.steps.code.function import Function
+from pipelines.steps.code.logging import Logging
+from pipelines.steps.code.pipeline import PipelineStep
+from pipelines.steps.code.python import Python, PythonConfig, PythonIO
 from pipelines.steps.config import EXTENSION, Config, Int, Spelling
-from pipelines.steps.documentparser import DocumentParser
-from pipelines.steps.draw import DrawBoundingBox, DrawFaceKeyPoints, DrawHeatmap, DrawPoints, DrawSegmentation
-from pipelines.steps.drawgrid import DrawFixedGrid, DrawGrid
-from pipelines.steps.extract import CropFixedGrid, CropGrid, ExtractBoundingBox
-from pipelines.steps.function import Function
-from pipelines.steps.geometry import PerspectiveTransform, RelativeToAbsolute
-from pipelines.steps.graph import AnyOf, GraphStep, Merge
-from pipelines.steps.images import GrayScale, ImageCrop, ImageResize, ShowImage
-from pipelines.steps.imagetondarray import ImageNormalization, ImageToNDArray, ImageToNDArrayConfig
-from pipelines.steps.java import DeepLearning4j, SameDiff, SameDiffTraining
-from pipelines.steps.logging import Logging
-from pipelines.steps.onnx import Onnx, SessionOptions
-from pipelines.steps.pipeline import PipelineStep
-from pipelines.steps.python import Python, PythonConfig, PythonIO
-from pipelines.steps.regression import RegressionOutput
-from pipelines.steps.switch import FunctionSwitch, IntSwitch, StringSwitch, Switch, SwitchFunction, SwitchOutput
-from pipelines.steps.tensorflow import Keras, Nd4jTensorFlow, TensorFlow
-from pipelines.steps.tensorrt import NamedDimension, TensorRt
-from pipelines.steps.trigger import CachingTrigger, SimpleLoopTrigger, TimeLoopTrigger, Trigger
-from pipelines.steps.tvm import Tvm
+from pipelines.steps.documents.documentparser import DocumentParser
+from pipelines.steps.draw.draw import DrawBoundingBox, DrawFaceKeyPoints, DrawHeatmap, DrawPoints, DrawSegmentation
+from pipelines.steps.draw.drawgrid import DrawFixedGrid, DrawGrid
+from pipelines.steps.flow.combine import (
+    AlignedCombine,
+    ArgMax,
+    Combine,
+    CombineFunction,
+    Ensemble,
+    First,
+    FunctionCombine,
+)
+from pipelines.steps.flow.graph import AnyOf, GraphStep, Merge
+from pipelines.steps.flow.switch import FunctionSwitch, IntSwitch, StringSwitch, Switch, SwitchFunction, SwitchOutput
+from pipelines.steps.flow.trigger import CachingTrigger, SimpleLoopTrigger, TimeLoopTrigger, Trigger
+from pipelines.steps.images.capture import FrameCapture, VideoCapture
+from pipelines.steps.images.geometry import PerspectiveTransform, RelativeToAbsolute
+from pipelines.steps.images.images import GrayScale, ImageCrop, ImageResize, ShowImage
+from pipelines.steps.images.imagetondarray import ImageNormalization, ImageToNDArray, ImageToNDArrayConfig
+from pipelines.steps.models.classifier import ClassifierOutput
+from pipelines.steps.models.java import DeepLearning4j, SameDiff, SameDiffTraining
+from pipelines.steps.models.onnx import Onnx, SessionOptions
+from pipelines.steps.models.regression import RegressionOutput
+from pipelines.steps.models.tensorflow import Keras, Nd4jTensorFlow, TensorFlow
+from pipelines.steps.models.tensorrt import NamedDimension, TensorRt
+from pipelines.steps.models.tvm import Tvm
 
 STEPS: tuple[type[Step], ...] = (
     Logging,

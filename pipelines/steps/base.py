@@ -1,4 +1,4 @@
-"""`Step`: the configuration of one step. What runs it is a runner (`pipelines.runner`), found by the registry."""
+"""`Step`: the configuration of one step. What runs it is a runner (`pipelines.runners.runner`), found by the registry."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Typed(Config):
 
 
 class Step(Typed):
-    """Base of all steps: data and validation, no work. `pipelines.registry` knows the built-in ones and plug-ins'."""
+    """Base of all steps: data and validation, no work. `pipelines.plugins.registry` knows the built-in ones and plug-ins'."""
 
     kind: ClassVar[str] = "step"
     instead: ClassVar[str] = ""

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origi
 from pydantic import AfterValidator, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, model_validator
 from pydantic.fields import FieldInfo
 
-from pipelines.data import check_key
+from pipelines.data.data import check_key
 
 Form = Literal["json", "yaml"]
 

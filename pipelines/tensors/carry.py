@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.data import Data
+from pipelines.data.data import Data
 from pipelines.errors import DataError, WrongTypeError
 from pipelines.tensors.access import Tensor
 from pipelines.tensors.create import view

@@ -8,15 +8,15 @@ from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from pipelines.columns import DenseColumn
+from pipelines.data.columns import DenseColumn
 from pipelines.errors import DataError, WrongTypeError
 from pipelines.tensors.cells import Array, Cells, Lease, sealed
 from pipelines.tensors.errors import BoundsError, ReadOnlyError
 from pipelines.tensors.index import position
 from pipelines.tensors.view import TensorView, WritableView
-from pipelines.values.arrayconverters import array_conversions
-from pipelines.values.formats import ArrayFormat
-from pipelines.values.holder import NDArray
+from pipelines.values.conversion.arrayconverters import array_conversions
+from pipelines.values.conversion.formats import ArrayFormat
+from pipelines.values.conversion.holder import NDArray
 from pipelines.values.ndarray import MAX_RANK, array_type
 
 S = TypeVar("S", bound=np.generic)

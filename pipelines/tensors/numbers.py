@@ -11,8 +11,8 @@ import numpy as np
 
 from pipelines.errors import DataError, WrongTypeError
 from pipelines.tensors.cells import Array
-from pipelines.values.arrayconverters import array_conversions, as_dtype
-from pipelines.values.formats import ArrayFormat
+from pipelines.values.conversion.arrayconverters import array_conversions, as_dtype
+from pipelines.values.conversion.formats import ArrayFormat
 
 S = TypeVar("S", bound=np.generic)
 

@@ -1,13 +1,13 @@
 """The values that a `Data` holds, besides Python's own."""
 
-from pipelines.values.arrayconverters import array_conversions
 from pipelines.values.buffer import ByteBuffer
-from pipelines.values.convert import Converter, Factory
-from pipelines.values.formats import ArrayFormat, ImageFormat
+from pipelines.values.conversion.arrayconverters import array_conversions
+from pipelines.values.conversion.convert import Converter, Factory
+from pipelines.values.conversion.formats import ArrayFormat, ImageFormat
+from pipelines.values.conversion.holder import NDArray
+from pipelines.values.conversion.imageconverters import image_conversions
 from pipelines.values.geometry import BoundingBox, Point
-from pipelines.values.holder import NDArray
 from pipelines.values.image import Image
-from pipelines.values.imageconverters import image_conversions
 from pipelines.values.lists import TypedList, element_type, list_to_array
 from pipelines.values.native import native
 from pipelines.values.ndarray import ByteOrder, NDArrayType

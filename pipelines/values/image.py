@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 import numpy as np
 
 from pipelines.errors import DataError, MissingPackageError, WrongTypeError
-from pipelines.values.formats import ImageFormat
+from pipelines.values.conversion.formats import ImageFormat
 from pipelines.values.imageheader import Header, read_header, sniff
 from pipelines.values.pixels import Pixels, as_pixels, decode, encode
 
 if TYPE_CHECKING:
-    from pipelines.values.convert import Conversions
+    from pipelines.values.conversion.convert import Conversions
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class Image:
     `Image(source)` takes the bytes of a PNG, JPEG, BMP or GIF file, a path to one, or a uint8 array in the order
     height, width, channels: blue, green, red; or gray with one channel or none. Alpha is dropped. Bytes are not
     looked at before something is asked of them; the format is told by the content, whatever a label says.
-    It also takes a Pillow image, a PyAV video frame, and what a plug-in declared (`pipelines.values.convert`): those
+    It also takes a Pillow image, a PyAV video frame, and what a plug-in declared (`pipelines.values.conversion.convert`): those
     are kept and converted when somebody asks; a PNG made of a Pillow image has its alpha.
     The picture does not change: arrays given out are read-only, and what is given in must not be written to later.
 
@@ -225,7 +225,7 @@ def _form_of(source: object) -> str:
 
 def _conversions() -> Conversions[ImageFormat]:
     # Imported when it is needed: most images arrive as bytes and leave as they came.
-    from pipelines.values.imageconverters import image_conversions
+    from pipelines.values.conversion.imageconverters import image_conversions
 
     return image_conversions()
 

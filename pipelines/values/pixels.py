@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.errors import DataError, MissingPackageError, WrongTypeError
-from pipelines.values.formats import Channels, ImageFormat
+from pipelines.values.conversion.formats import Channels, ImageFormat
 from pipelines.values.imageheader import Header, check_png_chunks, sniff
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]

@@ -18,12 +18,12 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from pipelines.columns import Column, Entries, Rows, WireColumn
-from pipelines.data import Data, check_key
+from pipelines.data.columns import Column, Entries, Rows, WireColumn
+from pipelines.data.data import Data, check_key
+from pipelines.data.spans import Spans
+from pipelines.data.sparsecolumn import SparseColumn, divide, in_form, is_rare
 from pipelines.errors import ReservedKeyError, RowsFailed, WireError
 from pipelines.hotpath import HotPath, compiled
-from pipelines.spans import Spans
-from pipelines.sparsecolumn import SparseColumn, divide, in_form, is_rare
 from pipelines.wire.entries import (
     Cells,
     FewEntries,

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.batch import Batch
-from pipelines.columns import MISSING, Column, DenseColumn, Mask, WireColumn
-from pipelines.data import Data
+from pipelines.data.batch import Batch
+from pipelines.data.columns import MISSING, Column, DenseColumn, Mask, WireColumn
+from pipelines.data.data import Data
+from pipelines.data.sparsecolumn import SparseColumn
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError
 from pipelines.hotpath import HotPath, compiled
-from pipelines.sparsecolumn import SparseColumn
 from pipelines.values.ndarray import to_buffer
 from pipelines.values.valuetype import ValueType
 from pipelines.wire.columns_read import EntryDecoder

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from pipelines.columns import Column, DenseColumn, Mask, RaggedColumn, Rows, WireColumn
-from pipelines.data import Data, check_key
+from pipelines.data.columns import Column, DenseColumn, Mask, RaggedColumn, Rows, WireColumn
+from pipelines.data.data import Data, check_key
+from pipelines.data.spans import Spans
+from pipelines.data.spanscolumn import SpansColumn
+from pipelines.data.sparsecolumn import SparseColumn, concat, divide, in_form
 from pipelines.errors import ReservedKeyError, WireError
-from pipelines.spans import Spans
-from pipelines.spanscolumn import SpansColumn
-from pipelines.sparsecolumn import SparseColumn, concat, divide, in_form
 from pipelines.values.ndarray import NDArrayType, dtype_of
 from pipelines.values.valuetype import ValueType
 from pipelines.wire.columns_read import EntryDecoder, ReadColumns, decode_in_python

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipelines.batch import Batch
-from pipelines.columns import MISSING, Column, DenseColumn, ObjectColumn, WireColumn
-from pipelines.spans import Spans
-from pipelines.spanscolumn import SpansColumn
+from pipelines.data.batch import Batch
+from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, WireColumn
+from pipelines.data.spans import Spans
+from pipelines.data.spanscolumn import SpansColumn
 from pipelines.values.ndarray import NDArrayType, dtype_of
 from pipelines.values.valuetype import ValueType
 from pipelines.wire.columns_write import (

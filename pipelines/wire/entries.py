@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from pipelines.data import Data
+from pipelines.data.data import Data
 from pipelines.errors import WireError
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits, has_more_fields
 from pipelines.wire.protobuf import FloatLists, decode

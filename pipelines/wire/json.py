@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NoReturn, TypeAlias
 
-from pipelines.data import Data, check_key
+from pipelines.data.data import Data, check_key
 from pipelines.errors import DataError, MissingPackageError, WireError
 from pipelines.values.buffer import ByteBuffer
 from pipelines.values.geometry import BoundingBox, Point

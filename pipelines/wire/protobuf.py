@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from google.protobuf.message import DecodeError, EncodeError
 
-from pipelines.data import Data, check_key
+from pipelines.data.data import Data, check_key
 from pipelines.errors import DataError, MissingPackageError, WireError
 from pipelines.values.buffer import ByteBuffer
 from pipelines.values.geometry import BoundingBox, Point

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
-from pipelines.columns import MISSING, Column, DenseColumn, RaggedColumn, Rows
+from pipelines.data.columns import MISSING, Column, DenseColumn, RaggedColumn, Rows
 from pipelines.errors import DataError, WireError
 from pipelines.values.valuetype import ValueType
 from pipelines.wire.entries import ReadOptions
@@ -35,7 +35,7 @@ class ReadValues(NamedTuple):
 def read_values(key: str, entries: Sequence[bytes | None], options: ReadOptions) -> ReadValues:
     """The column of these entries, each a plainly framed map entry or `None`.
 
-    It is dense or ragged where the values allow it (see `pipelines.columns`). Values of a type that is not known are
+    It is dense or ragged where the values allow it (see `pipelines.data.columns`). Values of a type that is not known are
     missing, as in `pipelines.wire.protobuf.decode`.
     """
     column = _alike(key, entries)

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import DISTRIBUTION, StreamerError
-from pipelines.requirements import Package, required
+from pipelines.plugins.requirements import Package, required
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

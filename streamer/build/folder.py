@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines.documents import Document, read_documents
+from pipelines.definitions.documents import Document, read_documents
 from pipelines.errors import DISTRIBUTION, StreamerError
 from streamer.build.closure import Pin, closure, distributions_of, extra_installed
 from streamer.build.layout import Layout, copied, laid_out
@@ -17,8 +17,8 @@ from streamer.build.modules import Modules, followed
 from streamer.build.texts import MARK, SERVICE, WHEELS, docker_text, ignore_text, requirements_text
 from streamer.build.uses import FileUsed, Uses, used_by
 from streamer.build.wheels import on_an_index, put_wheel
-from streamer.loading import load_all
-from streamer.service import Service
+from streamer.definition.loading import load_all
+from streamer.definition.service import Service
 
 _VARIABLE = re.compile(r"(?<!\$)\$\{(file:)?([^}:]+)")
 

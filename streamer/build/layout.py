@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from pipelines.errors import DefinitionError
-from pipelines.modelfiles import is_remote
+from pipelines.plugins.modelfiles import is_remote
 from streamer.build.uses import FileUsed
-from streamer.naming import default_name
+from streamer.definition.naming import default_name
 
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
 

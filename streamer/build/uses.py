@@ -10,15 +10,15 @@ from typing import Any
 from connectors.codecs.registry import CODECS, codec_config
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES
-from pipelines.functions import well_formed
-from pipelines.modelfiles import fetchers, is_remote
-from pipelines.plugins import OURS
-from pipelines.registry import Registry, default_registry, requirement_of
-from pipelines.requirements import Package, Requires, required
+from pipelines.definitions.functions import well_formed
+from pipelines.plugins.modelfiles import fetchers, is_remote
+from pipelines.plugins.entrypoints import OURS
+from pipelines.plugins.registry import Registry, default_registry, requirement_of
+from pipelines.plugins.requirements import Package, Requires, required
 from pipelines.steps import PipelineStep, Python, Step
-from pipelines.steps.function import HasFunction
-from pipelines.walk import Part, walk
-from streamer.service import Service
+from pipelines.steps.code.function import HasFunction
+from pipelines.definitions.walk import Part, walk
+from streamer.definition.service import Service
 
 
 @dataclass(frozen=True, slots=True)

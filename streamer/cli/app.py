@@ -10,20 +10,20 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from streamer.cli.broker import broker
-from streamer.cli.build import build
-from streamer.cli.check import check
-from streamer.cli.demo import demo
-from streamer.cli.formats import formats
-from streamer.cli.new import new
-from streamer.cli.plugins import plugins
-from streamer.cli.replay import replay
-from streamer.cli.run import run
-from streamer.cli.schema import schema
-from streamer.cli.send import send
-from streamer.cli.steps import steps
-from streamer.cli.tap import tap
-from streamer.cli.test import test
+from streamer.cli.commands.broker import broker
+from streamer.cli.commands.build import build
+from streamer.cli.commands.check import check
+from streamer.cli.commands.demo import demo
+from streamer.cli.commands.formats import formats
+from streamer.cli.commands.new import new
+from streamer.cli.commands.plugins import plugins
+from streamer.cli.commands.replay import replay
+from streamer.cli.commands.run import run
+from streamer.cli.commands.schema import schema
+from streamer.cli.commands.send import send
+from streamer.cli.commands.steps import steps
+from streamer.cli.commands.tap import tap
+from streamer.cli.commands.test import test
 
 DONE: Final = 0
 """Done, or drained after a first signal."""
@@ -90,7 +90,7 @@ def streamer(
     if not os.environ.get("STREAMER_NO_CODE"):
         return
     from streamer.cli.folder import import_nothing_from_here
-    from streamer.nocode import code_allowed
+    from streamer.definition.nocode import code_allowed
 
     if not code_allowed():
         # Before plug-ins are looked for: there may be some.

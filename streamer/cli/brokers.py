@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from connectors.kafka.client.properties import require_client, scrubber, sink_properties, source_properties
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
-from connectors.kafka.properties import require_client, scrubber, sink_properties, source_properties
 from pipelines.errors import ConnectorError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Trouble:
         """The client library's callback."""
         from confluent_kafka import KafkaError
 
-        from connectors.kafka.errors import is_passing
+        from connectors.kafka.client.errors import is_passing
 
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.all_down = True
@@ -94,7 +94,7 @@ def unanswered(
     """What a client library's error on asking these brokers means, and what it told of its connections before."""
     from confluent_kafka import KafkaException
 
-    from connectors.kafka.errors import NO_LEADER, error_of, explained, is_passing
+    from connectors.kafka.client.errors import NO_LEADER, error_of, explained, is_passing
 
     assert isinstance(error, KafkaException)
     scrub = scrubber(config)

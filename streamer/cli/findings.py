@@ -8,22 +8,22 @@ from functools import partial
 
 from connectors.codecs.registry import codec_of
 from connectors.config import SinkConfig, SourceConfig
-from pipelines.definedpipeline import settings_text
+from pipelines.definitions.definedpipeline import settings_text
+from pipelines.definitions.walk import Part, walk
 from pipelines.errors import StepError, StreamerError
 from pipelines.hotpath import HotPathError
-from pipelines.modelfiles import is_here, is_remote
-from pipelines.registry import default_registry
-from pipelines.runner import OpenContext
-from pipelines.runners.model import described as shape_of
-from pipelines.runners.modelrunner import ModelRunner
+from pipelines.plugins.modelfiles import is_here, is_remote
+from pipelines.plugins.registry import default_registry
+from pipelines.runners.models.model import described as shape_of
+from pipelines.runners.models.modelrunner import ModelRunner
+from pipelines.runners.runner import OpenContext
 from pipelines.steps import GraphStep, Keras, Onnx, PipelineStep, Step, TensorFlow, TensorRt, Trigger, Tvm
-from pipelines.walk import Part, walk
-from streamer.cli.run import described
-from streamer.hotpaths import in_words
-from streamer.nocode import refused
-from streamer.outlet import Outlet
-from streamer.parts import build
-from streamer.service import Service
+from streamer.agent.assembly import build
+from streamer.cli.commands.run import described
+from streamer.definition.hotpaths import in_words
+from streamer.definition.nocode import refused
+from streamer.definition.service import Service
+from streamer.routing.sinkroute import Outlet
 
 _WITH_MODELS = (Onnx, TensorFlow, Keras, TensorRt, Tvm)
 """Steps whose models may be behind URLs."""
@@ -123,7 +123,7 @@ def _step(step: Step, context: OpenContext) -> str:
 
 
 def _onnx(step: Onnx, context: OpenContext) -> str:
-    from pipelines.runners.onnxmodel import OnnxModel
+    from pipelines.runners.models.onnxmodel import OnnxModel
 
     # Without a runner, which would try the model.
     model = OnnxModel(step, context)

@@ -16,7 +16,7 @@ def import_from_here(*files: Path, no_code: bool = False) -> bool:
     Our packages are imported first: a folder `connectors` of the user's must not hide ours, also where ours are found
     by an import hook that comes after the path (editable installations).
     """
-    from streamer.nocode import code_allowed
+    from streamer.definition.nocode import code_allowed
 
     if no_code or not code_allowed():
         import_nothing_from_here()

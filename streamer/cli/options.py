@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 if TYPE_CHECKING:
-    from streamer.nocode import NoCode
+    from streamer.definition.nocode import NoCode
 
 LOCAL: Final = "localhost:9092"
 """Where a broker is looked for when nobody says where."""
@@ -67,7 +67,7 @@ def runners_given(given: list[str] | None) -> dict[str, str]:
             raise typer.BadParameter(f"--runner takes TYPE=NAME, like ONNX=onnxruntime, not {one!r}")
         found[kind] = name
     if found:
-        from pipelines.registry import default_registry
+        from pipelines.plugins.registry import default_registry
 
         default_registry().check_runners(found)
     return found
@@ -78,7 +78,7 @@ def no_code_given(no_code: bool, env: list[str] | None, files: list[Path] | None
 
     Raises `typer.BadParameter` for lists without `--no-code`, and for what is no name of a variable.
     """
-    from streamer.nocode import NoCode
+    from streamer.definition.nocode import NoCode
 
     if not no_code:
         if env or files:

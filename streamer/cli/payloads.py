@@ -14,11 +14,11 @@ from connectors.codecs.registry import codec_of
 from connectors.file import FileSource
 from connectors.file.config import CODECS
 from connectors.records import Records
-from pipelines.batch import Batch
-from pipelines.data import Data
+from pipelines.data.batch import Batch
+from pipelines.data.data import Data
 from pipelines.errors import ConnectorError, DefinitionError
 from pipelines.values import Image
-from streamer.template import Template, template
+from streamer.routing.template import Template, template
 
 ENDINGS: Final = {
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),

@@ -10,7 +10,7 @@ from connectors.config import ConnectorConfig
 from pipelines.errors import ConnectorError, nearest
 from streamer.cli.brokers import topics_of
 from streamer.cli.findings import Finding, found
-from streamer.service import Service
+from streamer.definition.service import Service
 
 
 def reached(service: Service) -> list[Finding]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from connectors.kafka.client.properties import is_security
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
-from connectors.kafka.properties import is_security
 from pipelines.errors import DefinitionError
-from streamer.loading import load
-from streamer.template import Allowed, allowed
+from streamer.definition.loading import load
+from streamer.routing.template import Allowed, allowed
 
 _ENDINGS: Final = (".yaml", ".yml", ".json")
 

@@ -10,7 +10,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any, Final
 
-from streamer.shown import escaped, json_shown, masked, shown
+from streamer.observe.shown import escaped, json_shown, masked, shown
 
 if TYPE_CHECKING:
     from rich.console import Console

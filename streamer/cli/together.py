@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from streamer.agent import Agent
+from streamer.agent.agent import Agent
+from streamer.agent.summary import Summary
 from streamer.cli.signals import draining
-from streamer.summary import Summary
 
 WATCH = 0.05
 """Seconds between two looks at whether an agent has ended."""

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from connectors.kafka.block import block, by_place
+from connectors.kafka.client.errors import error_of, explained
+from connectors.kafka.client.properties import admin_properties, scrubber, source_properties
+from connectors.kafka.client.queries import Queries
 from connectors.kafka.config import KafkaSourceConfig, Position
-from connectors.kafka.errors import error_of, explained
-from connectors.kafka.lanes import Lanes
-from connectors.kafka.properties import admin_properties, scrubber, source_properties
-from connectors.kafka.queries import Queries
+from connectors.kafka.consumer.block import block, by_place
+from connectors.kafka.consumer.lanes import Lanes
 from connectors.records import Records
 from pipelines.errors import ConnectorError, nearest
 from streamer.cli.brokers import PATIENCE, Trouble, answered, unanswered

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipelines.data import Data
+from pipelines.data.data import Data
 from pipelines.values import ByteBuffer, Image
 
 FIRST: Final = 6

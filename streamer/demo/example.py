@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pipelines.errors import StreamerError
 
 if TYPE_CHECKING:
-    from streamer.service import Service
+    from streamer.definition.service import Service
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -44,11 +44,11 @@ def digits() -> Digits:
 
 def service(bootstrap: str) -> Service:
     """The service that `digits.yaml` defines, on this broker."""
-    import streamer.loading
+    import streamer.definition.loading
 
     text = (folder() / "digits.yaml").read_text(encoding="utf-8")
     environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": bootstrap}
-    return streamer.loading.loads(text, folder(), environment=environment)
+    return streamer.definition.loading.loads(text, folder(), environment=environment)
 
 
 def topics_of(found: Service) -> tuple[str, str, str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from connectors.records import Messages
 from connectors.sink import Sink
-from pipelines.data import Data
+from pipelines.data.data import Data
 from pipelines.errors import StreamerError
 from streamer.demo.example import Digits
 from streamer.demo.score import Score

@@ -15,16 +15,16 @@ from typing import Any, Literal
 from connectors.codecs.registry import codec_of
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from pipelines.errors import StreamerError
-from streamer.agent import Agent
-from streamer.broker import Broker, create_topics, open_broker
+from streamer.agent.agent import Agent
+from streamer.definition.service import Service
 from streamer.demo import example
 from streamer.demo.feeder import Feeder
 from streamer.demo.score import Score, Standing
 from streamer.demo.screen import Look, Screen
 from streamer.demo.sheet import contact_sheet
 from streamer.demo.viewer import Viewer
+from streamer.devbroker import Broker, create_topics, open_broker
 from streamer.observe.metrics import Histogram
-from streamer.service import Service
 
 PARTITIONS = 4
 """Of the topics, where the demo creates them."""

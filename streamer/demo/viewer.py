@@ -9,7 +9,7 @@ import numpy as np
 from connectors.codec import Codec
 from connectors.records import Records
 from connectors.source import Source
-from pipelines.data import Data
+from pipelines.data.data import Data
 from streamer.demo.feeder import RUN_HEADER
 from streamer.demo.score import Score
 

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from pipelines.errors import StreamerError
 from streamer.observe.httpserver import Answer, HttpServer, Request
-from streamer.shown import masked
+from streamer.observe.shown import masked
 
 
 class Observed(Protocol):

@@ -10,7 +10,7 @@ import structlog
 from stamina.instrumentation import LoggingOnRetryHook, set_on_retry_hooks
 from structlog.types import EventDict
 
-from streamer.shown import escaped, masked
+from streamer.observe.shown import escaped, masked
 
 NAME = "streamer"
 """The standard library's logger that all our events go through."""

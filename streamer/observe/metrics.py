@@ -17,10 +17,10 @@ import numpy.typing as npt
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pipelines.metrics import Metrics
-from pipelines.observing import StepRun
-from pipelines.profiler import Profiler
-from streamer.hotpaths import PartHotPath
+from pipelines.observe.metrics import Metrics
+from pipelines.observe.observing import StepRun
+from pipelines.observe.profiler import Profiler
+from streamer.definition.hotpaths import PartHotPath
 from streamer.observe.stepmetrics import families
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

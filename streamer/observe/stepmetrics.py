@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from pipelines.metrics import BOUNDS, LABELS, Counter, Gauge, Labels, Meter, Metrics, Timer
+from pipelines.observe.metrics import BOUNDS, LABELS, Counter, Gauge, Labels, Meter, Metrics, Timer
 
 _EDGES = [*(f"{bound:g}" for bound in BOUNDS), "+Inf"]
 

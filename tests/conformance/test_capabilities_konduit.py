@@ -30,7 +30,7 @@ from connectors.file import FileSource
 from pipelines import BoundingBox, Data, Image, Point, Sequence, image_to_ndarray
 from pipelines.errors import ConnectorError, ReservedKeyError, ValueNotFoundError, WrongTypeError
 from pipelines.values import TypedList, ValueType
-from streamer.broker import MockKafka, create_topics
+from streamer.devbroker import MockKafka, create_topics
 
 ROOT = Path(__file__).parents[2]
 VECTORS = Path(__file__).parent / "vectors"

@@ -55,7 +55,7 @@ print(sorted(opened), sorted(closed))
 
 
 def test_runners_are_closed_when_the_service_is_asked_to_end(tmp_path: Path) -> None:
-    """K-23. Normal ends and steps that cannot be opened are in tests/pipelines/test_executor.py."""
+    """K-23. Normal ends and steps that cannot be opened are in tests/pipelines/executors/test_executor.py."""
     (tmp_path / "in.jsonl").write_text('{"n": 1}\n')
     (tmp_path / "service.yaml").write_text(
         """
@@ -104,7 +104,7 @@ def double(data: Data) -> Data:
 
 
 def test_one_program_drives_a_sequence_a_graph_and_a_graph_in_a_sequence() -> None:
-    """K-26. What graphs do (K-25) is in tests/pipelines/test_graph_executor.py and test_graph_definition.py."""
+    """K-26. What graphs do (K-25) is in tests/pipelines/executors/test_graph_executor.py and test_graph_definition.py."""
     graph = GraphBuilder()
     same = graph.input.then("same", lambda data: Data({"y": data["n"]}))
     whole = graph.build(graph.merge(graph.input.then("double", double), same))

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.batch import Batch
-from pipelines.data import Data
+from pipelines.data.batch import Batch
+from pipelines.data.data import Data
 from pipelines.errors import WireError
 from pipelines.hotpath import HotPath
 from pipelines.values import BoundingBox, Image, NDArrayType, Point, ValueType, type_of

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 import pipelines
-from pipelines.definition import read_pipeline
-from pipelines.documents import Document, read_document
+from pipelines.definitions.definition import read_pipeline
+from pipelines.definitions.documents import Document, read_document
+from pipelines.definitions.typereader import Reading, read_typed_of
+from pipelines.definitions.validation import UnknownKeyWarning
+from pipelines.definitions.yamlwriter import write_yaml
 from pipelines.errors import DefinitionError
-from pipelines.registry import default_registry
+from pipelines.plugins.registry import default_registry
 from pipelines.steps import PARTS, STEPS, Step, SwitchFunction, Trigger, Typed
-from pipelines.typereader import Reading, read_typed_of
-from pipelines.validation import UnknownKeyWarning
-from pipelines.yamlwriter import write_yaml
 
 VECTORS = Path(__file__).parent / "vectors"
 FILES = sorted(path for path in (VECTORS / "konduit-definitions").iterdir() if path.suffix != ".tsv")

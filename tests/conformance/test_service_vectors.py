@@ -18,12 +18,12 @@ from confluent_kafka import Consumer, Producer
 import streamer
 import streamer.testing
 from pipelines import Data
-from pipelines.documents import parse_document, read_document
+from pipelines.definitions.documents import parse_document, read_document
+from pipelines.definitions.validation import validated
+from pipelines.definitions.yamlwriter import write_yaml
 from pipelines.errors import DefinitionError
-from pipelines.validation import validated
-from pipelines.yamlwriter import write_yaml
-from streamer.broker import Broker
-from streamer.konduit import InferenceConfiguration, KafkaConfiguration, KonduitWarning, from_konduit
+from streamer.definition.konduit import InferenceConfiguration, KafkaConfiguration, KonduitWarning, from_konduit
+from streamer.devbroker import Broker
 
 VECTORS = Path(__file__).parent / "vectors"
 FOLDER = VECTORS / "konduit-definitions"
@@ -186,7 +186,7 @@ def test_a_variable_goes_before_the_configuration_and_an_empty_one_does_not_coun
 
 
 def test_every_variable_of_the_table_is_known() -> None:
-    from streamer.konduit import _VARIABLES
+    from streamer.definition.konduit import _VARIABLES
 
     assert {*_VARIABLES.values(), "KONDUIT_SERVING_PORT"} == {variable for variable, _, _ in VARIABLES}
     assert _VARIABLES.keys() == KafkaConfiguration.model_fields.keys()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import pipelines
-from pipelines.data import Data
+from pipelines.data.data import Data
 from pipelines.errors import DefinitionError, StepError, StreamerError
 from pipelines.steps import PARTS, STEPS
 

@@ -19,9 +19,9 @@ from connectors.kafka.config import KafkaSourceConfig
 from connectors.kafka.source import KafkaSource
 from pipelines import hotpath
 from pipelines.errors import MissingPackageError
-from streamer.broker import BrokerError, LocalKafka
-from streamer.broker.ports import ReservedPorts
-from streamer.broker.settings import SLOW_LOSS
+from streamer.devbroker import BrokerError, LocalKafka
+from streamer.devbroker.ports import ReservedPorts
+from streamer.devbroker.settings import SLOW_LOSS
 
 MakeSource = Callable[..., KafkaSource]
 Write = Callable[..., None]

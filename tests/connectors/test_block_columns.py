@@ -10,10 +10,10 @@ import pytest
 
 from connectors.blockcolumns import joined, taken, where_null
 from connectors.headers import Header, Headers
-from connectors.kafka.sent import Sent
+from connectors.kafka.producer.sent import Sent
 from connectors.records import Lane, Messages, Records, Span
-from pipelines.spans import Spans
-from streamer.outlet import chosen, in_row_order, without
+from pipelines.data.spans import Spans
+from streamer.routing.sinkroute import chosen, in_row_order, without
 
 VALUES: list[bytes | None] = [b"a", None, b"", b"dd", b"e"]
 KEYS: list[bytes | None] = [None, b"k", b"", None, b"m"]

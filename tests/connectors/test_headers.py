@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.headers import Header, Headers
-from pipelines.spans import Spans
+from pipelines.data.spans import Spans
 
 ROWS = st.lists(
     st.none() | st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), min_size=1, max_size=3),

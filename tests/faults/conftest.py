@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from pipelines import Data
-from streamer.broker import create_topics
+from streamer.devbroker import create_topics
 
 ANSWER = 60.0
 """Seconds that a broker on a busy machine may take for an answer."""

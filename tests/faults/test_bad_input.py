@@ -13,7 +13,7 @@ import pytest
 
 import streamer
 from pipelines import Data
-from streamer.deadletter import original
+from streamer.delivery.deadletter import original
 
 SERVICE = """
 name: bad-input
@@ -108,7 +108,7 @@ def test_every_bad_record_ends_in_the_dead_letter_or_the_output_and_no_good_one_
 def test_a_broker_that_is_away_costs_no_record_and_no_memory(private_kafka: Any, topic_name: Any) -> None:
     from confluent_kafka import Producer
 
-    from streamer.broker import create_topics
+    from streamer.devbroker import create_topics
 
     source, sink, dead = topic_name("in"), topic_name("out"), topic_name("dead")
     create_topics(private_kafka.bootstrap, {source: 2, sink: 1, dead: 1})

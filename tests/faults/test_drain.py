@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 import pipelines
 from pipelines import Data
-from streamer.agent import Agent
-from streamer.service import Service
+from streamer.agent.agent import Agent
+from streamer.definition.service import Service
 
 pytestmark = pytest.mark.usefixtures("hot_path")
 

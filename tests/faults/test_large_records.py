@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import streamer
-from streamer.agent import Agent
-from streamer.deadletter import Original, original
+from streamer.agent.agent import Agent
+from streamer.delivery.deadletter import Original, original
 
 pytestmark = pytest.mark.usefixtures("hot_path")
 

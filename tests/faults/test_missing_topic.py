@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import streamer
-from streamer.agent import Agent
-from streamer.broker import create_topics
-from streamer.deadletter import original
+from streamer.agent.agent import Agent
+from streamer.delivery.deadletter import original
+from streamer.devbroker import create_topics
 
 pytestmark = pytest.mark.usefixtures("hot_path")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from streamer.broker import Broker, MockKafka
+from streamer.devbroker import Broker, MockKafka
 
 
 def demo(folder: Path, bootstrap: str, *arguments: str) -> subprocess.CompletedProcess[str]:

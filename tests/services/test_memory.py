@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamer.broker import Broker
+from streamer.devbroker import Broker
 
 ROOT = Path(__file__).parents[2]
 

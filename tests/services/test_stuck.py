@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from streamer.agent import Agent
-from streamer.broker import Broker
-from streamer.loading import loads
+from streamer.agent.agent import Agent
+from streamer.definition.loading import loads
+from streamer.devbroker import Broker
 
 pytestmark = pytest.mark.usefixtures("hot_path")
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("hot_path")
 def test_a_partition_that_the_client_does_not_fetch_makes_the_service_not_alive(
     kafka: Broker, topics: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.kafka.lag._ASK_AFTER", 1.0)
+    monkeypatch.setattr("connectors.kafka.consumer.lag._ASK_AFTER", 1.0)
     topic, results = topics(2), topics(1)
     service = loads(
         f"""

@@ -1,4 +1,4 @@
-//! Columns of Python's (`pipelines.spans.Spans`, `connectors.headers.Headers`) as slices, checked once.
+//! Columns of Python's (`pipelines.data.spans.Spans`, `connectors.headers.Headers`) as slices, checked once.
 //!
 //! Who makes such a column promises never to write to it. What is copied out of it is checked again where it is read,
 //! so that a broken promise gives wrong bytes, not somebody else's.

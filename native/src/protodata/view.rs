@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 /// The contiguous memory of an object, held until this is dropped.
 ///
-/// By the contract of `pipelines.spans` and `pipelines.columns` nobody writes into it after it was made.
+/// By the contract of `pipelines.data.spans` and `pipelines.data.columns` nobody writes into it after it was made.
 pub struct View<'py> {
     raw: Box<ffi::Py_buffer>,
     // It is released with the interpreter attached.

@@ -14,10 +14,10 @@ from connectors.message import Message
 from connectors.sink import Sink
 from connectors.source import Source
 from pipelines import Data
-from streamer.agent import Agent
-from streamer.parts import build
-from streamer.service import Service
-from streamer.summary import Summary
+from streamer.agent.agent import Agent
+from streamer.agent.assembly import build
+from streamer.agent.summary import Summary
+from streamer.definition.service import Service
 
 
 def double(data: Data) -> Data:
@@ -74,7 +74,7 @@ def commit_interval(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Seconds between acknowledgements: `commit_interval(1.0)` is what it is outside of tests, here it is less."""
 
     def between(seconds: float) -> None:
-        monkeypatch.setattr("streamer.runloop.COMMIT_INTERVAL", seconds)
+        monkeypatch.setattr("streamer.agent.runloop.COMMIT_INTERVAL", seconds)
 
     between(0.1)
     return between

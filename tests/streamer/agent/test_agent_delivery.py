@@ -38,8 +38,8 @@ def test_positions_are_acknowledged_about_every_second_without_stopping(
 def test_nothing_is_acknowledged_while_the_sink_is_away_and_nothing_is_lost(
     define: Any, serve: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamer.sending.SEND_TRY", 0.1)
-    monkeypatch.setattr("streamer.sending.LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr("streamer.delivery.sending.SEND_TRY", 0.1)
+    monkeypatch.setattr("streamer.delivery.sending.LONGEST_PAUSE", 0.1)
     limits = {"in_flight": "64KiB", "confirm": "200ms", "stuck": "2s"}
     sink = MemorySink(name="memory", max_in_flight=4096)
     serving = serve(define(limits=limits, batch={"max_records": 50, "max_bytes": "16KiB"}), sinks={"memory": sink})

@@ -14,8 +14,8 @@ import pipelines
 from connectors.memory import MemorySink, MemorySource
 from connectors.message import Message
 from pipelines import Data
-from pipelines.batch import Batch
-from streamer.portions import GROWTH, Portions
+from pipelines.data.batch import Batch
+from streamer.batching.portions import GROWTH, Portions
 
 PER_ROW = 0.03
 COUNT = 500

@@ -16,7 +16,7 @@ from connectors.memory import MemorySink
 from connectors.message import Message
 from pipelines import Data
 from pipelines.errors import ConnectorError
-from streamer.deadletter import Original, original
+from streamer.delivery.deadletter import Original, original
 
 LARGE = 5000
 OWN = (("trace", b"\x00\xff"), ("streamer-left-out", b"forged"))

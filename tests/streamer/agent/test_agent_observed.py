@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipelines import ClassifierOutput, Data, Sequence, metrics
+from pipelines import ClassifierOutput, Data, Sequence
+from pipelines.observe import metrics
 
 
 def counting(data: Data) -> Data:

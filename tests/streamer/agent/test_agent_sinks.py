@@ -8,7 +8,7 @@ from connectors.memory import MemorySink
 from connectors.message import Message
 from pipelines import Data
 from pipelines.errors import ConnectorError
-from streamer.sending import LONGEST_PAUSE, pause
+from streamer.delivery.sending import LONGEST_PAUSE, pause
 
 SINKS = [{"type": "memory", "topic": name, "name": name} for name in ("a", "b")]
 

@@ -13,8 +13,8 @@ import pytest
 import pipelines
 from connectors.message import Message
 from pipelines import Data
-from streamer import testing
-from streamer.service import Service
+from streamer.definition.service import Service
+from streamer.testing import running as testing
 
 
 class WindowStep(pipelines.Step):
@@ -228,7 +228,7 @@ def test_a_window_that_is_lost_comes_again_whole(windowed: Any, serve: Any, even
 def test_windows_that_leave_no_room_for_the_records_that_would_complete_them_are_told(
     windowed: Any, serve: Any, eventually: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamer.runloop.STANDSTILL", 0.3)
+    monkeypatch.setattr("streamer.agent.runloop.STANDSTILL", 0.3)
     limits = {"in_flight": "1KiB", "drain": "500ms"}
     serving = serve(windowed(batch={"max_records": 1, "max_bytes": "1KiB"}, limits=limits))
     serving.source.feed(*[Data({"x": n, "filler": b"." * 600}).to_bytes() for n in range(3)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from connectors.config import LocalPath, SinkConfig, SourceConfig
-from pipelines.requirements import Requires
+from pipelines.plugins.requirements import Requires
 from pydantic import Field
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from pipelines import Batch, Data, OpenContext, Result, RowRunner
-from pipelines.columns import DenseColumn
+from pipelines.data.columns import DenseColumn
 
 from example_plugin.step import Standardize
 

@@ -9,7 +9,7 @@ use super::value::{BOOL, Cell, Kind};
 
 /// Where parts begin, so that arrays of every dtype are aligned, also for vector instructions.
 const ALIGNMENT: usize = 64;
-/// A key is rare if fewer than one row in so many has it (as in `pipelines/sparsecolumn.py`).
+/// A key is rare if fewer than one row in so many has it (as in `pipelines/data/sparsecolumn.py`).
 const RARE: usize = 8;
 
 /// The form of a column in the block.

@@ -1,0 +1,120 @@
+"""Which lane a Kafka client uses: the compiled bridge (docs/native.md), or plain Python.
+
+confluent-kafka makes and owns the client in both. The bridge is loaded into it as a plug-in of librdkafka, which is how
+it learns the client's handle; then it takes records, or puts messages, in blocks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from confluent_kafka import KafkaException, cimpl
+
+from connectors.kafka.client.secrets import Scrubber
+from pipelines.hotpath import HotPath, HotPathError, HotPathReport, chosen, compiled, taken
+
+_log = logging.getLogger(__name__)
+
+TESTED: Final = ((2, 3, 0), (2, 16, 255))
+"""The oldest and the newest librdkafka that the bridge is for; 255: any. Outside of them `auto` means plain Python."""
+PLUGINS: Final = "plugin.library.paths"
+
+Client = TypeVar("Client")
+Handle = TypeVar("Handle")
+
+_said: set[str] = set()
+
+
+class Joined(NamedTuple, Generic[Client, Handle]):
+    """A client, and the bridge to it."""
+
+    client: Client
+    handle: Handle | None
+    """`None`: the client is used from plain Python."""
+    report: HotPathReport
+
+
+def report(hot_path: HotPath) -> HotPathReport:
+    """Which lane a client will use, as far as can be told without one. Raises `HotPathError` as `join` does."""
+    found = _bridge(hot_path)
+    return found if isinstance(found, HotPathReport) else HotPathReport("native")
+
+
+def join(
+    make: Callable[[dict[str, Any]], Client],
+    take: Callable[[ModuleType], Handle],
+    properties: dict[str, Any],
+    hot_path: HotPath,
+    label: str,
+    scrub: Scrubber,
+    *,
+    producer: bool = False,
+) -> Joined[Client, Handle]:
+    """A client made of these properties, and the bridge to it.
+
+    `make` makes a client, `take` takes the bridge to it out of the extension. `label` is such as `source kafka`. With
+    the bridge, a `producer` takes messages from there only. Where it ought to work and does not, the log says so once.
+    Raises `HotPathError` where `native` is insisted on and cannot be, and what `make` raises.
+    """
+    found = _bridge(hot_path)
+    if isinstance(found, HotPathReport):
+        return Joined(make(properties), None, found)
+    try:
+        plugins = _with_ours(properties.get(PLUGINS), str(found.__file__))
+        found.kafka_expect(producer)
+        client = make({**properties, PLUGINS: plugins})
+        handle = take(found)
+    except (KafkaException, ValueError, TypeError, RuntimeError) as error:
+        # A mistake in the configuration is one without the bridge, too, and raised from here.
+        plain = make(properties)
+        return Joined(plain, None, _refused(f"it cannot join the client: {scrub(str(error))}", hot_path, label))
+    return Joined(client, handle, HotPathReport("native"))
+
+
+def _bridge(hot_path: HotPath) -> ModuleType | HotPathReport:
+    wanted = taken(hot_path)
+    module = compiled(hot_path)
+    if wanted.path == "python" or module is None:
+        return wanted
+    try:
+        version, has_plugins = module.kafka_load(str(cimpl.__file__))
+    except OSError as error:
+        return _refused(f"librdkafka cannot be joined: {error}", hot_path)
+    if not has_plugins:
+        return _refused("this librdkafka was built without plug-ins", hot_path)
+    number = (version >> 24, version >> 16 & 0xFF, version >> 8 & 0xFF)
+    if TESTED[0] <= number <= TESTED[1]:
+        return module
+    text = (
+        f"librdkafka {_dotted(number)} is not among the tested versions, {_dotted(TESTED[0])} to {_dotted(TESTED[1])}"
+    )
+    if chosen(hot_path) != "native":
+        return _refused(text, hot_path)
+    _say_once(f"{text}: the compiled lane is used all the same, as native is chosen")
+    return module
+
+
+def _with_ours(theirs: object, ours: str) -> str:
+    if ";" in ours:
+        raise ValueError(f"librdkafka takes no path with a semicolon: {ours}")
+    return f"{theirs};{ours}" if theirs else ours
+
+
+def _refused(reason: str, hot_path: HotPath, label: str = "") -> HotPathReport:
+    if chosen(hot_path) == "native":
+        raise HotPathError(f"{label or 'Kafka'}: the compiled lane cannot be used: {reason}")
+    _say_once(f"Kafka goes through plain Python, at about twice the CPU time: {reason}")
+    return HotPathReport("python", reason)
+
+
+def _say_once(text: str) -> None:
+    if text not in _said:
+        _said.add(text)
+        _log.warning("%s", text)
+
+
+def _dotted(number: tuple[int, ...]) -> str:
+    return ".".join(map(str, number))

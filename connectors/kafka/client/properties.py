@@ -1,0 +1,277 @@
+"""From our fields to librdkafka's properties, and which of them a service file may set itself."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import SecretStr
+
+from connectors.kafka.client.clientlog import client_logger
+from connectors.kafka.client.mismatch import Mismatch
+from connectors.kafka.client.secrets import Scrubber
+from pipelines.errors import ConnectorError, MissingPackageError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+    from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+
+_CALLBACKS = dict.fromkeys(
+    ("error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery", "dr_cb", "logger", "log_cb", "rebalance_cb"),
+    "it is ours: errors and losses are reported by the service",
+)
+_CONFIRMED = "positions are acknowledged by the service, once the results of the records are confirmed"
+
+OF_SOURCES: Mapping[str, str] = {
+    **_CALLBACKS,
+    "bootstrap.servers": "use the field bootstrap",
+    "metadata.broker.list": "use the field bootstrap",
+    "group.id": "use the field group",
+    "group.instance.id": "use the field instance",
+    "group.protocol": "use the field assignor (consumer is the new protocol)",
+    "group.remote.assignor": "use the field assignor (consumer lets the brokers choose)",
+    "partition.assignment.strategy": "use the field assignor",
+    "auto.offset.reset": "use the fields start and out_of_range",
+    "enable.auto.commit": _CONFIRMED,
+    "auto.commit.enable": _CONFIRMED,
+    "auto.commit.interval.ms": _CONFIRMED,
+    "enable.auto.offset.store": _CONFIRMED,
+    "enable.partition.eof": "the lag is found by it; a service goes on where a topic ends",
+    "offset.store.method": _CONFIRMED,
+    "offset.store.path": _CONFIRMED,
+}
+"""Properties that a source's `client` may not set, and what to do instead."""
+
+_TIMEOUT = "use the field timeout"
+_LINGER = "use the field linger"
+_COMPRESSION = "use the field compression"
+
+OF_SINKS: Mapping[str, str] = {
+    **_CALLBACKS,
+    "bootstrap.servers": "use the field bootstrap",
+    "metadata.broker.list": "use the field bootstrap",
+    "compression.type": _COMPRESSION,
+    "compression.codec": _COMPRESSION,
+    "linger.ms": _LINGER,
+    "queue.buffering.max.ms": _LINGER,
+    "message.timeout.ms": _TIMEOUT,
+    "delivery.timeout.ms": _TIMEOUT,
+    "message.max.bytes": "use the field max_message",
+    "partitioner": "use the field partitioner",
+    "transactional.id": "use `delivery: exactly_once` of the service",
+    "delivery.report.only.error": "losses are found by it: without it nothing could be confirmed",
+}
+"""Properties that a sink's `client` may not set, and what to do instead."""
+
+QUEUE: Final = "queue.buffering.max.kbytes"
+"""The property that bounds what a producer holds, and what it is if nobody says."""
+_QUEUE_SIZE: Final = 64 * 1024
+
+_LINGER_UNDER_LOAD = 0.02
+
+_SECURITY = ("security.", "sasl.", "ssl.", "https.", "oauth_cb", "enable.sasl.", "enable.ssl.")
+
+_CONNECTION = ("socket.", "broker.", "client.dns.", "reconnect.", "connections.", "api.version.")
+
+
+def is_security(name: str) -> bool:
+    """Whether this property says how to log in to the brokers, rather than what to do there."""
+    return name.startswith(_SECURITY)
+
+
+def is_connection(name: str) -> bool:
+    """Whether this property says how to reach the brokers, whatever is done there."""
+    return is_security(name) or name.startswith(_CONNECTION)
+
+
+CODE: Final = ("oauth_cb", "plugin.library.paths", "ssl.engine.location", "ssl.providers", "sasl.kerberos.kinit.cmd")
+"""Properties that name a function, a library or a command to run."""
+_IN_COMMAND: Final = ("sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.keytab")
+"""Properties that librdkafka puts into that command, which a shell runs."""
+_HARMLESS: Final = re.compile(r"[\w@./:+-]*", re.ASCII)
+
+
+def code_in(client: Mapping[str, object]) -> tuple[str, ...]:
+    """The keys of properties that run something, as a service file has them: `client.oauth_cb`."""
+    more = (name for name in _IN_COMMAND if name in client and not _HARMLESS.fullmatch(_text(client[name])))
+    return tuple(f"client.{name}" for name in (*(name for name in CODE if name in client), *more))
+
+
+_PATHS: Final = (".location", ".file", ".path", ".keytab")
+_PUBLIC: Final = frozenset({"ssl.ca.location", "https.ca.location", "ssl.crl.location"})
+"""Files with what everybody may know: whose certificates are believed."""
+
+
+def files_in(client: Mapping[str, object]) -> dict[str, Path]:
+    """The files that properties name and librdkafka reads as keys, assertions or passwords, by the keys that a service
+    file has: `client.ssl.key.location`."""
+    named = (name for name in client if name.endswith(_PATHS) and name not in _PUBLIC)
+    return {f"client.{name}": Path(_text(client[name])) for name in named}
+
+
+_IDENTITY: Final = "sasl.oauthbearer.metadata.authentication.type"
+
+
+def identities_in(client: Mapping[str, object]) -> tuple[str, ...]:
+    """The keys of properties by which librdkafka logs in as the machine that it runs on, as a service file has them."""
+    return (f"client.{_IDENTITY}",) if _text(client.get(_IDENTITY, "none")) != "none" else ()
+
+
+def refuse(client: Mapping[str, object], ours: Mapping[str, str]) -> None:
+    """Raise `ValueError` for the first property that is ours."""
+    for name in client:
+        if name in ours:
+            raise ValueError(f"{name} cannot be set here: {ours[name]}")
+
+
+def queue_room(client: Mapping[str, object]) -> int:
+    """Bytes of messages that a producer with these properties holds at most."""
+    return int(str(client.get(QUEUE, _QUEUE_SIZE))) * 1024
+
+
+def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callable[..., None]]) -> dict[str, Any]:
+    """What `confluent_kafka.Consumer` gets. Raises `ConnectorError` for an `oauth_cb` that cannot be loaded."""
+    assert config.group is not None
+    properties: dict[str, Any] = {
+        "bootstrap.servers": config.bootstrap,
+        "client.id": f"streamer-{config.label}",
+        "group.id": config.group,
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error" if config.out_of_range == "stop" else config.out_of_range,
+        "allow.auto.create.topics": False,
+        # Behind the last record may lie what is never delivered: the lag is known by where the client came to.
+        "enable.partition.eof": True,
+        # The default of 1 s caps the draining of a backlog at a quarter of what is possible.
+        "fetch.queue.backoff.ms": 5,
+        "max.partition.fetch.bytes": min(config.max_fetch, 1024 * 1024),
+        # What is fetched ahead stays below this, plus one fetch, unpacked.
+        "queued.max.messages.kbytes": 32 * 1024,
+        "fetch.max.bytes": config.max_fetch,
+        # The client wants the first not to be more, and the second not to be less, than fetch.max.bytes.
+        "message.max.bytes": min(config.max_fetch, 1_000_000),
+        "receive.message.max.bytes": max(config.max_fetch + 1024, 100_000_000),
+        # A commit to a coordinator that hangs holds up the loss of partitions for so long, instead of a minute.
+        "socket.timeout.ms": 20_000,
+        **_of_assignor(config.assignor),
+    }
+    if config.instance is not None:
+        properties["group.instance.id"] = config.instance
+    return {
+        **properties,
+        **_passed_through(config),
+        **_with_advice(config, callbacks),
+        "logger": client_logger(config.label, scrubber(config)),
+    }
+
+
+def admin_properties(config: KafkaSourceConfig) -> dict[str, Any]:
+    """What `confluent_kafka.admin.AdminClient` gets to ask about a source's topics. Raises as `source_properties`."""
+    ours = {"bootstrap.servers": config.bootstrap, "client.id": f"streamer-{config.label}-admin"}
+    theirs = {name: value for name, value in _passed_through(config).items() if is_connection(name)}
+    # What goes wrong with the brokers is told by the consumer's log.
+    return {**ours, **theirs, "log_level": 0}
+
+
+def sink_properties(config: KafkaSinkConfig, callbacks: Mapping[str, Callable[..., None]]) -> dict[str, Any]:
+    """What `confluent_kafka.Producer` gets. Raises `ConnectorError` for an `oauth_cb` that cannot be loaded."""
+    properties: dict[str, Any] = {
+        "bootstrap.servers": config.bootstrap,
+        "client.id": f"streamer-{config.label}",
+        "acks": "all",
+        "enable.idempotence": True,
+        "compression.type": config.compression,
+        # Pushed by the sink as `linger` says when there is a pause, and while there is none they go in larger batches.
+        # The client burns CPU time while messages have lingered but the last request is not answered: so not less.
+        "linger.ms": max(config.linger, _LINGER_UNDER_LOAD) * 1000,
+        "message.timeout.ms": max(1, round(config.timeout * 1000)),
+        # One that is larger than the queue would wait for ever.
+        "message.max.bytes": min(config.max_message, queue_room(config.client)),
+        "partitioner": config.partitioner,
+        QUEUE: _QUEUE_SIZE,
+        # A topic that is not there is found out after this, instead of half a minute.
+        "topic.metadata.propagation.max.ms": 5000,
+        "delivery.report.only.error": True,
+    }
+    return {
+        **properties,
+        **_passed_through(config),
+        **_with_advice(config, callbacks),
+        "logger": client_logger(config.label, scrubber(config)),
+    }
+
+
+def scrubber(config: KafkaSourceConfig | KafkaSinkConfig) -> Scrubber:
+    """Takes this client's secrets out of texts."""
+    return Scrubber(config.client)
+
+
+def require_client() -> None:
+    """Raise `MissingPackageError` where confluent-kafka is not installed."""
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError as error:
+        raise MissingPackageError("confluent-kafka", "kafka", "A Kafka source or sink") from error
+
+
+def _of_assignor(assignor: str) -> dict[str, str]:
+    if assignor == "consumer":
+        return {"group.protocol": "consumer"}
+    return {"partition.assignment.strategy": assignor}
+
+
+def _with_advice(
+    config: KafkaSourceConfig | KafkaSinkConfig, callbacks: Mapping[str, Callable[..., None]]
+) -> dict[str, Callable[..., None]]:
+    """The callbacks, of which `error_cb` is told of TLS that is missing or too much, too: librdkafka says no more than
+    that all brokers are away."""
+    from confluent_kafka import KafkaError
+
+    tell = callbacks.get("error_cb")
+    if tell is None:
+        return dict(callbacks)
+    mismatch = Mismatch(str(config.bootstrap), config.client)
+
+    def told(error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            mismatch.look(lambda text: tell(KafkaError(KafkaError._SSL, text)))
+        tell(error)
+
+    return {**callbacks, "error_cb": told}
+
+
+def _passed_through(config: KafkaSourceConfig | KafkaSinkConfig) -> dict[str, Any]:
+    return {name: _plain(name, value) for name, value in config.client.items()}
+
+
+def _text(value: object) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+
+
+def _plain(name: str, value: object) -> Any:
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
+    if name == "oauth_cb":
+        return _function(str(value))
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, int) else str(value)
+
+
+def _function(reference: str) -> Callable[[str], tuple[str, float]]:
+    module, _, name = reference.partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConnectorError(
+            f'client.oauth_cb "{reference}" cannot be loaded ({error}); name it as module:function'
+        ) from error
+    if not callable(found):
+        raise ConnectorError(f'client.oauth_cb "{reference}" is no function')
+    callback: Callable[[str], tuple[str, float]] = found
+    return callback

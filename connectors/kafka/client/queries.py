@@ -1,0 +1,149 @@
+"""What the brokers are asked beside a consumer: which topics there are, their ids, and where partitions begin and end.
+
+Not by the consumer itself: confluent-kafka aborts the process if a consumer's `list_topics` is called while it serves a
+rebalance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from functools import cached_property
+from typing import Any, Literal, TypeVar
+
+import stamina
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from connectors.kafka.client.errors import NO_LEADER, error_of, is_passing
+from connectors.kafka.consumer.lanes import Place
+
+Start = Literal["earliest", "latest"] | int
+"""The first record, the end, or the first record of a time in milliseconds since 1970."""
+Answer = TypeVar("Answer")
+
+_PATIENCE = 30.0
+_ATTEMPT = 5.0
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""Sixteen bytes of zeros in base64: what brokers before Kafka 2.8 answer."""
+_NOT_YET_KNOWN = (
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    # No broker leads the partitions that were asked about.
+    KafkaError._NOENT,
+)
+
+
+class Queries:
+    """Asks the brokers by an admin client. Used by one thread.
+
+    What begins with `ask_` does not wait: its answers are fetched later, those that do not come within 5 s are left
+    out, and a new question of the kind replaces the one before. All else waits for up to half a minute and then raises
+    `KafkaException`.
+    """
+
+    def __init__(self, properties: Mapping[str, Any], isolation: str = "read_committed") -> None:
+        """`properties` are librdkafka's for an admin client, `isolation` is the consumer's `isolation.level`."""
+        self._properties = properties
+        committed = isolation == "read_committed"
+        self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        self._ids: dict[str, Future[Any]] = {}
+        self._ends: dict[TopicPartition, Future[Any]] = {}
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        # Made when something is asked: it is a client of its own, with threads and connections.
+        return AdminClient(dict(self._properties))
+
+    def topics(self) -> dict[str, list[int]]:
+        """The numbers of the partitions of all topics, by name."""
+        topics = patiently(lambda limit: self._admin.list_topics(timeout=limit)).topics
+        return {name: sorted(topic.partitions) for name, topic in topics.items()}
+
+    def positions(self, places: Iterable[Place], start: Start) -> dict[Place, int]:
+        """The offset of `start` in each partition; that of the end where no record is as young as its time."""
+        wanted = list(places)
+        found = self._offsets(wanted, start)
+        missing = [place for place in wanted if found[place] < 0]
+        return found | self._offsets(missing, "latest")
+
+    def ids_now(self, topics: Iterable[str]) -> dict[str, str]:
+        """What `ask_ids` finds, waited for: at most 5 s, and nothing is raised."""
+        self.ask_ids(topics)
+        wait(self._ids.values(), _ATTEMPT)
+        return self.ids()
+
+    def ask_ids(self, topics: Iterable[str]) -> None:
+        """Ask for the ids of these topics. One that is deleted and created again has another id."""
+        names = sorted(set(topics))
+        self._ids = {}
+        if names:
+            # A client that fails here is the consumer's to tell about.
+            with suppress(KafkaException):
+                self._ids = self._admin.describe_topics(TopicCollection(names), request_timeout=_ATTEMPT)
+
+    def ids(self) -> dict[str, str]:
+        """The answers to `ask_ids` that came since the last call, by topic; without those that have no id."""
+        answers = {topic: str(answer.topic_id) for topic, answer in _taken(self._ids).items()}
+        return {topic: found for topic, found in answers.items() if found != _NO_ID}
+
+    def ask_ends(self, places: Iterable[Place]) -> None:
+        """Ask where these partitions end."""
+        self._ends = {}
+        with suppress(KafkaException):
+            self._ends = self._asked(places, "latest", _ATTEMPT)
+
+    def ends(self) -> dict[Place, int]:
+        """The answers to `ask_ends` that came since the last call: the offset of the next record."""
+        return {(one.topic, one.partition): int(answer.offset) for one, answer in _taken(self._ends).items()}
+
+    def _offsets(self, places: Iterable[Place], start: Start) -> dict[Place, int]:
+        def ask(limit: float) -> dict[Place, int]:
+            asked = self._asked(places, start, limit)
+            return {(one.topic, one.partition): int(_told(one, answer).offset) for one, answer in asked.items()}
+
+        return patiently(ask)
+
+    def _asked(self, places: Iterable[Place], start: Start, limit: float) -> dict[TopicPartition, Future[Any]]:
+        if isinstance(start, int):
+            when = OffsetSpec.for_timestamp(start)
+        else:
+            when = (OffsetSpec.earliest if start == "earliest" else OffsetSpec.latest)()  # type: ignore[no-untyped-call]
+        wanted = {TopicPartition(*place): when for place in places}
+        if not wanted:
+            return {}
+        found: dict[TopicPartition, Future[Any]] = self._admin.list_offsets(
+            wanted, isolation_level=self._isolation, request_timeout=limit
+        )
+        return found
+
+
+def patiently(ask: Callable[[float], Answer]) -> Answer:
+    """What `ask`, given seconds for one attempt, answers within half a minute. Raises `KafkaException`."""
+    for attempt in stamina.retry_context(_passing, attempts=None, timeout=_PATIENCE, wait_initial=0.1, wait_max=1.0):
+        with attempt:
+            answer = ask(_ATTEMPT)
+    return answer
+
+
+def _told(asked: TopicPartition, answer: Future[Any]) -> Any:
+    try:
+        return answer.result()
+    except KafkaException as exception:
+        error = error_of(exception)
+        place = f"{asked.topic}[{asked.partition}]"
+        text = f"no broker leads {place}" if error.code() in NO_LEADER else f"{place}: {error.str()}"
+        raise KafkaException(KafkaError(error.code(), text)) from exception
+
+
+def _taken(asked: dict[Any, Future[Any]]) -> dict[Any, Any]:
+    done = {key: asked.pop(key) for key in [key for key, answer in asked.items() if answer.done()]}
+    return {key: answer.result() for key, answer in done.items() if answer.exception() is None}
+
+
+def _passing(error: Exception) -> bool:
+    return isinstance(error, KafkaException) and (
+        is_passing(error_of(error)) or error_of(error).code() in _NOT_YET_KNOWN
+    )

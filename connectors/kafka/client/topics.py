@@ -1,0 +1,52 @@
+"""Whether a topic is there, asked when a connector opens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaException
+
+from connectors.kafka.client.errors import error_of, is_passing
+from pipelines.errors import ConnectorError, nearest
+
+_ATTEMPTS = 10
+_ATTEMPT = 0.5
+_CREATION = 4
+
+
+class Client(Protocol):
+    """A `Consumer` or `Producer`."""
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any: ...
+
+
+def check_topic(client: Client, topic: str, label: str, hopeless: Callable[[], bool]) -> int | None:
+    """How many partitions the topic has, 0 if it is about to be made; `None` if the brokers did not answer in 5 s, or
+    before the client says that it is `hopeless`.
+
+    Raises `ConnectorError` if they say that there is no such topic, `KafkaException` for other answers.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            found = client.list_topics(topic, timeout=_ATTEMPT).topics[topic]
+            error = found.error
+            if error is None or is_passing(error):
+                return len(found.partitions)
+            # A broker that creates topics when asked for them answers no to the first questions.
+            if attempt < _CREATION:
+                time.sleep(0.1)
+                continue
+            known = list(client.list_topics(timeout=_ATTEMPT).topics)
+        except KafkaException as exception:
+            if not is_passing(error_of(exception)):
+                raise
+            if hopeless():
+                return None
+            continue
+        raise ConnectorError(
+            f'{label}: topic "{topic}": {error.str()}; create the topic, check its name, or ask for access to it'
+            f"{nearest(topic, known)}"
+        )
+    return None

@@ -1,0 +1,162 @@
+"""Where the partitions of a group begin: at what it has committed, at `start` if the group is new, else at the first
+record."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+
+from connectors.kafka.client.queries import Queries, Start, patiently
+from connectors.kafka.consumer.commitmetadata import CommitMetadata
+from connectors.kafka.consumer.lanes import Place
+from pipelines.errors import ConnectorError
+
+_log = logging.getLogger(__name__)
+
+
+class Beginning(NamedTuple):
+    """Where a partition is read from."""
+
+    position: int
+    """An offset, or `OFFSET_BEGINNING`."""
+    is_committed: bool
+    """Whether the brokers have this position as the group's."""
+    metadata: CommitMetadata
+    """To be committed with this partition's positions."""
+
+
+class Beginnings:
+    """Finds out where the partitions of one subscription begin.
+
+    `start` is for the beginning of a group alone. A partition without a committed position was there at that time if
+    no other one of the subscription has a position either, or if those that have one tell of the same partitions as
+    there are now (members that start together do not see each other's commits). All others were added since, or belong
+    to a topic that began to match: they begin at their first record.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        topics: Sequence[str],
+        start: Start,
+        out_of_range: Literal["stop", "earliest", "latest"],
+        queries: Queries,
+        label: str,
+    ) -> None:
+        self._consumer = consumer
+        self._topics = topics
+        self._start = start
+        self._out_of_range = out_of_range
+        self._queries = queries
+        self._label = label
+
+    def of(self, places: Iterable[Place]) -> dict[Place, Beginning]:
+        """Where these partitions begin. Waits for the brokers up to half a minute, then raises `KafkaException`.
+
+        Raises `ConnectorError` for a topic that was created anew, unless `out_of_range` says where to go on.
+        """
+        told = self._committed(places)
+        ids = self._queries.ids_now(topic for topic, _ in told)
+        found: dict[Place, Beginning] = {}
+        anew: list[Place] = []
+        for place, (offset, metadata) in told.items():
+            topic_id = ids.get(place[0], metadata.topic_id)
+            if offset >= 0 and metadata.topic_id and topic_id != metadata.topic_id:
+                self.refuse_anew(place, offset)
+                anew.append(place)
+            elif offset >= 0:
+                found[place] = Beginning(offset, True, CommitMetadata(topic_id, metadata.beginning))
+        for place, position in self.first_after_creation(anew).items():
+            found[place] = Beginning(position, False, CommitMetadata(ids[place[0]]))
+        new = [place for place in told if place not in found]
+        beginning = self._beginning_of_the_group(new, told) if new else ""
+        at_start = self._queries.positions(new, self._start) if beginning else dict.fromkeys(new, OFFSET_BEGINNING)
+        for place, position in at_start.items():
+            found[place] = Beginning(position, False, CommitMetadata(ids.get(place[0], ""), beginning))
+        return found
+
+    def put_back(self, position: Start) -> None:
+        """Commit `position` as the group's in all partitions of the subscription.
+
+        For a consumer that has not subscribed, and a group without members: else the brokers refuse it. Raises
+        `KafkaException`.
+        """
+        places = self._subscribed()
+        found = self._queries.positions(places, position)
+        ids = self._queries.ids_now(topic for topic, _ in places)
+        beginning = self._digest(places)
+        offsets = [
+            TopicPartition(*place, offset, CommitMetadata(ids.get(place[0], ""), beginning).text())
+            for place, offset in found.items()
+        ]
+        if offsets:
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+
+    def refuse_anew(self, place: Place, position: int) -> None:
+        """Raise `ConnectorError` for a topic that was created anew, unless `out_of_range` says where to go on."""
+        topic, partition = place
+        if self._out_of_range != "stop":
+            return
+        raise ConnectorError(
+            f'{self._label}: topic "{topic}" was deleted and created again: the group\'s position {position} in '
+            f"partition {partition} is of the former topic, and records of this one would be passed over; set "
+            f"out_of_range to earliest or latest to go on, or start with --from"
+        )
+
+    def first_after_creation(self, places: Sequence[Place]) -> dict[Place, int]:
+        """Where partitions of topics that were created anew begin, as `out_of_range` says. Raises `KafkaException`."""
+        if self._out_of_range == "latest":
+            return self._queries.positions(places, "latest")
+        return dict.fromkeys(places, OFFSET_BEGINNING)
+
+    def _beginning_of_the_group(self, new: Sequence[Place], told: Mapping[Place, tuple[int, CommitMetadata]]) -> str:
+        """The digest of the group's beginning, if these partitions were there then; empty if they came later."""
+        if self._start == "earliest":
+            return ""
+        # Not every broker shows a new partition at once.
+        places = sorted({*self._subscribed(), *told})
+        now = self._digest(places)
+        others = self._committed(place for place in places if place not in told)
+        before = {metadata.beginning for offset, metadata in (*told.values(), *others.values()) if offset >= 0}
+        if not before or now in before:
+            return now
+        _log.info(
+            "%s: %d partitions, such as %s[%d], were added since the group began: they begin at their first record",
+            self._label,
+            len(new),
+            *new[0],
+        )
+        return ""
+
+    def _committed(self, places: Iterable[Place]) -> dict[Place, tuple[int, CommitMetadata]]:
+        """The position that the group has committed in each place (negative: none), and what was committed with it."""
+        asked = [TopicPartition(*place) for place in places]
+        if not asked:
+            return {}
+
+        def ask(limit: float) -> list[TopicPartition]:
+            answers: list[TopicPartition] = self._consumer.committed(asked, limit)
+            for one in answers:
+                if one.error is not None:
+                    raise KafkaException(one.error)
+            return answers
+
+        return {(one.topic, one.partition): (one.offset, CommitMetadata.of(one.metadata)) for one in patiently(ask)}
+
+    def _subscribed(self) -> list[Place]:
+        known = self._queries.topics()
+        chosen = [name for name in known if any(_is(name, topic) for topic in self._topics)]
+        return [(name, number) for name in chosen for number in known[name]]
+
+    def _digest(self, places: Iterable[Place]) -> str:
+        text = repr((self._start, sorted(places)))
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _is(name: str, topic: str) -> bool:
+    return re.search(topic, name) is not None if topic.startswith("^") else name == topic

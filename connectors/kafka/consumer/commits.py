@@ -1,0 +1,104 @@
+"""Positions on their way to the brokers."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+
+import stamina
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from connectors.kafka.client.errors import error_of, explained, is_passing
+from connectors.kafka.client.secrets import Scrubber
+from connectors.kafka.consumer.lanes import Lanes, Progress
+
+_log = logging.getLogger(__name__)
+
+_AGAIN_AFTER = 1.0
+_QUIET = 10.0
+
+
+class Commits:
+    """Commits what lanes have acknowledged, and commits it again where that failed.
+
+    A failed commit loses nothing, as positions are acknowledged after the results: it is logged, and tried again
+    after a second, or with the next acknowledgement.
+    """
+
+    def __init__(self, consumer: Consumer, lanes: Lanes, group: str, scrub: Scrubber) -> None:
+        self._consumer = consumer
+        self._lanes = lanes
+        self._doing = f'group "{group}" cannot commit its positions'
+        self._scrub = scrub
+        self._again_at: float | None = None
+        self._quiet_until = 0.0
+
+    def later(self, progresses: Iterable[Progress]) -> None:
+        """Commit what these have acknowledged, without waiting."""
+        offsets = _offsets(progresses)
+        if not offsets:
+            return
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+        except KafkaException as exception:
+            self._failed(error_of(exception))
+
+    def now(self, progresses: Iterable[Progress], seconds: float) -> None:
+        """Commit what these have acknowledged; return when the brokers have it.
+
+        Tries again for so many `seconds`. Raises `ConnectorError`.
+        """
+        offsets = _offsets(progresses)
+        if not offsets:
+            return
+        try:
+            for attempt in stamina.retry_context(
+                _passing, attempts=None, timeout=seconds, wait_initial=0.05, wait_max=1
+            ):
+                with attempt:
+                    answers = self._consumer.commit(offsets=offsets, asynchronous=False)
+                    for one in answers:
+                        if one.error is not None:
+                            raise KafkaException(one.error)
+        except KafkaException as exception:
+            raise explained(error_of(exception), self._doing, self._scrub) from exception
+        self._arrived(answers)
+
+    def try_again(self) -> None:
+        """Commit again what a failed commit left behind, a second after it. Cheap when nothing did."""
+        if self._again_at is None or time.monotonic() < self._again_at:
+            return
+        self._again_at = None
+        self.later(progress for progress in self._lanes if progress.committed < progress.acknowledged)
+
+    def answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        """librdkafka's `on_commit`: what became of a commit that nobody waited for."""
+        wrong = error or next((one.error for one in partitions if one.error is not None), None)
+        if wrong is not None and wrong.code() != KafkaError._NO_OFFSET:
+            self._failed(wrong)
+        if error is None:
+            self._arrived(partitions)
+
+    def _arrived(self, partitions: Iterable[TopicPartition]) -> None:
+        for one in partitions:
+            progress = self._lanes.places.get((one.topic, one.partition))
+            if progress is not None and one.error is None:
+                progress.committed = max(progress.committed, one.offset)
+
+    def _failed(self, error: KafkaError) -> None:
+        now = time.monotonic()
+        self._again_at = now + _AGAIN_AFTER
+        if now >= self._quiet_until:
+            self._quiet_until = now + _QUIET
+            _log.warning("%s; it is tried again", explained(error, self._doing, self._scrub))
+
+
+def _offsets(progresses: Iterable[Progress]) -> list[TopicPartition]:
+    return [
+        TopicPartition(*one.place, one.acknowledged, one.metadata.text()) for one in progresses if one.acknowledged >= 0
+    ]
+
+
+def _passing(error: Exception) -> bool:
+    return isinstance(error, KafkaException) and is_passing(error_of(error))

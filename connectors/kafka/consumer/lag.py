@@ -1,0 +1,65 @@
+"""How far partitions are behind their ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from connectors.kafka.client.queries import Queries
+from connectors.kafka.consumer.lanes import Lanes, Place, Progress
+
+_LOOK_AFTER = 0.5
+_ASK_AFTER = 10.0
+
+
+class Lag:
+    """Records between what was delivered of a partition and its end.
+
+    The client learns an end by fetching. So where nothing has come for 10 s the brokers are asked: a partition that is
+    not fetched would seem to have no lag. The offset at which the client met a partition's end counts as delivered:
+    behind the last record may lie markers of transactions, and records of aborted ones, which never come.
+    """
+
+    def __init__(self, consumer: Consumer, lanes: Lanes, queries: Queries) -> None:
+        self.by_place: Mapping[Place, int] = {}
+        """Records behind the end, at most half a second old; at most 10 s old where nothing comes."""
+        self._consumer = consumer
+        self._lanes = lanes
+        self._queries = queries
+        self._look_at = self._ask_at = 0.0
+
+    def reached_end(self, place: Place, offset: int) -> None:
+        """The client met the end of this partition at `offset`."""
+        if (progress := self._lanes.places.get(place)) is not None:
+            progress.ended = offset
+            progress.heard_at = time.monotonic()
+
+    def look(self) -> None:
+        """To be called again and again while the source is polled."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + _LOOK_AFTER
+        for place, end in self._queries.ends().items():
+            if (progress := self._lanes.places.get(place)) is not None:
+                progress.end = end
+        self.by_place = dict(self._behind(self._lanes))
+        if now >= self._ask_at:
+            self._ask_at = now + _ASK_AFTER
+            self._queries.ask_ends(progress.place for progress in self._lanes if progress.heard_at < now - _ASK_AFTER)
+
+    def drop(self, places: Iterable[Place]) -> None:
+        """These partitions were taken away."""
+        gone = set(places)
+        self.by_place = {place: behind for place, behind in self.by_place.items() if place not in gone}
+
+    def _behind(self, progresses: Iterable[Progress]) -> Iterable[tuple[Place, int]]:
+        for progress in progresses:
+            with suppress(KafkaException):
+                low, high = self._consumer.get_watermark_offsets(TopicPartition(*progress.place), cached=True)
+                end = max(high, progress.end)
+                if end >= 0:
+                    yield progress.place, max(0, end - max(progress.delivered, progress.ended, low))

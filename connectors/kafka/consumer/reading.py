@@ -1,0 +1,275 @@
+"""How records come from a consumer: by confluent-kafka's objects, or in blocks by the compiled bridge."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from confluent_kafka import Consumer, KafkaError, Message
+
+from connectors.headers import Headers
+from connectors.kafka.consumer.block import block, by_place, fitting, offset_of, rising
+from connectors.kafka.consumer.lanes import Place
+from connectors.records import Ints, Lane, Records, Span
+from pipelines.data.spans import Bytes, Spans
+from pipelines.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from native._native import KafkaReader
+
+LaneOf = Callable[[Place, int], Lane | None]
+"""The lane of the records of this place whose first has this position; `None`: they are nobody's."""
+
+_SERVE = 0.01
+_COLUMNS = 6
+_NOBODYS = Lane("", "", 0)
+_NOTHING = np.zeros(0, np.uint8)
+
+
+class Trouble(NamedTuple):
+    """An error that came in a record's place."""
+
+    error: KafkaError
+    topic: str | None
+    partition: int
+    offset: int
+    """Where it came; negative if nowhere."""
+
+
+class Reading(ABC):
+    """Receives records of one consumer, and holds those that were not taken. One thread uses it."""
+
+    @property
+    @abstractmethod
+    def held(self) -> int:
+        """How many records are held."""
+
+    @property
+    @abstractmethod
+    def held_bytes(self) -> int:
+        """Payload and key bytes of these."""
+
+    @abstractmethod
+    def receive(self, count: int, timeout: float) -> list[Trouble]:
+        """Wait until `count` more have come, or `timeout` seconds; serves the client's callbacks.
+
+        Raises `KafkaException`.
+        """
+
+    @abstractmethod
+    def take(self, source: str, max_records: int, max_bytes: int, lane_of: LaneOf) -> Records:
+        """A block of what is held: so many at most, and about so many bytes, grouped by place."""
+
+    @abstractmethod
+    def forget(self, places: Iterable[Place]) -> None:
+        """Drop what is held of these."""
+
+    def begin(self, places: Iterable[Place]) -> None:
+        """These are about to be assigned."""
+
+    def end(self, places: Iterable[Place]) -> None:
+        """These are not assigned any more; what is held of them is dropped."""
+        self.forget(places)
+
+    def close(self) -> None:
+        """The consumer is about to be closed."""
+
+
+class PlainReading(Reading):
+    """By confluent-kafka's message objects."""
+
+    def __init__(self, consumer: Consumer, only_topic: str | None) -> None:
+        self._consumer = consumer
+        self._only_topic = only_topic
+        self._kept: list[Message] = []
+
+    @property
+    def held(self) -> int:
+        """See `Reading`."""
+        return len(self._kept)
+
+    @property
+    def held_bytes(self) -> int:
+        """See `Reading`."""
+        return sum(len(one) for one in self._kept)
+
+    def receive(self, count: int, timeout: float) -> list[Trouble]:
+        """See `Reading`."""
+        messages = self._consumer.consume(count, timeout)
+        troubles: list[Trouble] = []
+        if any(map(Message.error, messages)):
+            troubles = [trouble for one in messages if (trouble := _trouble(one)) is not None]
+            messages = [message for message in messages if message.error() is None]
+        # Most polls find nothing kept: no copy.
+        self._kept = messages if not self._kept else self._kept + messages
+        return troubles
+
+    def take(self, source: str, max_records: int, max_bytes: int, lane_of: LaneOf) -> Records:
+        """See `Reading`."""
+        count = min(max_records, len(self._kept))
+        messages, self._kept = self._kept[:count], self._kept[count:]
+        records, rest = self._block(source, messages, lane_of)
+        if records.byte_count > max_bytes and (fits := fitting(messages, max_bytes)) < count:
+            records, rest = self._block(source, messages[:fits], lane_of)
+            rest += messages[fits:]
+        self._kept = rest + self._kept if rest else self._kept
+        return records
+
+    def forget(self, places: Iterable[Place]) -> None:
+        """See `Reading`."""
+        gone = set(places)
+        if gone and self._kept:
+            self._kept = [one for one in self._kept if (one.topic(), one.partition()) not in gone]
+
+    def close(self) -> None:
+        """See `Reading`."""
+        self._kept = []
+
+    def _block(self, source: str, messages: list[Message], lane_of: LaneOf) -> tuple[Records, list[Message]]:
+        """Columns of the messages whose lane has not ended, and those messages that have to wait for a new lane."""
+        if not messages:
+            return Records.empty(source), []
+        groups = by_place(messages, self._only_topic)
+        lanes: dict[Place, Lane] = {}
+        rest: list[Message] = []
+        for place, group in list(groups.items()):
+            lane = lane_of(place, offset_of(group[0]))
+            if lane is None:
+                del groups[place]
+                continue
+            lanes[place] = lane
+            if (count := rising(group)) < len(group):
+                groups[place] = group[:count]
+                rest += group[count:]
+        return (block(source, groups, lanes) if groups else Records.empty(source)), rest
+
+
+class CompiledReading(Reading):
+    """By the compiled bridge: partitions are forwarded to a queue of its own, from which records come in blocks.
+
+    The consumer is still polled for everything else: rebalances, errors, statistics, logs, commits.
+    """
+
+    def __init__(self, consumer: Consumer, reader: KafkaReader) -> None:
+        self._consumer = consumer
+        self._reader = reader
+        self._held = 0
+        self._serve_at = 0.0
+
+    @property
+    def held(self) -> int:
+        """See `Reading`."""
+        return self._held
+
+    @property
+    def held_bytes(self) -> int:
+        """See `Reading`."""
+        return self._reader.held_bytes
+
+    def receive(self, count: int, timeout: float) -> list[Trouble]:
+        """See `Reading`."""
+        troubles = self._served()
+        self._held, errors = self._reader.receive(count, math.ceil(timeout * 1000))
+        for code, topic, partition, offset, text in errors:
+            troubles.append(Trouble(KafkaError(code, text or None), topic or None, partition, offset))
+        return troubles
+
+    def take(self, source: str, max_records: int, max_bytes: int, lane_of: LaneOf) -> Records:
+        """See `Reading`."""
+        whole, count, sizes, keyed, headers, groups = self._reader.take(max_records, max_bytes)
+        self._held -= count
+        if not count:
+            return Records.empty(source)
+        memory, words = memoryview(whole), _COLUMNS * count
+        positions, stamps, value_starts, value_lengths, key_starts, key_lengths = np.frombuffer(
+            memory, np.int64, words
+        ).reshape(_COLUMNS, count)
+        at = 8 * words
+        told = None
+        if headers:
+            told = np.frombuffer(memory, np.int64, 2 * count + 4 * headers, at)
+            at += told.nbytes
+        values, keys, texts = _cut(memory, at, sizes)
+        all_headers = None if told is None else _headers(told, count, headers, texts)
+        lanes = [lane_of((group[0], group[1]), group[4]) for group in groups]
+        records = Records(
+            source,
+            Spans(values, value_starts, value_lengths),
+            Spans(keys, key_starts, key_lengths) if keyed else None,
+            positions,
+            [Span(lane or _NOBODYS, group[2], group[3]) for lane, group in zip(lanes, groups, strict=True)],
+            [group[0] for group in groups],
+            [group[1] for group in groups],
+            sizes[0] + sizes[1],
+            headers=lambda: all_headers,
+            timestamps=lambda: stamps,
+        )
+        if None not in lanes:
+            return records
+        return records.of_spans([number for number, lane in enumerate(lanes) if lane is not None])
+
+    def forget(self, places: Iterable[Place]) -> None:
+        """See `Reading`."""
+        for place in places:
+            self._reader.forget(*place)
+        self._held = self._reader.held
+
+    def begin(self, places: Iterable[Place]) -> None:
+        """See `Reading`."""
+        for place in places:
+            self._reader.begin(*place)
+
+    def end(self, places: Iterable[Place]) -> None:
+        """See `Reading`."""
+        for place in places:
+            self._reader.end(*place)
+        self._held = self._reader.held
+
+    def close(self) -> None:
+        """See `Reading`."""
+        self._reader.close()
+        self._held = 0
+
+    def _served(self) -> list[Trouble]:
+        now = time.monotonic()
+        if now < self._serve_at:
+            return []
+        self._serve_at = now + _SERVE
+        troubles: list[Trouble] = []
+        while (message := self._consumer.poll(0)) is not None:
+            trouble = _trouble(message)
+            if trouble is None:
+                raise ConnectorError(
+                    f"{message.topic()}, partition {message.partition()}: a record came by the client's own queue, "
+                    "which the compiled lane does not read; set hot_path: python, and report this"
+                )
+            troubles.append(trouble)
+        return troubles
+
+
+def _cut(memory: memoryview, at: int, sizes: Iterable[int]) -> list[Bytes]:
+    parts = []
+    for size in sizes:
+        # numpy takes no view of nothing at the end of a buffer.
+        parts.append(np.frombuffer(memory, np.uint8, size, at) if size else _NOTHING)
+        at += size
+    return parts
+
+
+def _headers(told: Ints, rows: int, count: int, texts: Bytes) -> Headers:
+    places = told[2 * rows :].reshape(4, count)
+    return Headers(
+        Spans(texts, places[0], places[1]), Spans(texts, places[2], places[3]), told[:rows], told[rows : 2 * rows]
+    )
+
+
+def _trouble(message: Message) -> Trouble | None:
+    error = message.error()
+    if error is None:
+        return None
+    offset = message.offset()
+    return Trouble(error, message.topic(), int(message.partition() or 0), -1 if offset is None else offset)

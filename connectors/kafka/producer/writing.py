@@ -1,0 +1,220 @@
+"""How messages go to a producer: by confluent-kafka's calls, or in blocks by the compiled bridge."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from connectors.headers import Headers
+from connectors.kafka.client.errors import error_of
+from connectors.kafka.producer.sent import Sent
+from connectors.records import Messages
+from pipelines.data.spans import Spans
+
+if TYPE_CHECKING:
+    from native._native import KafkaWriter
+
+Refusals = dict[int, KafkaError]
+"""Index of a message to why it was refused; `_QUEUE_FULL` where there was no room in time."""
+WaitForRoom = Callable[[], bool]
+"""Waits a moment; whether to try again."""
+
+_FULL = KafkaError(KafkaError._QUEUE_FULL)
+_LONGEST_TOPIC = 249
+
+
+class Writing(ABC):
+    """Puts blocks into one producer. Messages without a topic of their own go to `topic`."""
+
+    confirms_blocks: ClassVar[bool]
+    """Whether it is known of each block by itself when it is confirmed."""
+
+    def foresee(self, topic: str, partitions: int, partitioner: str) -> None:
+        """The topic has so many partitions, among which librdkafka's property `partitioner` chooses by key.
+
+        It may change: what is made of it is only an order in which messages are cheap to send.
+        """
+
+    @abstractmethod
+    def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
+        """Hand over these messages; those refused. When the queue is full it waits for room, or refuses the rest."""
+
+    @abstractmethod
+    def is_idle(self) -> bool:
+        """Whether nothing is outstanding: all failures of what was handed over before are known. From any thread."""
+
+    def finished(self, outstanding: deque[Sent], settled: int) -> list[Sent]:
+        """Take out the oldest blocks of which is known what became of each message.
+
+        `settled` is how many of the oldest were handed over before a moment at which nothing was outstanding.
+        """
+        return [outstanding.popleft() for _ in range(settled)]
+
+
+class PlainWriting(Writing):
+    """By `produce_batch` for messages with only key and payload; one by one, at about twice the cost, for others."""
+
+    confirms_blocks = False
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
+        """See `Writing`."""
+        common = _common_topic(messages, topic)
+        plain = messages.headers is None and messages.timestamps is None
+        if plain and common is not None and _can_be_topic(common):
+            return self._in_bulk(sent, messages, common, wait_for_room)
+        return self._one_by_one(sent, messages, topic, wait_for_room)
+
+    def is_idle(self) -> bool:
+        """See `Writing`."""
+        # Counts messages until their callbacks have returned (seen in librdkafka 2.16, and tested).
+        return len(self._producer) == 0
+
+    def _in_bulk(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
+        if messages.keys is None:
+            waiting: list[dict[str, Any]] = [{"value": value} for value in messages.values]
+        else:
+            waiting = [{"value": value, "key": key} for value, key in zip(messages.values, messages.keys, strict=True)]
+        taken = self._producer.produce_batch(topic, waiting, on_delivery=sent.failed)
+        if taken == len(waiting):
+            return {}
+        refused: Refusals = {}
+        places = list(range(len(waiting)))
+        while True:
+            errors = [one.pop("_error", None) for one in waiting]
+            full = []
+            for at, error in enumerate(errors):
+                if error is None:
+                    continue
+                if error.code() == KafkaError._QUEUE_FULL:
+                    full.append(at)
+                else:
+                    refused[places[at]] = error
+            if not full:
+                return refused
+            if not wait_for_room():
+                return refused | dict.fromkeys((places[at] for at in full), _FULL)
+            # A full queue takes the first and refuses all the rest, so the order stays.
+            waiting, places = [waiting[at] for at in full], [places[at] for at in full]
+            self._producer.produce_batch(topic, waiting, on_delivery=sent.failed)
+
+    def _one_by_one(self, sent: Sent, messages: Messages, ours: str, wait_for_room: WaitForRoom) -> Refusals:
+        refused: Refusals = {}
+        count = len(messages)
+        nothing: Sequence[None] = [None] * count
+        stamps = [0] * count if messages.timestamps is None else np.maximum(messages.timestamps, 0).tolist()
+        rows = zip(
+            messages.values,
+            messages.keys or nothing,
+            messages.headers or nothing,
+            stamps,
+            messages.topics or nothing,
+            strict=True,
+        )
+        produce, failed = self._producer.produce, sent.failed
+        for index, (value, key, headers, stamp, topic) in enumerate(rows):
+            while True:
+                try:
+                    produce(
+                        topic or ours,
+                        value,
+                        key,
+                        on_delivery=failed,
+                        timestamp=stamp,
+                        headers=headers or None,  # type: ignore[arg-type]
+                    )
+                except BufferError:
+                    if wait_for_room():
+                        continue
+                    return refused | dict.fromkeys(range(index, count), _FULL)
+                except KafkaException as exception:
+                    refused[index] = error_of(exception)
+                except ValueError:
+                    # Names of topics may come from records, and have a null in them.
+                    refused[index] = KafkaError(KafkaError._INVALID_ARG)
+                break
+        return refused
+
+
+class CompiledWriting(Writing):
+    """By the compiled bridge. Messages with headers, timestamps or several topics cost a little more than others."""
+
+    confirms_blocks = True
+
+    def __init__(self, producer: Producer, writer: KafkaWriter) -> None:
+        self._producer = producer
+        self._writer = writer
+        self._by_mark: dict[int, Sent] = {}
+
+    def foresee(self, topic: str, partitions: int, partitioner: str) -> None:
+        """See `Writing`."""
+        self._writer.foresee(topic, partitions, partitioner)
+
+    def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
+        """See `Writing`."""
+        topics, codes = _coded(messages, topic)
+        values = Spans.of(messages.values)
+        keys = None if messages.keys is None else Spans.of(messages.keys)
+        headers = None if messages.headers is None else Headers.of(messages.headers)
+        if headers is not None and not headers.counts.any():
+            headers = None
+        refused: Refusals = {}
+        rows = None
+        while True:
+            rows, codes_of_refused, mark = self._writer.write(
+                topics, values, keys, headers, messages.timestamps, codes, None, rows
+            )
+            for index, code in codes_of_refused:
+                refused[index] = KafkaError(code)
+            if mark:
+                self._by_mark[mark] = sent
+                sent.parts += 1
+            if not rows:
+                return refused
+            if not wait_for_room():
+                return refused | dict.fromkeys(rows, _FULL)
+
+    def is_idle(self) -> bool:
+        """See `Writing`."""
+        # The first is librdkafka's own word, the second would find out if a message went missing.
+        return len(self._producer) == 0 and self._writer.outstanding == 0
+
+    def finished(self, outstanding: deque[Sent], settled: int) -> list[Sent]:
+        """See `Writing`. Each block is known by itself."""
+        marks, failures = self._writer.finished()
+        for code, mark, index in failures:
+            self._by_mark[mark].lose(index, KafkaError(code))
+        for mark in marks:
+            self._by_mark.pop(mark).parts -= 1
+        found = []
+        while outstanding and not outstanding[0].parts:
+            found.append(outstanding.popleft())
+        return found
+
+
+def _coded(messages: Messages, topic: str) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int64]] | None]:
+    if messages.topics is None:
+        return [topic], None
+    numbers: dict[str, int] = {}
+    codes = [numbers.setdefault(one or topic, len(numbers)) for one in messages.topics]
+    return list(numbers), None if len(numbers) == 1 else np.array(codes, np.int64)
+
+
+def _common_topic(messages: Messages, topic: str) -> str | None:
+    if messages.topics is None:
+        return topic
+    first = messages.topics[0]
+    same = all(one == first for one in messages.topics)
+    return (first or topic) if same else None
+
+
+def _can_be_topic(name: str) -> bool:
+    # Of one that cannot, the client refuses a whole block without a word about its messages.
+    return name.isprintable() and len(name) <= _LONGEST_TOPIC

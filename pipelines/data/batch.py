@@ -1,0 +1,379 @@
+"""`Batch`: N rows in columns, and rows may differ."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import numpy as np
+
+from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, Rows
+from pipelines.data.data import WRITABLE, Data, RecordContext, check_key, owned
+from pipelines.data.sparsecolumn import columns_of, concat, divide
+from pipelines.errors import MOST_KEYS, DataError, KeyNotInBatchError, RowsFailed, ValueNotFoundError, nearest
+
+
+class Origin(Protocol):
+    """Knows the record behind a row number."""
+
+    def record(self, row: int) -> RecordContext | None:
+        """The context of the record with this row number; `None` if it has none."""
+
+
+class Batch:
+    """N rows in columns.
+
+    `rows` says which record each row came from, by its number: `int64 (N,)`. A row made of several records
+    (a window) carries them all: then `splits` is `int64 (N + 1,)` and row i came from
+    `rows[splits[i]:splits[i + 1]]`. Row numbers are those of the batch that entered the executor; inside an
+    agent they grow without end, so that a row can outlive its batch.
+
+    Columns are read-only; `with_columns`, `without`, `select`, `take` and `concat` give new batches that
+    share them.
+
+    Making one raises, as do `with_columns` and `select`, `ReservedKeyError` or `WrongTypeError` for a key that no
+    `Data` can have, and `DataError` for a column of another length.
+    """
+
+    __slots__ = ("_columns", "metadata", "origin", "rows", "self_numbered", "size", "splits")
+
+    self_numbered: bool
+    """Whether nobody gave row numbers, so that they count from 0."""
+
+    def __init__(
+        self,
+        columns: Mapping[str, Column],
+        size: int,
+        *,
+        rows: Rows | None = None,
+        splits: Rows | None = None,
+        metadata: Sequence[Data | None] | None = None,
+        origin: Origin | None = None,
+    ) -> None:
+        _check_columns(columns, size)
+        self._columns = dict(columns)
+        self.size = size
+        self.self_numbered = rows is None
+        self.rows = np.arange(size, dtype=np.int64) if rows is None else rows
+        self.splits = splits
+        if len(self.rows if splits is None else splits[1:]) != size:
+            raise DataError(f"the batch has {size} rows, its row numbers do not")
+        self.metadata = metadata
+        self.origin = origin
+
+    @classmethod
+    def of(cls, datas: Iterable[Data], first: int | None = None) -> Batch:
+        """A batch of these records, in order; a key that only some have is missing in the rest.
+
+        Rows are numbered from `first`; without it from 0, as rows that nobody numbered.
+        """
+        datas = list(datas)
+        columns = columns_of([data.held for data in datas])
+        metadata = [data.metadata for data in datas]
+        records = [data.record for data in datas]
+        return cls(
+            columns,
+            len(datas),
+            rows=None if first is None else np.arange(first, first + len(datas), dtype=np.int64),
+            metadata=metadata if any(one is not None for one in metadata) else None,
+            origin=_Listed(records, first or 0) if any(record is not None for record in records) else None,
+        )
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._columns
+
+    def __getitem__(self, key: str) -> Column:
+        """The decoded column of `key`.
+
+        Raises `ValueNotFoundError` if no row has it, `RowsFailed` if some rows cannot be decoded.
+        """
+        return self.column(key).decoded()
+
+    def column(self, key: str) -> Column:
+        """The column of `key` as it stands, decoded or not; raises `ValueNotFoundError` if no row has it."""
+        try:
+            column = self._columns[key]
+        except KeyError:
+            message = f'Value not found for key "{key}"{nearest(str(key), self._columns, MOST_KEYS)}'
+            raise (KeyNotInBatchError(message, self.size, self) if self.size else ValueNotFoundError(message)) from None
+        if column.key != key:
+            # What goes wrong with its values can be told with their key.
+            column = self._columns[key] = column.called(key)
+        return column
+
+    def lent(self) -> Batch:
+        """The same rows for somebody who may write to their values: what can be written to is a copy then, made when
+        it is first asked for."""
+        columns = {key: column.lent() for key, column in self._columns.items()}
+        return self if all(map(operator.is_, columns.values(), self._columns.values())) else self._having(columns)
+
+    def returned(self) -> Batch:
+        """The same rows, sharing again what `lent` would have copied and nobody has asked for."""
+        made = self._having({key: column.untouched for key, column in self._columns.items()})
+        made.self_numbered = self.self_numbered
+        return made
+
+    def holds(self, positions_of: object) -> bool:
+        """Whether the positions of a column or batch are those of this batch: it is itself, or one of its columns."""
+        if positions_of is self:
+            return True
+        return any(column is positions_of or column.is_decoded_as(positions_of) for column in self._columns.values())
+
+    def get(self, key: str) -> Column:
+        """The decoded column of `key`; one that all rows lack if no row has it.
+
+        For what may be missing: `batch.get("t").filled(0.0)` does not depend on which other rows a batch has.
+        Raises `RowsFailed` if some rows cannot be decoded.
+        """
+        return self[key] if key in self._columns else Column.absent(self.size).called(key)
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """All columns as they stand, in order; read-only."""
+        return MappingProxyType(self._columns)
+
+    def keys(self) -> list[str]:
+        """The keys that any row has, in order."""
+        return list(self._columns)
+
+    def take(self, rows: Any) -> Batch:
+        """The rows at these positions: an index array, a boolean mask, a slice or a list; columns are taken alike."""
+        index = np.arange(self.size, dtype=np.int64)[rows]
+        (columns,) = divide(self._columns, [index])
+        return self.at(index, columns)
+
+    def part(self, start: int, stop: int) -> Batch:
+        """The rows `[start, stop)`, sharing what they can with this batch."""
+        (part,) = self.parts([range(self.size)[start:stop]])
+        return part
+
+    def parts(self, ranges: Sequence[range]) -> Iterator[Batch]:
+        """The rows of each range of positions, sharing what they can with this batch."""
+        if self.splits is not None:
+            yield from (self.take(slice(part.start, part.stop)) for part in ranges)
+            return
+        for part, columns in zip(ranges, divide(self._columns, ranges), strict=True):
+            made = self._having(columns)
+            made.rows = self.rows[part.start : part.stop]
+            made.size = len(made.rows)
+            made.metadata = None if self.metadata is None else self.metadata[part.start : part.stop]
+            yield made
+
+    def copied(self) -> Batch:
+        """The same rows with values that nobody else can write to, whoever has made the batch of values of his."""
+        columns = {
+            key: ObjectColumn(list(map(owned, column.values())), column.type) if column.writable else column
+            for key, column in self._columns.items()
+        }
+        made = self._having(columns)
+        if self.metadata is not None:
+            made.metadata = list(map(owned, self.metadata))
+        return made
+
+    def at(self, index: Rows, columns: Mapping[str, Column]) -> Batch:
+        """`columns` as a batch whose row i came from the row of this one at position `index[i]`."""
+        numbers, splits = self.numbers(index)
+        listed = None if self.metadata is None else [self.metadata[row] for row in index.tolist()]
+        return Batch(columns, len(index), rows=numbers, splits=splits, metadata=listed, origin=self.origin)
+
+    def with_columns(self, columns: Mapping[str, Column]) -> Batch:
+        """This batch with these columns added or replaced; a replaced one keeps its place."""
+        _check_columns(columns, self.size)
+        return self._having({**self._columns, **columns})
+
+    def without(self, keys: Iterable[str]) -> Batch:
+        """This batch less these keys; one that is not there is no error."""
+        gone = set(keys)
+        return self._having({key: column for key, column in self._columns.items() if key not in gone})
+
+    def select(self, columns: Mapping[str, Column]) -> Batch:
+        """The same rows with these columns only: what a step returns that keeps nothing of its input."""
+        _check_columns(columns, self.size)
+        return self._having(dict(columns))
+
+    def numbered(self, rows: Rows, origin: Origin | None) -> Batch:
+        """The same rows under other row numbers."""
+        return Batch(self._columns, self.size, rows=rows, metadata=self.metadata, origin=origin)
+
+    @staticmethod
+    def concat(batches: Sequence[Batch]) -> Batch:
+        """The rows of all batches, one after the other; a key that only some have is missing in the rest.
+
+        Raises `RowsFailed` naming the rows with undecoded values that would have to be decoded and cannot be.
+        """
+        if len(batches) == 1:
+            return batches[0]
+        try:
+            columns = concat([batch._columns for batch in batches], [batch.size for batch in batches])
+        except RowsFailed as error:
+            raise RowsFailed(error.failures, of=batches) from None
+        metadata: list[Data | None] | None = None
+        if any(batch.metadata is not None for batch in batches):
+            metadata = [one for batch in batches for one in (batch.metadata or [None] * batch.size)]
+        return Batch(
+            columns,
+            sum(batch.size for batch in batches),
+            rows=np.concatenate([batch.rows for batch in batches]) if batches else None,
+            splits=_joined_splits(batches),
+            metadata=metadata,
+            origin=_joined_origin(batches),
+        )
+
+    def groups(self, keys: Sequence[str]) -> Iterator[tuple[Rows, Batch]]:
+        """The parts whose rows have equal type, dtype and shape in all of `keys`, each with its positions.
+
+        INT64 beside DOUBLE is of equal type. Rows that lack a key form parts of their own. Positions are `int64`,
+        rising; parts come in the order of their first row. Of what agrees a part has one `array`, as far as it is
+        arrays or plain numbers.
+        """
+        columns = [self._or_absent(key).decoded() for key in keys]
+        if self.size and all(isinstance(column, DenseColumn) and column.mask is None for column in columns):
+            yield np.arange(self.size, dtype=np.int64), self
+            return
+        found: dict[tuple[Any, ...], list[int]] = {}
+        for row in range(self.size):
+            found.setdefault(tuple(column.inner(row) for column in columns), []).append(row)
+        parts = [np.array(positions, np.int64) for positions in found.values()]
+        for part, batch in zip(parts, self.divided(parts), strict=True):
+            # Rebuilt from values: what agrees within the part becomes dense there.
+            dense = {
+                key: Column.of(column.take(part).values())
+                for key, column in zip(keys, columns, strict=True)
+                if key in self
+            }
+            yield part, batch.with_columns(dense)
+
+    def divided(self, parts: Sequence[Rows]) -> Iterator[Batch]:
+        """The rows at the positions of each part, `int64`; if the only part is all rows, this batch as it is."""
+        if len(parts) == 1 and len(parts[0]) == self.size:
+            yield self
+            return
+        for part, columns in zip(parts, divide(self._columns, parts), strict=True):
+            yield self.at(part, columns)
+
+    def parents(self, row: int) -> Rows:
+        """The numbers of the records that the row at this position came from, `int64 (k,)`."""
+        if self.splits is None:
+            return self.rows[row : row + 1]
+        return self.rows[self.splits[row] : self.splits[row + 1]]
+
+    def numbers(self, index: Rows) -> tuple[Rows, Rows | None]:
+        """`rows` and `splits` of the rows at these positions."""
+        if self.splits is None:
+            return self.rows[index], None
+        parts = [self.parents(row) for row in index.tolist()]
+        splits = np.zeros(len(parts) + 1, np.int64)
+        np.cumsum([len(part) for part in parts], out=splits[1:])
+        return (np.concatenate(parts) if parts else np.zeros(0, np.int64)), splits
+
+    def row(self, position: int) -> Data:
+        """The row at this position as a `Data` of its own, with its metadata and its record's context."""
+        cells = ((key, column[position]) for key, column in self._columns.items())
+        return self._data({key: value for key, value in cells if value is not MISSING}, position, lent=True)
+
+    def to_list(self, values: Sequence[Mapping[str, Any]] | None = None, *, lent: bool = True) -> list[Data]:
+        """All rows, each as a `Data`. Raises `RowsFailed` naming the rows that cannot be decoded.
+
+        `values` is what `row_values` has given already: then the rows hold these very objects. What can be written to
+        is copied when somebody asks a row for it, unless the rows are not `lent` but only read.
+        """
+        if values is None:
+            failed: dict[int, Exception] = {}
+            values = self.row_values(failed)
+            if failed:
+                raise RowsFailed(failed, of=self)
+        lent = lent and any(column.writable for column in self._columns.values())
+        return [self._data(dict(own), position, lent=lent) for position, own in enumerate(values)]
+
+    def row_values(self, failed: dict[int, Exception]) -> list[dict[str, Any]]:
+        """Each row's keys and native values. Rows that cannot be decoded are put into `failed`, with what can be."""
+        rows: list[dict[str, Any]] = [{} for _ in range(self.size)]
+        for key, column in self._columns.items():
+            for row, value in column.cells(failed):
+                rows[row][key] = value
+        return rows
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{key}: {_described(column)}" for key, column in self._columns.items())
+        return f"Batch({self.size} rows, {{{inside}}})"
+
+    def _or_absent(self, key: str) -> Column:
+        return self._columns[key] if key in self._columns else Column.absent(self.size)
+
+    def _data(self, values: dict[str, Any], position: int, *, lent: bool) -> Data:
+        metadata = None if self.metadata is None else self.metadata[position]
+        parents = self.parents(position)
+        writable = {key for key, value in values.items() if isinstance(value, WRITABLE)} if lent else None
+        return Data.trusted(
+            values,
+            None if metadata is None else metadata.lent(),
+            self.origin.record(int(parents[0])) if self.origin is not None and len(parents) else None,
+            set(writable) if writable else None,
+        )
+
+    def _having(self, columns: dict[str, Column]) -> Batch:
+        # Rows that are known to be right: looking at all columns again would take most of the time.
+        made = Batch.__new__(Batch)
+        made._columns = columns
+        made.size = self.size
+        made.self_numbered = False
+        made.rows = self.rows
+        made.splits = self.splits
+        made.metadata = self.metadata
+        made.origin = self.origin
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    records: list[RecordContext | None]
+    first: int
+
+    def record(self, row: int) -> RecordContext | None:
+        position = row - self.first
+        return self.records[position] if 0 <= position < len(self.records) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    origins: tuple[Origin, ...]
+
+    def record(self, row: int) -> RecordContext | None:
+        return next((found for origin in self.origins if (found := origin.record(row)) is not None), None)
+
+
+def _check_columns(columns: Mapping[str, Column], size: int) -> None:
+    for key, column in columns.items():
+        check_key(key)
+        if len(column) != size:
+            raise DataError(f'column "{key}" has {len(column)} rows, the batch has {size}')
+
+
+def _joined_origin(batches: Sequence[Batch]) -> Origin | None:
+    origins: dict[int, Origin] = {}
+    for batch in batches:
+        if batch.origin is not None:
+            origins.setdefault(id(batch.origin), batch.origin)
+    if len(origins) <= 1:
+        return next(iter(origins.values()), None)
+    return _Joined(tuple(origins.values()))
+
+
+def _joined_splits(batches: Sequence[Batch]) -> Rows | None:
+    if all(batch.splits is None for batch in batches):
+        return None
+    counts = [np.ones(batch.size, np.int64) if batch.splits is None else np.diff(batch.splits) for batch in batches]
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(counts))])
+
+
+def _described(column: Column) -> str:
+    form = type(column).__name__.removesuffix("Column").lower()
+    if not isinstance(column, DenseColumn):
+        return form
+    return f"{form} {column.storage.dtype}{list(column.storage.shape[1:])}"

@@ -1,0 +1,713 @@
+"""Columns: the values of one key for N rows, in one of six forms.
+
+| form | holds | for |
+| --- | --- | --- |
+| `DenseColumn` | one array `(N, ...)` | arrays of one dtype and shape; int, float and bool scalars `(N,)` |
+| `RaggedColumn` | all rows' samples in one array, `N + 1` splits | arrays that agree in all but the first axis |
+| `ObjectColumn` | a list of N values | strings, images, boxes, nested data, lists, arrays that agree in nothing |
+| `SpansColumn` (`pipelines.data.spanscolumn`) | N spans of one buffer | strings and bytes, as compiled decoders read them |
+| `WireColumn` | N undecoded spans of the input | what nobody has asked for yet |
+| `SparseColumn` (`pipelines.data.sparsecolumn`) | the rows that have the key | keys that few rows have |
+
+Columns are read-only and shared between batches: every change gives a new column.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.data.data import WRITABLE, owned
+from pipelines.data.spans import Spans
+from pipelines.data.stacking import SCALARS, as_scalars, filled, is_double, stacked, unequal
+from pipelines.errors import DataError, RowsFailed, ValueNotFoundError
+from pipelines.values import Image, ValueType, type_of
+
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Entries = Sequence[bytes | None]
+"""Serialised map entries, a list or `Spans`; `None` where a row has none."""
+
+
+class Missing:
+    """The one value `MISSING`: this row has no such key."""
+
+    _instance: Missing | None = None
+
+    def __new__(cls) -> Missing:
+        if cls._instance is None:
+            cls._instance = super().__new__(cls)
+        return cls._instance
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+MISSING: Final = Missing()
+_WRITABLE_TYPES: Final = frozenset({ValueType.LIST, ValueType.DATA, ValueType.BOUNDING_BOX, ValueType.POINT})
+_SHORT_RUN: Final = 8
+"""Rows in a row, below which they are rather taken one by one."""
+
+
+class Column(ABC):
+    """The values of one key for `len(column)` rows; `column[i]` is a native value or `MISSING`.
+
+    A row may lack the key. Nothing stands for its value: `array` fails such rows, `filled(value)` says what is meant
+    by them, `present` which they are.
+    """
+
+    __slots__ = ("key", "mask", "type")
+
+    type: ValueType | None
+    """The rows' common value type; `None` where they differ or are not known yet."""
+    mask: Mask | None
+    """Which rows have the key, `bool (N,)`, as far as that is known without decoding; `None` when all do."""
+    key: str | None
+    """Under which key a batch gave the column away, for messages; `None` if none did."""
+
+    def __init__(self, type: ValueType | None, mask: Mask | None) -> None:
+        if mask is not None and mask.flags.writeable:
+            mask = mask.view()
+            mask.flags.writeable = False
+        self.type = type
+        self.mask = mask
+        self.key = None
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def __getitem__(self, row: int) -> Any: ...
+
+    @abstractmethod
+    def take(self, rows: Rows) -> Column:
+        """The rows at these positions, in this order; a position may repeat."""
+
+    def part(self, start: int, stop: int) -> Column:
+        """The rows `[start, stop)`, sharing what they can with this column."""
+        return self.take(np.arange(start, stop, dtype=np.int64))
+
+    @abstractmethod
+    def values(self) -> list[Any]:
+        """All rows as native values, `MISSING` where a row lacks the key.
+
+        Raises `RowsFailed` naming the rows that cannot be decoded.
+        """
+
+    def cells(self, failed: dict[int, Exception]) -> Iterator[tuple[int, Any]]:
+        """Position and value of each row that has the key; those that cannot be decoded are put into `failed`."""
+        try:
+            values = self.values()
+        except RowsFailed as error:
+            for row, reason in error.failures.items():
+                failed.setdefault(row, reason)
+            values = [MISSING if row in error.failures else self[row] for row in range(len(self))]
+        if not _has_gaps(values):
+            return enumerate(values)
+        return ((row, value) for row, value in enumerate(values) if value is not MISSING)
+
+    def positions(self) -> Sequence[int]:
+        """The rows that have the key, rising, as far as that is known without decoding."""
+        return range(len(self)) if self.mask is None else np.flatnonzero(self.mask).tolist()
+
+    @property
+    def present(self) -> Mask:
+        """Which rows have the key, `bool (N,)`, read-only: an array also when all do.
+
+        Raises `RowsFailed` naming the rows that cannot be decoded.
+        """
+        mask = self.decoded().mask
+        if mask is not None:
+            return mask
+        everywhere = np.ones(len(self), np.bool_)
+        everywhere.flags.writeable = False
+        return everywhere
+
+    @property
+    def array(self) -> npt.NDArray[Any]:
+        """The values of all rows as one array, read-only: `(N,)` of numbers or bools, `(N, ...)` of arrays.
+
+        INT64 beside DOUBLE is float64. Raises `RowsFailed` naming the rows that lack the key (`ValueNotFoundError`) or
+        cannot be decoded: the executor fails these alone and runs the others again. Raises `WrongTypeError` for values
+        that make no one array: `Batch.groups` gives the parts that do.
+        """
+        self._check_complete()
+        found = self._stacked()
+        found.flags.writeable = False
+        return found
+
+    def filled(self, value: Any) -> npt.NDArray[Any]:
+        """As `array`, with `value` in the rows that lack the key: a number, or an array of the shape of a row.
+
+        The dtype is numpy's for both together, whether a row lacks the key or not: `filled(0.5)` of INT64 is float64,
+        `filled(math.nan)` of float32 is float32. If all rows lack the key there is nothing but `value`. Raises as
+        `array` does for the rows that have the key, and `WrongTypeError` for a value that does not fit.
+        """
+        column = self.decoded()
+        mask = column.mask
+        there = column if mask is None else column.take(np.flatnonzero(mask))
+        return filled(there._stacked(), mask, value, self._named())
+
+    def called(self, key: str) -> Column:
+        """This column, or another over the same values, knowing that it is under `key`."""
+        column = self if self.key is None else copy.copy(self)
+        column.key = key
+        return column
+
+    @property
+    def empty(self) -> bool:
+        """Whether no row has the key, as far as that is known without decoding."""
+        return len(self) == 0 or (self.mask is not None and not self.mask.any())
+
+    def decoded(self) -> Column:
+        """This column in a decoded form. Raises `RowsFailed` naming the rows that cannot be decoded."""
+        return self
+
+    @property
+    def writable(self) -> bool:
+        """Whether some values may be such as can be written to: lists, `Data`, boxes, points."""
+        return False
+
+    def lent(self) -> Column:
+        """The same rows for somebody who may write to their values: those of his column are copies then."""
+        return self
+
+    @property
+    def untouched(self) -> Column:
+        """The column that was lent, where nobody has asked this one for values; else the column itself."""
+        return self
+
+    def is_decoded_as(self, column: object) -> bool:
+        """Whether `column` is what this one was decoded to."""
+        return False
+
+    def inner(self, row: int) -> tuple[Any, ...] | None:
+        """What must agree for rows to make one `array`: value type, dtype and shape; `None` for a missing row."""
+        value = self[row]
+        if value is MISSING:
+            return None
+        if isinstance(value, np.ndarray):
+            return (ValueType.NDARRAY, value.dtype, value.shape)
+        if isinstance(value, Image):
+            return (ValueType.IMAGE, value.height, value.width, value.channels)
+        return (type_of(value),)
+
+    def joined(self, columns: Sequence[Column]) -> Column | None:
+        """The rows of all columns in the form of this one, which is among them; `None` if that cannot be."""
+        return None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values())
+
+    def _stacked(self) -> npt.NDArray[Any]:
+        """The values of rows that all have the key as one array."""
+        return stacked(self.values(), self._named())
+
+    def _check_complete(self) -> None:
+        if self.mask is None or self.mask.all():
+            return
+        error = ValueNotFoundError("Value not found" if self.key is None else f'Value not found for key "{self.key}"')
+        raise RowsFailed(dict.fromkeys(np.flatnonzero(~self.mask).tolist(), error), of=self)
+
+    def _named(self) -> str:
+        return "the values of a column" if self.key is None else f'the values of "{self.key}"'
+
+    @staticmethod
+    def of(values: Sequence[Any]) -> Column:
+        """The best form for these values (native values or `MISSING`).
+
+        Raises `WrongTypeError` for a value that a `Data` cannot hold.
+        """
+        return _column_of(values)
+
+    @staticmethod
+    def concat(columns: Sequence[Column]) -> Column:
+        """The rows of all columns, one after the other."""
+        return _concat(columns)
+
+    @staticmethod
+    def absent(count: int) -> Column:
+        """A column of `count` rows that all lack the key."""
+        return ObjectColumn([MISSING] * count)
+
+
+class DenseColumn(Column):
+    """One array whose first axis is the rows.
+
+    `type` NDARRAY: the array is `(N, ...)` of any dtype and row i is `array[i]`. INT64, DOUBLE or BOOLEAN:
+    the array is `(N,)` of int64, float64 or bool and row i is that scalar; integers for DOUBLE, and narrower numbers,
+    are converted. Rows for which `present` is false lack the key, whatever stands in the array.
+
+    Raises `WrongTypeError` for an array of another shape or type, or with numbers that would change.
+    """
+
+    __slots__ = ("storage",)
+
+    storage: npt.NDArray[Any]
+    """The array, with any content in rows that lack the key; `array` is for everybody who does not look at `mask`."""
+
+    def __init__(
+        self, array: npt.NDArray[Any], type: ValueType = ValueType.NDARRAY, present: Mask | None = None
+    ) -> None:
+        super().__init__(type, present)
+        if type is not ValueType.NDARRAY:
+            array = as_scalars(array, type)
+        if array.flags.writeable:
+            array = array.view()
+            array.flags.writeable = False
+        self.storage = array
+
+    def __len__(self) -> int:
+        return len(self.storage)
+
+    def __getitem__(self, row: int) -> Any:
+        if self.mask is not None and not self.mask[row]:
+            return MISSING
+        if self.type is ValueType.NDARRAY:
+            return self.storage[row, ...]
+        return self.storage[row].item()
+
+    @property
+    def array(self) -> npt.NDArray[Any]:
+        if self.mask is not None:
+            self._check_complete()
+        return self.storage
+
+    def inner(self, row: int) -> tuple[Any, ...] | None:
+        if self.mask is not None and not self.mask[row]:
+            return None
+        if self.type is ValueType.NDARRAY:
+            return (ValueType.NDARRAY, self.storage.dtype, self.storage.shape[1:])
+        return (self.type,)
+
+    def part(self, start: int, stop: int) -> DenseColumn:
+        present = _cut_mask(self.mask, start, stop)
+        return DenseColumn(self.storage[start:stop], _typed(self), present)
+
+    def take(self, rows: Rows) -> DenseColumn:
+        return DenseColumn(self.storage[rows], _typed(self), taken_mask(self.mask, rows))
+
+    def values(self) -> list[Any]:
+        array = self.storage
+        # `array[i, ...]` keeps a rank-0 row an array, where iterating would give a scalar.
+        found = array.tolist() if self.type is not ValueType.NDARRAY else [array[i, ...] for i in range(len(array))]
+        return found if self.mask is None else _masked(found, self.mask)
+
+    def _stacked(self) -> npt.NDArray[Any]:
+        return self.storage
+
+
+class RaggedColumn(Column):
+    """Arrays of one dtype that agree in all axes but the first.
+
+    `samples` is `(total, ...)`; row i is `samples[splits[i]:splits[i + 1]]`; `splits` is `int64 (N + 1,)`, begins
+    with 0, never falls and ends with `total`.
+    """
+
+    __slots__ = ("samples", "splits")
+
+    def __init__(self, samples: npt.NDArray[Any], splits: Rows, present: Mask | None = None) -> None:
+        super().__init__(ValueType.NDARRAY, present)
+        if samples.flags.writeable:
+            samples = samples.view()
+            samples.flags.writeable = False
+        self.samples = samples
+        self.splits = splits
+
+    def __len__(self) -> int:
+        return len(self.splits) - 1
+
+    def __getitem__(self, row: int) -> Any:
+        if self.mask is not None and not self.mask[row]:
+            return MISSING
+        row = range(len(self))[row]
+        return self.samples[self.splits[row] : self.splits[row + 1]]
+
+    def take(self, rows: Rows) -> Column:
+        """Dense if the rows taken have equally many samples, as when the odd ones are left behind."""
+        starts, ends = self.splits[:-1][rows], self.splits[1:][rows]
+        counts = ends - starts
+        splits = np.zeros(len(counts) + 1, np.int64)
+        np.cumsum(counts, out=splits[1:])
+        samples = self._gathered(starts, ends, splits)
+        present = taken_mask(self.mask, rows)
+        if len(counts) and (counts == counts[0]).all():
+            return DenseColumn(samples.reshape((len(counts), counts[0], *samples.shape[1:])), present=present)
+        return RaggedColumn(samples, splits, present)
+
+    def _gathered(self, starts: Rows, ends: Rows, splits: Rows) -> npt.NDArray[Any]:
+        breaks = np.flatnonzero(starts[1:] != ends[:-1])
+        if len(breaks) * _SHORT_RUN < len(starts):
+            # Nearly all rows, in their order: a few long pieces.
+            pieces = zip([starts[0], *starts[breaks + 1].tolist()], [*ends[breaks].tolist(), ends[-1]], strict=True)
+            return np.concatenate([self.samples[start:end] for start, end in pieces])
+        index = np.repeat(starts - splits[:-1], ends - starts) + np.arange(splits[-1])
+        gathered: npt.NDArray[Any] = self.samples[index]
+        return gathered
+
+    def values(self) -> list[Any]:
+        edges = self.splits.tolist()
+        found = [self.samples[a:b] for a, b in itertools.pairwise(edges)]
+        return found if self.mask is None else _masked(found, self.mask)
+
+    def _stacked(self) -> npt.NDArray[Any]:
+        counts = np.diff(self.splits)
+        if len(counts) and counts.min() != counts.max():
+            kinds = (
+                f"{self.samples.dtype}{[count, *self.samples.shape[1:]]}" for count in (counts.min(), counts.max())
+            )
+            raise unequal(self._named(), *kinds)
+        return self.samples.reshape((len(counts), counts[0] if len(counts) else 0, *self.samples.shape[1:]))
+
+
+class ObjectColumn(Column):
+    """A list of native values, `MISSING` where a row lacks the key."""
+
+    __slots__ = ("objects",)
+
+    def __init__(self, objects: list[Any], type: ValueType | None = None, present: Mask | None = None) -> None:
+        if present is None and _has_gaps(objects):
+            present = np.fromiter((value is not MISSING for value in objects), np.bool_, len(objects))
+        super().__init__(type, present)
+        self.objects = objects
+
+    def __len__(self) -> int:
+        return len(self.objects)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.objects[row]
+
+    @property
+    def is_double(self) -> bool:
+        """Whether all rows are DOUBLEs, or INT64s that have all their digits as such: `array` is float64 then."""
+        return self.type is None and all(map(is_double, self.objects))
+
+    @property
+    def writable(self) -> bool:
+        if self.type is not None:
+            return self.type in _WRITABLE_TYPES
+        return any(issubclass(kind, WRITABLE) for kind in set(map(type, self.objects)))
+
+    def lent(self) -> ObjectColumn:
+        return LentColumn(self) if self.writable else self
+
+    def take(self, rows: Rows) -> ObjectColumn:
+        objects = self.objects
+        return ObjectColumn([objects[row] for row in rows.tolist()], self.type)
+
+    def inner(self, row: int) -> tuple[Any, ...] | None:
+        if self.type is None and is_double(self.objects[row]):
+            # INT64 beside DOUBLE.
+            return (ValueType.DOUBLE,)
+        return super().inner(row)
+
+    def values(self) -> list[Any]:
+        return list(self.objects)
+
+
+class LentColumn(ObjectColumn):
+    """The values of another column, copied when they are first asked for."""
+
+    __slots__ = ("_own", "source")
+
+    def __init__(self, source: ObjectColumn) -> None:
+        Column.__init__(self, source.type, source.mask)
+        self.source = source
+        self._own: list[Any] | None = None
+
+    @property
+    def objects(self) -> list[Any]:  # type: ignore[override]
+        if self._own is None:
+            self._own = list(map(owned, self.source.objects))
+        return self._own
+
+    @property
+    def untouched(self) -> ObjectColumn:
+        return self.source if self._own is None else self
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __copy__(self) -> LentColumn:
+        again = LentColumn(self.source)
+        again._own = self._own
+        return again
+
+    def take(self, rows: Rows) -> ObjectColumn:
+        return LentColumn(self.source.take(rows)) if self._own is None else super().take(rows)
+
+
+class WireColumn(Column):
+    """Undecoded map entries of the input, decoded when first asked for and passed through untouched.
+
+    `entries[i]` is the serialised map entry of row i, tag and length included (so that joined entries are a
+    message), or `None`. `decode` turns the entries into a decoded column or raises `RowsFailed`. Who has the entries
+    as `Spans` says with `present` which are null; of a list that is found out.
+    """
+
+    __slots__ = ("_decode", "_decoded", "entries")
+
+    def __init__(self, entries: Entries, decode: Callable[[Entries], Column], present: Mask | None = None) -> None:
+        if present is None and not isinstance(entries, Spans) and None in entries:
+            present = np.fromiter((entry is not None for entry in entries), np.bool_, len(entries))
+        super().__init__(None, present)
+        self.entries = entries
+        self._decode = decode
+        self._decoded: Column | None = None
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether somebody has asked for the values."""
+        return self._decoded is not None
+
+    def decoded(self) -> Column:
+        if self._decoded is None:
+            try:
+                self._decoded = self._decode(self.entries)
+            except RowsFailed as error:
+                raise RowsFailed(error.failures, of=self) from None
+        self._decoded.key = self.key
+        return self._decoded
+
+    @property
+    def array(self) -> npt.NDArray[Any]:
+        return self.decoded().array
+
+    def __getitem__(self, row: int) -> Any:
+        if self._decoded is not None:
+            return self._decoded[row]
+        entry = self.entries[row]
+        try:
+            return MISSING if entry is None else self._decode([entry])[0]
+        except RowsFailed as error:
+            raise RowsFailed({range(len(self))[row]: error.failures[0]}, of=self) from None
+
+    @property
+    def writable(self) -> bool:
+        return self.decoded().writable
+
+    def lent(self) -> WireColumn:
+        if self._decoded is not None and not self._decoded.writable:
+            return self
+        return LentWireColumn(self)
+
+    def is_decoded_as(self, column: object) -> bool:
+        return self._decoded is not None and self._decoded is column
+
+    def part(self, start: int, stop: int) -> WireColumn:
+        present = _cut_mask(self.mask, start, stop)
+        cut = WireColumn(self.entries[start:stop], self._decode, present)
+        if self._decoded is not None:
+            cut._decoded = self._decoded.part(start, stop)
+        return cut
+
+    def take(self, rows: Rows) -> WireColumn:
+        entries = self.entries
+        if isinstance(entries, Spans):
+            taken = WireColumn(entries.take(rows), self._decode, taken_mask(self.mask, rows))
+        else:
+            taken = WireColumn([entries[row] for row in rows.tolist()], self._decode)
+        if self._decoded is not None:
+            taken._decoded = self._decoded.take(rows)
+        return taken
+
+    def values(self) -> list[Any]:
+        return self.decoded().values()
+
+    @property
+    def decoder(self) -> Callable[[Entries], Column]:
+        """What decodes the entries: the codec's own, which knows what they are."""
+        return self._decode
+
+    def joined(self, columns: Sequence[Column]) -> WireColumn | None:
+        """The rows of all columns, still undecoded; `None` unless each comes from this codec or has no values."""
+        parts: list[Entries] = []
+        for column in columns:
+            if isinstance(column, WireColumn) and column._decode == self._decode:
+                parts.append(column.entries)
+            elif column.empty:
+                parts.append([None] * len(column))
+            else:
+                return None
+        if any(isinstance(part, Spans) for part in parts):
+            return WireColumn(Spans.concat([Spans.of(part) for part in parts]), self._decode, joined_masks(columns))
+        return WireColumn(list(itertools.chain.from_iterable(parts)), self._decode)
+
+
+class LentWireColumn(WireColumn):
+    """Another undecoded column, which it has decode its entries; values are copied when they are first asked for."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: WireColumn) -> None:
+        # All there is to know of the entries is known: a function is lent every column, and reads few.
+        Column.__init__(self, None, source.mask)
+        self.entries = source.entries
+        self._decode = source._decode
+        self._decoded = None
+        self.source = source
+
+    def decoded(self) -> Column:
+        if self._decoded is None:
+            self._decoded = self.source.decoded().lent()
+        return super().decoded()
+
+    @property
+    def untouched(self) -> WireColumn:
+        return self.source if self._decoded is None else self
+
+
+def _typed(column: Column) -> ValueType:
+    if column.type is None:
+        raise DataError("a dense column without a value type")
+    return column.type
+
+
+def taken_mask(present: Mask | None, rows: Rows) -> Mask | None:
+    """Which of these rows have the key; `None` if all."""
+    if present is None:
+        return None
+    taken = present[rows]
+    return None if taken.all() else taken
+
+
+def _cut_mask(present: Mask | None, start: int, stop: int) -> Mask | None:
+    if present is None:
+        return None
+    cut = present[start:stop]
+    return None if cut.all() else cut
+
+
+def _masked(values: list[Any], present: Mask) -> list[Any]:
+    return [value if there else MISSING for value, there in zip(values, present.tolist(), strict=True)]
+
+
+def _has_gaps(objects: list[Any]) -> bool:
+    # A set of the distinct classes is cheap and never compares values (arrays refuse to be compared).
+    return Missing in set(map(type, objects))
+
+
+def _column_of(values: Sequence[Any]) -> Column:
+    values = list(values)
+    # One value of each class: classes are few, and the class decides the type.
+    examples = {value.__class__: value for value in values}
+    if Missing in examples:
+        return _with_gaps(values)
+    if not values:
+        return ObjectColumn([])
+    types = {type_of(example) for example in examples.values()}
+    if len(types) > 1:
+        return ObjectColumn(values)
+    (only,) = types
+    if only is ValueType.NDARRAY:
+        return _column_of_arrays(values)
+    if only in SCALARS:
+        return DenseColumn(np.array(values, SCALARS[only]), only)
+    return ObjectColumn(values, only)
+
+
+def _with_gaps(values: list[Any]) -> Column:
+    present = np.fromiter((value is not MISSING for value in values), np.bool_, len(values))
+    there = np.flatnonzero(present)
+    if len(there) == 0:
+        return ObjectColumn(values, None, present)
+    compact = _column_of([values[row] for row in there.tolist()])
+    if not isinstance(compact, DenseColumn):
+        if compact.type is ValueType.NDARRAY:
+            values = list(map(owned, values))
+        return ObjectColumn(values, compact.type, present)
+    array = np.zeros((len(values), *compact.storage.shape[1:]), compact.storage.dtype)
+    array[there] = compact.storage
+    return DenseColumn(array, _typed(compact), present)
+
+
+def _column_of_arrays(arrays: list[npt.NDArray[Any]]) -> Column:
+    first = arrays[0]
+    if len(arrays) == 1 and first.flags.c_contiguous and first.dtype.isnative:
+        return DenseColumn(first[np.newaxis])  # no copy
+    dtype, shape = first.dtype, first.shape
+    if any(array.dtype != dtype for array in arrays):
+        return ObjectColumn(list(map(owned, arrays)), ValueType.NDARRAY)
+    if all(array.shape == shape for array in arrays):
+        return DenseColumn(np.stack(arrays))
+    inner = shape[1:]
+    if first.ndim == 0 or any(array.ndim == 0 or array.shape[1:] != inner for array in arrays):
+        return ObjectColumn(list(map(owned, arrays)), ValueType.NDARRAY)
+    splits = np.zeros(len(arrays) + 1, np.int64)
+    np.cumsum([len(array) for array in arrays], out=splits[1:])
+    return RaggedColumn(np.concatenate(arrays), splits)
+
+
+def _concat(columns: Sequence[Column]) -> Column:
+    if len(columns) == 1:
+        return columns[0]
+    if not columns:
+        return ObjectColumn([])
+    for column in {column.__class__: column for column in columns}.values():
+        joined = column.joined(columns)
+        if joined is not None:
+            return joined
+    dense = [column for column in columns if isinstance(column, DenseColumn) and _stackable(columns[0], column)]
+    if len(dense) == len(columns):
+        return DenseColumn(np.concatenate([column.storage for column in dense]), _typed(dense[0]), joined_masks(dense))
+    ragged = [column for column in columns if isinstance(column, RaggedColumn) and _joinable(columns[0], column)]
+    if len(ragged) == len(columns):
+        return _concat_ragged(ragged)
+    return _column_of(_all_values(columns))
+
+
+def _concat_ragged(columns: Sequence[RaggedColumn]) -> RaggedColumn:
+    counts = np.concatenate([np.diff(column.splits) for column in columns])
+    splits = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=splits[1:])
+    return RaggedColumn(np.concatenate([column.samples for column in columns]), splits, joined_masks(columns))
+
+
+def _all_values(columns: Sequence[Column]) -> list[Any]:
+    found: list[Any] = []
+    failures: dict[int, Exception] = {}
+    for column in columns:
+        try:
+            found.extend(column.values())
+        except RowsFailed as error:
+            # Positions are those in the joined column.
+            failures.update({len(found) + position: reason for position, reason in error.failures.items()})
+            found.extend([MISSING] * len(column))
+    if failures:
+        raise RowsFailed(failures, of=columns)
+    return found
+
+
+def _joinable(a: Column, b: RaggedColumn) -> bool:
+    if not isinstance(a, RaggedColumn):
+        return False
+    return a.samples.dtype == b.samples.dtype and a.samples.shape[1:] == b.samples.shape[1:]
+
+
+def _stackable(a: Column, b: DenseColumn) -> bool:
+    return (
+        isinstance(a, DenseColumn)
+        and a.type is b.type
+        and a.storage.dtype == b.storage.dtype
+        and a.storage.shape[1:] == b.storage.shape[1:]
+    )
+
+
+def joined_masks(columns: Sequence[Column]) -> Mask | None:
+    """Which rows of all columns, one after the other, have the key; `None` if all."""
+    if all(column.mask is None for column in columns):
+        return None
+    masks = [np.ones(len(column), np.bool_) if column.mask is None else column.mask for column in columns]
+    return np.concatenate(masks)

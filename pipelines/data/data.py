@@ -1,0 +1,423 @@
+"""`Data`: one record on its way through a pipeline."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.data.record import RecordContext
+from pipelines.errors import MOST_KEYS, DataError, ReservedKeyError, ValueNotFoundError, WrongTypeError, nearest
+from pipelines.values.buffer import ByteBuffer
+from pipelines.values.geometry import BoundingBox, Point
+from pipelines.values.image import Image
+from pipelines.values.lists import TypedList, element_type, list_to_array
+from pipelines.values.native import native, native_class
+from pipelines.values.ndarray import ByteOrder, array_type
+from pipelines.values.valuetype import ValueType, type_of
+
+if TYPE_CHECKING:
+    from pipelines.wire.limits import Limits
+
+__all__ = ["RESERVED_KEYS", "Data", "RecordContext", "check_key"]
+
+RESERVED_KEYS = frozenset(
+    {
+        "@type",
+        "@BytesBase64",
+        "@BytesArray",
+        "@ByteBuffer",
+        "@ByteBufferBase64",
+        "@ImageFormat",
+        "@ImageData",
+        "@NDArrayShape",
+        "@NDArrayType",
+        "@NDArrayDataBase64",
+        "@Metadata",
+        "@x1",
+        "@x2",
+        "@y1",
+        "@y2",
+        "@cx",
+        "@cy",
+        "@h",
+        "@w",
+        "@Point",
+        "@Coords",
+        "@AsyncTrigger",
+    }
+)
+"""Keys that the JSON form uses for itself. No `Data` may have one, in whatever case it is written."""
+
+
+class Data(MutableMapping[str, Any]):
+    """Keys and typed values in the order in which they were put, with optional metadata (one more `Data`).
+
+    Values are native: `str int float bool bytes numpy.ndarray list`, and `Image`, `BoundingBox`, `Point`,
+    `ByteBuffer` and `Data`; `pipelines.values.native` says what else is accepted and what it becomes. There is no
+    null: leave the key out. `data[key]` gives any value, `data.get_double(key)` and the like one of a known type.
+
+    Raises, when a value is put: `ReservedKeyError` for a key of `RESERVED_KEYS`, `WrongTypeError` for a value or a
+    key of another type, `DataError` for an integer beyond 64 bits.
+    Equality compares keys, types and values, not their order, the metadata or the record.
+
+    A `Data` that a step is given may share values with other branches and records. What can be written to (lists,
+    nested `Data`, boxes, points) is copied when it is first asked for, so that nobody else sees what is written; arrays
+    are read-only.
+    """
+
+    __slots__ = ("_lent", "_metadata", "_record", "_values")
+
+    _lent: set[str] | None
+    """Keys whose values are somebody else's too, and copied when they are asked for; `None` for none."""
+
+    def __init__(
+        self,
+        values: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
+        *,
+        metadata: Data | Mapping[str, Any] | None = None,
+        record: RecordContext | None = None,
+    ) -> None:
+        self._values: dict[str, Any] = {}
+        self._metadata: Data | None = None
+        self._record = record
+        self._lent = None
+        for key, value in values.items() if isinstance(values, Mapping) else values:
+            self[key] = value
+        if metadata is not None:
+            self.metadata = metadata
+
+    @classmethod
+    def trusted(
+        cls,
+        values: dict[str, Any],
+        metadata: Data | None = None,
+        record: RecordContext | None = None,
+        lent: set[str] | None = None,
+    ) -> Data:
+        """A `Data` around `values` without a look at them, for codecs that made them.
+
+        The caller promises native values (see `pipelines.values.native`), checked keys (`check_key`), and to forget
+        the dictionary and the set. `lent` names values that are somebody else's too: they are copied when asked for.
+        """
+        data = cls.__new__(cls)
+        data._values = values
+        data._metadata = metadata
+        data._record = record
+        data._lent = lent
+        return data
+
+    @property
+    def metadata(self) -> Data | None:
+        """What is said about the record rather than by it; `None` if nothing is. A mapping becomes a `Data`."""
+        return self._metadata
+
+    @metadata.setter
+    def metadata(self, metadata: Data | Mapping[str, Any] | None) -> None:
+        if metadata is not None and not isinstance(metadata, Data):
+            metadata = Data(metadata)
+        self._metadata = metadata
+
+    @property
+    def record(self) -> RecordContext | None:
+        """The record of the bus that this came from, or `None`. Never serialised."""
+        return self._record
+
+    def __getitem__(self, key: str) -> Any:
+        try:
+            value = self._values[key]
+        except KeyError:
+            raise self._not_found(key) from None
+        return self._own(key, value) if self._lent and key in self._lent else value
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        check_key(key)
+        self._values[key] = native(value)
+        if self._lent:
+            self._lent.discard(key)
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self._values:
+            raise self._not_found(key)
+        del self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of `key`, or `default`."""
+        return self[key] if key in self._values else default
+
+    @property
+    def held(self) -> Mapping[str, Any]:
+        """The keys and values, without a copy of what is shared: not to be written to."""
+        return self._values
+
+    def lent(self) -> Data:
+        """Another `Data` with the same entries, metadata and record, in which nothing is written to this one."""
+        lent = {key for key, value in self._values.items() if isinstance(value, WRITABLE)}
+        metadata = None if self._metadata is None else self._metadata.lent()
+        return Data.trusted(dict(self._values), metadata, self._record, lent or None)
+
+    def type(self, key: str) -> ValueType:
+        """The type of the value of `key`. `ValueNotFoundError` if there is none."""
+        return type_of(self[key])
+
+    def list_type(self, key: str) -> ValueType:
+        """The element type of a list: `NONE` for an empty one that never had one.
+
+        `ValueNotFoundError` if there is no such key or its value is no list.
+        """
+        values = self[key]
+        if not isinstance(values, list):
+            raise ValueNotFoundError(f'Value of key "{key}" is {type_of(values).name}, not a LIST')
+        return element_type(values)
+
+    def get_ndarray(self, key: str) -> npt.NDArray[Any]:
+        """The array of `key`. A list of numbers, nested or not, comes as a float32 array of its shape."""
+        value = self[key]
+        if isinstance(value, list):
+            return list_to_array(value, key)
+        array: npt.NDArray[Any] = self._typed(key, ValueType.NDARRAY)
+        return array
+
+    def get_string(self, key: str) -> str:
+        """The string of `key`."""
+        value: str = self._typed(key, ValueType.STRING)
+        return value
+
+    def get_int64(self, key: str) -> int:
+        """The integer of `key`; a float is not one."""
+        value: int = self._typed(key, ValueType.INT64)
+        return value
+
+    def get_double(self, key: str) -> float:
+        """The number of `key` as a float: that of a DOUBLE, or of an INT64 that a float has all digits of.
+
+        `WrongTypeError` for any other value, a boolean too; `DataError` for an integer beyond 2**53 that no float is.
+        """
+        value = self[key]
+        if isinstance(value, int) and type_of(value) is ValueType.INT64:
+            found = float(value)
+            if found != value:
+                raise DataError(f'The INT64 {value} of key "{key}" is no DOUBLE: it would lose digits; use get_int64')
+            return found
+        return float(self._typed(key, ValueType.DOUBLE))
+
+    def get_boolean(self, key: str) -> bool:
+        """The boolean of `key`."""
+        value: bool = self._typed(key, ValueType.BOOLEAN)
+        return value
+
+    def get_bytes(self, key: str) -> bytes:
+        """The bytes of `key`; a `ByteBuffer` is another type."""
+        value: bytes = self._typed(key, ValueType.BYTES)
+        return value
+
+    def get_byte_buffer(self, key: str) -> ByteBuffer:
+        """The `ByteBuffer` of `key`."""
+        value: ByteBuffer = self._typed(key, ValueType.BYTEBUFFER)
+        return value
+
+    def get_image(self, key: str) -> Image:
+        """The `Image` of `key`."""
+        value: Image = self._typed(key, ValueType.IMAGE)
+        return value
+
+    def get_bounding_box(self, key: str) -> BoundingBox:
+        """The `BoundingBox` of `key`."""
+        value: BoundingBox = self._typed(key, ValueType.BOUNDING_BOX)
+        return value
+
+    def get_point(self, key: str) -> Point:
+        """The `Point` of `key`."""
+        value: Point = self._typed(key, ValueType.POINT)
+        return value
+
+    def get_data(self, key: str) -> Data:
+        """The nested `Data` of `key`."""
+        value: Data = self._typed(key, ValueType.DATA)
+        return value
+
+    def get_list(self, key: str, elements: ValueType | None = None) -> list[Any]:
+        """The list of `key`; with `elements`, one of that element type (an empty list is of any)."""
+        values: list[Any] = self._typed(key, ValueType.LIST)
+        if elements is not None and values and element_type(values) is not elements:
+            raise WrongTypeError(
+                f'Value has wrong type for key "{key}": requested list of {elements.name}, '
+                f"actual list of {element_type(values).name}"
+            )
+        return values
+
+    def merge(self, *others: Data, allow_overwrite: bool = False) -> None:
+        """Take over the entries of `others`, one after the other, without their metadata.
+
+        `DataError` if a key is there already and `allow_overwrite` is false; what was merged before that stays.
+        """
+        for other in others:
+            for key, value in other._values.items():
+                if not allow_overwrite and key in self._values:
+                    raise DataError(
+                        f'Error during merging: Data instance already has key "{key}" and allowOverwrite is false'
+                    )
+                self._values[key] = value
+                if other._lent and key in other._lent:
+                    self._lent = {key, *(self._lent or ())}
+                elif self._lent:
+                    self._lent.discard(key)
+
+    def copy(self) -> Data:
+        """Another `Data` with the same entries (the same value objects), a copy of the metadata, and the record."""
+        metadata = None if self._metadata is None else self._metadata.copy()
+        return Data.trusted(dict(self._values), metadata, self._record, set(self._lent) if self._lent else None)
+
+    __copy__ = copy
+
+    def to_bytes(self) -> bytes:
+        """The ProtoData message (docs/data.md). `WireError` if it cannot carry a value."""
+        from pipelines.wire.protobuf import encode
+
+        return encode(self)
+
+    @classmethod
+    def from_bytes(cls, payload: bytes, limits: Limits | None = None) -> Data:
+        """The `Data` of a ProtoData message. `WireError` if it is none or exceeds `limits`."""
+        from pipelines.wire.limits import DEFAULT_LIMITS
+        from pipelines.wire.protobuf import decode
+
+        return decode(payload, limits or DEFAULT_LIMITS)
+
+    def to_json(self, byte_order: ByteOrder = "big", *, pretty: bool = False) -> str:
+        """The JSON text (docs/data.md), on one line or `pretty`. `WireError` if it cannot carry a value."""
+        from pipelines.wire.json import dumps
+
+        return dumps(self, byte_order, pretty=pretty)
+
+    @classmethod
+    def from_json(cls, text: str | bytes, byte_order: ByteOrder = "big", limits: Limits | None = None) -> Data:
+        """The `Data` of a JSON text whose arrays are in `byte_order`. `WireError` if it is none or exceeds `limits`."""
+        from pipelines.wire.json import loads
+        from pipelines.wire.limits import DEFAULT_LIMITS
+
+        return loads(text, byte_order, limits or DEFAULT_LIMITS)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Data):
+            return NotImplemented
+        if self._values.keys() != other._values.keys():
+            return False
+        return all(_same(value, other._values[key]) for key, value in self._values.items())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        entries = ", ".join(f"{key}: {_summary(value)}" for key, value in self._values.items())
+        return f"Data({entries})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(key)}</td><td>{type_of(value).name}</td><td>{_html(value)}</td></tr>"
+            for key, value in self._values.items()
+        )
+        table = f"<table><tr><th>key</th><th>type</th><th>value</th></tr>{rows}</table>"
+        return table if self._metadata is None else f"{table}metadata {self._metadata._repr_html_()}"
+
+    def _own(self, key: str, value: Any) -> Any:
+        assert self._lent is not None
+        self._lent.discard(key)
+        self._values[key] = value = owned(value)
+        return value
+
+    def _typed(self, key: str, requested: ValueType) -> Any:
+        value = self[key]
+        actual = type_of(value)
+        if actual is not requested:
+            raise WrongTypeError(
+                f'Value has wrong type for key "{key}": requested type {requested.name}, actual type {actual.name}'
+            )
+        return value
+
+    def _not_found(self, key: object) -> ValueNotFoundError:
+        return ValueNotFoundError(f'Value not found for key "{key}"{nearest(str(key), self._values, MOST_KEYS)}')
+
+
+WRITABLE = (list, Data, BoundingBox, Point)
+"""Classes of values that can be written to. Arrays are shared read-only instead."""
+
+
+def owned(value: Any) -> Any:
+    """A copy of `value` as far as it can be written to, at any depth; arrays as read-only views of the same memory."""
+    if isinstance(value, list):
+        # The elements of a list are of one type.
+        made = list(map(owned, value)) if value and not isinstance(value[0], _PLAIN) else list(value)
+        return TypedList(value.element_type, made) if isinstance(value, TypedList) else made
+    if isinstance(value, Data):
+        entries = {key: owned(one) for key, one in value._values.items()}
+        return Data.trusted(entries, owned(value._metadata), value._record)
+    if isinstance(value, (BoundingBox, Point)):
+        return value.copy()
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        value = value.view()
+        value.flags.writeable = False
+    return value
+
+
+def check_key(key: str) -> None:
+    """Raise `ReservedKeyError` for a reserved key, whatever its case, and `WrongTypeError` for one that is no `str`."""
+    if not isinstance(key, str):
+        raise WrongTypeError(f"a key of a Data is a string, not {key!r}")
+    # All reserved keys begin with @, few others do.
+    if key.startswith("@") and key.lower() in _RESERVED_LOWER:
+        raise ReservedKeyError(f'Cannot use key "{key}" in a Data instance: This key is reserved for internal use only')
+
+
+_PLAIN = (str, int, float, bytes, Image)
+_RESERVED_LOWER = frozenset(key.lower() for key in RESERVED_KEYS)
+
+
+def _same(a: Any, b: Any) -> bool:
+    kind = type_of(a)
+    if kind is not type_of(b):
+        return False
+    if kind is ValueType.NDARRAY:
+        return _same_array(a, b)
+    if kind is ValueType.LIST:
+        return len(a) == len(b) and all(map(_same, a, b))
+    if kind is ValueType.DOUBLE:
+        return bool(a == b or (a != a and b != b))
+    return bool(a == b)
+
+
+def _same_array(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+    if array_type(a.dtype) is not array_type(b.dtype) or a.shape != b.shape:
+        return False
+    # By bytes, as in Konduit Serving: a NaN equals the same NaN, and -0.0 is not 0.0.
+    same: bool = a.tobytes() == b.astype(a.dtype, copy=False).tobytes()
+    return same
+
+
+def _summary(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, list) and len(value) > 4:
+        return f"list of {len(value)} {element_type(value).name}"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _html(value: Any) -> str:
+    if isinstance(value, (Data, Image)):
+        return value._repr_html_()
+    return html.escape(_summary(value))
+
+
+native_class(Data, ValueType.DATA, lambda value: value if isinstance(value, Data) else Data(value), base=Mapping)

@@ -1,0 +1,69 @@
+"""What kind of values a row has, without what they say: types, shapes and sizes, and plain numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pipelines.data.batch import Batch
+from pipelines.data.columns import MISSING, Column, WireColumn
+from pipelines.data.data import Data
+from pipelines.data.sparsecolumn import SparseColumn
+from pipelines.errors import StreamerError
+from pipelines.values import Image, ValueType, type_of
+from pipelines.values.lists import element_type
+
+MOST_KEYS = 20
+"""Keys of one row that are told of at most."""
+
+_PLAIN = (ValueType.INT64, ValueType.DOUBLE, ValueType.BOOLEAN)
+
+
+def described_row(batch: Batch, position: int) -> str:
+    """The keys and kinds of values of one row: `image IMAGE 28x28x1, id INT64 7`. Decodes nothing."""
+    parts = []
+    for key, column in batch.columns.items():
+        found = _described_cell(column, position)
+        if found is not None:
+            parts.append(f"{key} {found}")
+    if len(parts) > MOST_KEYS:
+        parts = [*parts[:MOST_KEYS], f"and {len(parts) - MOST_KEYS} more"]
+    return ", ".join(parts) or "nothing"
+
+
+def described(value: Any) -> str:
+    """The kind of a value. Numbers are told as they are; of texts, bytes, arrays and pictures only the size is."""
+    kind = type_of(value)
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)}"
+    if kind in _PLAIN:
+        return f"{kind.name} {value:.6g}" if isinstance(value, float) else f"{kind.name} {value}"
+    if isinstance(value, Image):
+        return _picture(value)
+    if isinstance(value, str):
+        return f"STRING of {len(value)} characters"
+    if isinstance(value, list):
+        return f"LIST of {len(value)} {element_type(value).name}" if value else "LIST of 0"
+    if isinstance(value, Data):
+        return f"DATA of {len(value)} keys"
+    if isinstance(value, bytes):
+        return f"BYTES of {len(value)}"
+    return kind.name
+
+
+def _described_cell(column: Column, position: int) -> str | None:
+    if isinstance(column, SparseColumn):
+        place = column.place(position)
+        return None if place is None else _described_cell(column.column, place)
+    if isinstance(column, WireColumn) and not column.is_decoded:
+        return None if column.entries[position] is None else "not decoded"
+    value = column[position]
+    return None if value is MISSING else described(value)
+
+
+def _picture(image: Image) -> str:
+    try:
+        return f"IMAGE {image.width}x{image.height}x{image.channels}"
+    except (StreamerError, ValueError, OSError):
+        return "IMAGE"

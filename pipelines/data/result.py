@@ -1,0 +1,38 @@
+"""`Result`: what became of each row that a runner or an executor was given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Rows
+
+NONE_HELD: Rows = np.zeros(0, np.int64)
+
+
+@dataclass(slots=True)
+class Result:
+    """Every row that went in is emitted, failed, dropped or held; keys are row numbers (`Batch.rows`).
+
+    `batch` holds the emitted rows with the numbers of their parents; a record may be emitted several times. A number
+    stands in one of the four, but for one case: emitted and held means that more results of the record will come.
+    A record that fails in part has failed: an executor emits none of its results, nor those of a row that it shares
+    with others (a window); these fail with it unless they have results of their own.
+    """
+
+    batch: Batch
+    failed: Mapping[int, Exception] = field(default_factory=dict)
+    """Row number to what went wrong: from an executor always a `StepError` with the step's name."""
+    dropped: Mapping[int, str] = field(default_factory=dict)
+    """Row number to the reason: dropped on purpose, by a filter."""
+    held: Rows = field(default_factory=lambda: NONE_HELD)
+    """Row numbers that a stateful step keeps for a later result, `int64`. A held row is done with as soon as a later
+    result names it without holding it again."""
+
+    @property
+    def rows(self) -> Rows:
+        """The parents of the emitted rows: `batch.rows`."""
+        return self.batch.rows

@@ -1,0 +1,286 @@
+"""`SparseColumn`: a key that few rows of a batch have, and what makes, divides and joins columns of such keys.
+
+Records may have keys of their own, thousands in one batch. Columns with a place for every row would cost rows times
+keys; here a key costs what its values cost, whatever batch a record falls into. Most code does not see the difference:
+who asks for the values (`decoded`) gets a column of an ordinary form.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.data.columns import MISSING, Column, Mask, ObjectColumn, Rows, WireColumn
+from pipelines.errors import RowsFailed
+
+RARE: Final = 8
+"""A key is rare if fewer than one row in so many has it."""
+
+
+def is_rare(count: int, size: int) -> bool:
+    """Whether a key that `count` of `size` rows have is rare, and so is kept in a `SparseColumn`."""
+    return count * RARE < size
+
+
+class SparseColumn(Column):
+    """The values of the few rows that have the key; they may be undecoded.
+
+    `rows` are the positions of these rows, rising, in a column of `size` rows; `column` has a row for each of them.
+    """
+
+    __slots__ = ("_decoded", "_size", "column", "rows")
+
+    def __init__(self, size: int, rows: Sequence[int], column: Column) -> None:
+        self._size = size
+        self._decoded: Column | None = None
+        self.rows = rows
+        self.column = column
+        self.type = column.type
+        self.key = None
+
+    @property
+    def mask(self) -> Mask | None:  # type: ignore[override]
+        """Which rows have the key, `bool (N,)`; `None` when all do. Made at each call: `rows` says the same."""
+        if len(self.rows) == self._size:
+            return None
+        mask = np.zeros(self._size, np.bool_)
+        mask[list(self.rows)] = True
+        mask.flags.writeable = False
+        return mask
+
+    def positions(self) -> Sequence[int]:
+        return self.rows
+
+    @property
+    def empty(self) -> bool:
+        return not self.rows
+
+    @property
+    def writable(self) -> bool:
+        return self.column.writable
+
+    def lent(self) -> SparseColumn:
+        return self._over(self.column.lent())
+
+    @property
+    def untouched(self) -> SparseColumn:
+        return self._over(self.column.untouched)
+
+    def is_decoded_as(self, column: object) -> bool:
+        return self._decoded is not None and self._decoded is column
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __copy__(self) -> SparseColumn:
+        return SparseColumn(self._size, self.rows, self.column)
+
+    def __getitem__(self, row: int) -> Any:
+        place = self.place(range(self._size)[row])
+        return MISSING if place is None else self.column[place]
+
+    def place(self, row: int) -> int | None:
+        """The row of `column` that holds the value of this row; `None` if it has none."""
+        place = bisect_left(self.rows, row)
+        return place if place < len(self.rows) and self.rows[place] == row else None
+
+    def cells(self, failed: dict[int, Exception]) -> Iterator[tuple[int, Any]]:
+        wrong: dict[int, Exception] = {}
+        cells = [(self.rows[place], value) for place, value in self.column.cells(wrong)]
+        for place, error in wrong.items():
+            failed.setdefault(self.rows[place], error)
+        return iter(cells)
+
+    def values(self) -> list[Any]:
+        failed: dict[int, Exception] = {}
+        values: list[Any] = [MISSING] * self._size
+        for row, value in self.cells(failed):
+            values[row] = value
+        if failed:
+            raise RowsFailed(failed, of=self)
+        return values
+
+    @property
+    def array(self) -> npt.NDArray[Any]:
+        return self.decoded().array
+
+    def decoded(self) -> Column:
+        """A column of an ordinary form, with a place for every row. Raises `RowsFailed`."""
+        if self._decoded is None:
+            self._decoded = Column.of(self.values())
+        self._decoded.key = self.key
+        return self._decoded
+
+    def spread(self) -> Column:
+        """A column with a place for every row; what is undecoded stays so. Raises `RowsFailed`."""
+        column = self.column
+        if not isinstance(column, WireColumn):
+            return self.decoded()
+        entries: list[bytes | None] = [None] * self._size
+        for row, entry in zip(self.rows, column.entries, strict=True):
+            entries[row] = entry
+        return WireColumn(entries, column.decoder)
+
+    def _over(self, column: Column) -> SparseColumn:
+        return self if column is self.column else SparseColumn(self._size, self.rows, column)
+
+    def take(self, rows: Rows) -> SparseColumn:
+        (taken,) = divide({"": self}, [np.arange(self._size, dtype=np.int64)[rows]])
+        column = taken.get("", SparseColumn(len(rows), (), ObjectColumn([])))
+        assert isinstance(column, SparseColumn)
+        return column
+
+    def joined(self, columns: Sequence[Column]) -> Column:
+        if not all(isinstance(column, SparseColumn) for column in columns):
+            return Column.concat(
+                [column.spread() if isinstance(column, SparseColumn) else column for column in columns]
+            )
+        *starts, size = itertools.accumulate(map(len, columns), initial=0)
+        return _placed(size, list(zip(starts, columns, strict=True)))
+
+    def overlaid(self, other: SparseColumn) -> SparseColumn:
+        """These values, and those of `other` in rows that have none here. Raises `RowsFailed`."""
+        own = set(self.rows)
+        more = [place for place, row in enumerate(other.rows) if row not in own]
+        rows = [*self.rows, *(other.rows[place] for place in more)]
+        inner = _joined_inner([self.column, other.column.take(np.array(more, np.int64))], rows)
+        order = sorted(range(len(rows)), key=rows.__getitem__)
+        return SparseColumn(self._size, [rows[place] for place in order], inner.take(np.array(order, np.int64)))
+
+
+def columns_of(
+    rows: Sequence[Mapping[str, Any]], column: Callable[[str, list[Any]], Column] | None = None
+) -> dict[str, Column]:
+    """The columns of rows of keys and values, in the order in which the keys appear.
+
+    `column(key, values)` makes that of a key that is not rare, from one value a row, `MISSING` where a row lacks it; by
+    default `Column.of(values)`. Raises `WrongTypeError` for a value that a `Data` cannot hold.
+    """
+    make = column or (lambda key, values: Column.of(values))
+    size = len(rows)
+    counts = Counter(itertools.chain.from_iterable(rows))
+    rare: dict[str, tuple[list[int], list[Any]]] = {
+        key: ([], []) for key, count in counts.items() if is_rare(count, size)
+    }
+    if rare:
+        for number, row in enumerate(rows):
+            for key in row:
+                if key in rare:
+                    rare[key][0].append(number)
+                    rare[key][1].append(row[key])
+    return {
+        key: SparseColumn(size, rare[key][0], ObjectColumn(rare[key][1]))
+        if key in rare
+        else make(key, [row.get(key, MISSING) for row in rows])
+        for key in counts
+    }
+
+
+def divide(columns: Mapping[str, Column], parts: Sequence[Rows | range]) -> Iterator[dict[str, Column]]:
+    """The columns of each part of the rows: those at these positions, in this order; of a range, without a copy.
+
+    Rare keys come last, and only in parts that have them: however many parts there are, a value is touched once. At
+    a position below 0 they have no value.
+    """
+    sparse = {key: column for key, column in columns.items() if isinstance(column, SparseColumn)}
+    others = {key: column for key, column in columns.items() if key not in sparse} if sparse else columns
+    rare = _divided(sparse, parts) if sparse else {}
+    for number, part in enumerate(parts):
+        if isinstance(part, range):
+            found = {key: column.part(part.start, part.stop) for key, column in others.items()}
+        else:
+            found = {key: column.take(part) for key, column in others.items()}
+        yield {**found, **rare[number]} if number in rare else found
+
+
+def concat(parts: Sequence[Mapping[str, Column]], sizes: Sequence[int]) -> dict[str, Column]:
+    """The rows of all parts, of so many rows each, one after the other. A key that only some have is missing in others.
+
+    Raises `RowsFailed` where values of a key can only be joined decoded and some cannot be decoded.
+    """
+    *starts, size = itertools.accumulate(sizes, initial=0)
+    having: dict[str, list[int]] = {}
+    for number, part in enumerate(parts):
+        for key in part:
+            having.setdefault(key, []).append(number)
+    columns: dict[str, Column] = {}
+    failures: dict[int, Exception] = {}
+    for key, numbers in having.items():
+        own = [parts[number][key] for number in numbers]
+        try:
+            if is_rare(sum(map(_places, own)), size):
+                placed = [(starts[number], column) for number, column in zip(numbers, own, strict=True)]
+                columns[key] = _placed(size, placed)
+            else:
+                columns[key] = Column.concat(
+                    [part[key] if key in part else Column.absent(rows) for part, rows in zip(parts, sizes, strict=True)]
+                )
+        except RowsFailed as error:
+            failures = {**error.failures, **failures}
+    if failures:
+        raise RowsFailed(failures)
+    return columns
+
+
+def _places(column: Column) -> int:
+    return len(column.rows) if isinstance(column, SparseColumn) else len(column)
+
+
+def in_form(columns: Mapping[str, Column], size: int, asked: Container[str]) -> dict[str, Column]:
+    """The same columns, sparse where the key is rare among `size` rows and not one of those that are `asked` for."""
+    found: dict[str, Column] = {}
+    for key, column in columns.items():
+        rare = key not in asked and is_rare(len(column.positions()), size)
+        if isinstance(column, SparseColumn):
+            found[key] = column if rare else column.spread()
+        else:
+            found[key] = _placed(size, [(0, column)]) if rare else column
+    return found
+
+
+def _divided(columns: Mapping[str, SparseColumn], parts: Sequence[Rows | range]) -> dict[int, dict[str, SparseColumn]]:
+    """Number of a part to the columns that have values there."""
+    places: dict[int, list[tuple[int, int]]] = {}
+    for number, part in enumerate(parts):
+        for place, row in enumerate(part if isinstance(part, range) else part.tolist()):
+            places.setdefault(row, []).append((number, place))
+    found: dict[int, dict[str, SparseColumn]] = {}
+    for key, column in columns.items():
+        cells: dict[int, list[tuple[int, int]]] = {}
+        for own, row in enumerate(column.rows):
+            for number, place in places.get(row, ()):
+                cells.setdefault(number, []).append((place, own))
+        for number, there in cells.items():
+            there.sort()
+            owns = [own for _, own in there]
+            inner = column.column if owns == list(range(len(column.rows))) else column.column.take(np.array(owns))
+            taken = SparseColumn(len(parts[number]), [place for place, _ in there], inner)
+            found.setdefault(number, {})[key] = taken
+    return found
+
+
+def _placed(size: int, columns: Sequence[tuple[int, Column]]) -> SparseColumn:
+    """One column of the values of all: each column's first row has the position given with it."""
+    rows: list[int] = []
+    inner: list[Column] = []
+    for start, column in columns:
+        positions = column.positions()
+        rows.extend(start + row for row in positions)
+        if isinstance(column, SparseColumn):
+            inner.append(column.column)
+        else:
+            inner.append(column if column.mask is None else column.take(np.array(positions, np.int64)))
+    return SparseColumn(size, rows, _joined_inner(inner, rows))
+
+
+def _joined_inner(columns: Sequence[Column], rows: Sequence[int]) -> Column:
+    try:
+        return Column.concat(columns)
+    except RowsFailed as error:
+        raise RowsFailed({rows[place]: reason for place, reason in error.failures.items()}) from error

@@ -1,0 +1,82 @@
+"""`Async`: a pipeline that a trigger runs, whoever asks for its result."""
+
+from __future__ import annotations
+
+import html
+from typing import Any, Final
+
+from pipelines.definitions.definedpipeline import DefinedPipeline, settings_text
+from pipelines.errors import DefinitionError
+from pipelines.executors.clock import Clock
+from pipelines.executors.pipeline import Executor, Pipeline
+from pipelines.runners.runner import OpenContext
+from pipelines.steps import Step, Trigger
+from pipelines.steps.config import Form
+
+TRIGGER_KEY: Final = "@AsyncTrigger"
+"""Key of the trigger in definitions, and what errors call it."""
+
+
+class Async(DefinedPipeline):
+    """A pipeline and what runs it: `Async(Sequence([...]), SimpleLoopTrigger(frequency_ms=200))`.
+
+    It runs from the moment it is opened. Id, name and folder are those of the pipeline. Immutable; equal to another
+    with an equal pipeline and trigger. `clock` is for tests.
+    """
+
+    def __init__(self, pipeline: Pipeline, trigger: Trigger, *, clock: Clock | None = None) -> None:
+        if isinstance(pipeline, Async) or not isinstance(pipeline, Pipeline):
+            raise DefinitionError(f"a trigger runs a Sequence or a Graph, not {type(pipeline).__name__}")
+        if not isinstance(trigger, Trigger):
+            raise DefinitionError(f"a trigger is needed, not {type(trigger).__name__}")
+        super().__init__(id=pipeline.id, name=pipeline.name, base=pipeline.base)
+        self._pipeline = pipeline
+        self._trigger = trigger
+        self._clock = clock or Clock()
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """What runs."""
+        return self._pipeline
+
+    @property
+    def trigger(self) -> Trigger:
+        """What decides when."""
+        return self._trigger
+
+    @property
+    def steps(self) -> Any:
+        """The steps of the pipeline."""
+        return self._pipeline.steps
+
+    def named_steps(self) -> list[tuple[str, Step]]:
+        """The steps that runners run, with their names in errors and metrics."""
+        return list(self._pipeline.named_steps())
+
+    def open_in(self, context: OpenContext) -> Executor:
+        """`open` for a pipeline that may be a step of another, whose folder serves where it has none of its own."""
+        from pipelines.executors.asynchronous import AsyncExecutor
+
+        trigger = self._trigger.open(self._clock)
+        return AsyncExecutor(context.named(TRIGGER_KEY), self._pipeline.open_in(context), trigger)
+
+    def to_dict(self, form: Form = "json") -> dict[str, Any]:
+        """The definition as plain data, keys spelled as Konduit Serving spells them in JSON or YAML.
+
+        Raises `DefinitionError` for a function that cannot be found again by module and name.
+        """
+        return {**self._pipeline.to_dict(form), TRIGGER_KEY: self._trigger.to_dict(form)}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Async):
+            return NotImplemented
+        return bool(self._pipeline == other._pipeline and self._trigger == other._trigger)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Async({self._pipeline!r}, {self._trigger.type_name})"
+
+    def _repr_html_(self) -> str:
+        settings = html.escape(settings_text(self._trigger))
+        return f"{self._pipeline._repr_html_()}<p>{self._trigger.type_name} {settings}</p>"

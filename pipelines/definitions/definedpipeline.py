@@ -1,0 +1,137 @@
+"""What the pipelines of this package have in common: labels, a folder, opening and writing."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor as Pool
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.definitions.yamlwriter import write_yaml
+from pipelines.errors import DefinitionError
+from pipelines.executors.pipeline import Executor, Pipeline
+from pipelines.observe.profiler import Profiler
+from pipelines.runners.runner import OpenContext
+from pipelines.steps import Function, PipelineStep, Step, Typed
+from pipelines.steps.base import TYPE_KEY
+from pipelines.steps.config import Form
+
+if TYPE_CHECKING:
+    from pipelines.plugins.registry import Registry
+
+
+class DefinedPipeline(ABC):
+    """Base of `Sequence`, `Graph` and `Async`."""
+
+    def __init__(self, *, id: str | None = None, name: str | None = None, base: Path | None = None) -> None:
+        self._id = id
+        self._name = name
+        self._base = base
+
+    @property
+    def id(self) -> str | None:
+        """Konduit's identifier of the pipeline, or `None`."""
+        return self._id
+
+    @property
+    def name(self) -> str | None:
+        """What people call it, or `None`. Ours; Konduit Serving does not have it."""
+        return self._name
+
+    @property
+    def base(self) -> Path | None:
+        """The folder where relative paths start; `None`: the working directory at the time of opening."""
+        return self._base
+
+    @abstractmethod
+    def named_steps(self) -> Sequence[tuple[str, Step]]:
+        """The steps that runners run, with their names in errors and metrics."""
+
+    def open(
+        self,
+        pool: Pool | None = None,
+        allow_code: bool = True,
+        progress: Callable[[str], None] | None = None,
+        registry: Registry | None = None,
+        runners: Mapping[str, str] | None = None,
+        profile: str | PathLike[str] | Profiler | None = None,
+    ) -> Executor:
+        """An executor with every model loaded; close it, or use it in a `with`.
+
+        `pool` (of threads) may run independent work in parallel; `allow_code=False` refuses steps that run Python code
+        of the user; `progress` is told what is being loaded; `runners` names the runner for a type of step where the
+        registry shall not choose it, `{"ONNX": "onnxruntime"}`: `DefinitionError` for one that there is not. `profile`
+        is a file that gets the times of all steps, for a trace viewer, or a `Profiler`, which stays open. Raises
+        `StepError` naming the step that cannot be opened; its `__cause__` says why: `MissingPackageError`,
+        `RegistryError`, `DefinitionError`, ...
+        """
+        from pipelines.plugins.registry import default_registry
+
+        named = dict(runners or {})
+        if named:
+            (registry or default_registry()).check_runners(named)
+        context = OpenContext(pool=pool, allow_code=allow_code, progress=progress, registry=registry, runners=named)
+        return self.open_in(context) if profile is None else self._profiled(context, profile)
+
+    @abstractmethod
+    def open_in(self, context: OpenContext) -> Executor:
+        """`open` for a pipeline that may be a step of another, whose folder serves where it has none of its own."""
+
+    @abstractmethod
+    def to_dict(self, form: Form = "json") -> dict[str, Any]:
+        """The definition as plain data, keys spelled as Konduit Serving spells them in JSON or YAML.
+
+        Raises `DefinitionError` for a function that cannot be found again by module and name.
+        """
+
+    def to_json(self) -> str:
+        """The definition as JSON, which `loads` reads into an equal pipeline. Raises as `to_dict`."""
+        return json.dumps(self.to_dict("json"), indent=2, ensure_ascii=False) + "\n"
+
+    def to_yaml(self) -> str:
+        """The definition as YAML, which `loads` reads into an equal pipeline. Raises as `to_dict`."""
+        return write_yaml(self.to_dict("yaml"))
+
+    def _placed(self, context: OpenContext) -> OpenContext:
+        return context if self._base is None else replace(context, base=self._base)
+
+    def _profiled(self, context: OpenContext, profile: str | PathLike[str] | Profiler) -> Executor:
+        if isinstance(profile, Profiler):
+            return self.open_in(replace(context, observer=profile))
+        profiler = Profiler(profile)
+        try:
+            return self.open_in(replace(context, observer=profiler, finish=profiler.close))
+        except BaseException:
+            profiler.close()
+            raise
+
+    def _labels(self) -> dict[str, Any]:
+        return {key: value for key, value in (("id", self._id), ("name", self._name)) if value is not None}
+
+
+def as_step(step: object, place: str) -> Step:
+    """A step for what may stand for one: a function or a pipeline. Raises `DefinitionError` naming the place."""
+    if isinstance(step, Step):
+        return step
+    if isinstance(step, type) and issubclass(step, Typed):
+        raise DefinitionError(f"{place} is the class {step.__name__}, not a step: write {step.__name__}(...)")
+    if isinstance(step, Pipeline) and not isinstance(step, type):
+        return PipelineStep(step)
+    if callable(step):
+        return Function(step)
+    raise DefinitionError(f"{place} is a {type(step).__name__}; a step is a pipelines.Step or a function")
+
+
+def settings_text(step: Typed) -> str:
+    """What a step is set to, in a line for people."""
+    if isinstance(step, Function):
+        return step.label
+    if isinstance(step, PipelineStep):
+        return str(step.pipeline)
+    shown = {key: value for key, value in step.to_dict().items() if key not in (TYPE_KEY, "name")}
+    text = ", ".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in shown.items())
+    return text if len(text) <= 300 else f"{text[:297]}..."

@@ -1,0 +1,179 @@
+"""Pipeline definitions: Konduit Serving's JSON and YAML, read into a `Sequence`, a `Graph` or an `Async`.
+
+Every spelling that Konduit reads or writes is accepted in both forms, and so are its coercions; an absent key means
+the documented default. Errors name file, line and key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from pipelines.definitions.asynchronous import TRIGGER_KEY, Async
+from pipelines.definitions.documents import TEXT, Document, parse_document, read_document
+from pipelines.definitions.graph import INPUT_KEY, Graph
+from pipelines.definitions.sequence import Sequence
+from pipelines.definitions.typereader import Reading, kind_of, read_typed, read_typed_of
+from pipelines.definitions.validation import Unknown, warn_unknown
+from pipelines.definitions.wiring import Node, WiringError
+from pipelines.errors import DefinitionError, nearest
+from pipelines.executors.pipeline import Pipeline
+from pipelines.plugins.registry import Registry, default_registry
+from pipelines.steps import GraphStep, Step, Trigger, Typed
+from pipelines.steps.base import TYPE_KEY
+
+OUTPUT_KEY = "outputStep"
+INPUTS_KEY = "@inputs"
+PIPELINE_KEYS = ("steps", "id", "name", TYPE_KEY, TRIGGER_KEY)
+
+
+def load(path: str | PathLike[str], *, unknown: Unknown = "error", registry: Registry | None = None) -> Pipeline:
+    """The pipeline that a JSON or YAML file defines; relative paths in it start at the file's folder.
+
+    With `unknown="warn"` unknown keys are ignored with an `UnknownKeyWarning`. Raises `DefinitionError`.
+    """
+    base = Path(path).absolute().parent
+    return read_pipeline(read_document(path), base=base, unknown=unknown, registry=registry)
+
+
+def loads(
+    text: str | bytes,
+    base: str | PathLike[str] | None = None,
+    *,
+    unknown: Unknown = "error",
+    registry: Registry | None = None,
+) -> Pipeline:
+    """The pipeline that a JSON or YAML text defines; relative paths in it start at `base`. Otherwise as `load`."""
+    return read_pipeline(parse_document(text, TEXT), base=base, unknown=unknown, registry=registry)
+
+
+def read_pipeline(
+    document: Document,
+    *,
+    base: str | PathLike[str] | None = None,
+    unknown: Unknown = "error",
+    registry: Registry | None = None,
+) -> Pipeline:
+    """The pipeline that a document, or a part of one (`document.at("pipeline")`), defines. Raises `DefinitionError`."""
+    folder = None if base is None else Path(base)
+    return _read(document, Reading(registry or default_registry(), unknown, folder, _read_part))
+
+
+def _read(document: Document, reading: Reading) -> Pipeline:
+    data = document.data
+    if not isinstance(data, dict):
+        raise document.error((), f'a pipeline is a mapping with "steps", not {kind_of(data)}')
+    _check_kind(document, data)
+    _check_keys(document, data, reading.unknown)
+    pipeline = (_graph if isinstance(data["steps"], dict) else _sequence)(document, data, reading)
+    if TRIGGER_KEY not in data:
+        return pipeline
+    trigger = read_typed(document.at(TRIGGER_KEY), Trigger, reading)  # type: ignore[type-abstract]
+    return Async(pipeline, trigger)
+
+
+def _read_part(document: Document, reading: Reading) -> Pipeline | str:
+    """What a step names as its pipeline: a definition, or the path of one, which is read to see that it is right."""
+    if not isinstance(document.data, str):
+        return _read(document, reading)
+    path = ((reading.base or Path.cwd()) / document.data).absolute()
+    if path in reading.files:
+        raise document.error((), "is a file that this pipeline is inside of")
+    try:
+        _read(read_document(path), replace(reading, base=path.parent, files=(*reading.files, path)))
+    except DefinitionError as error:
+        raise error if path.is_file() else document.error((), str(error)) from None
+    return document.data
+
+
+def _sequence(document: Document, data: dict[str, Any], reading: Reading) -> Pipeline:
+    steps = [read_typed(document.at("steps", i), Step, reading) for i in range(len(data["steps"]))]
+    identifier, name = _text(document, data, "id"), _text(document, data, "name")
+    try:
+        return Sequence(steps, id=identifier, name=name, base=reading.base)
+    except DefinitionError as error:
+        raise document.error((), str(error)) from None
+
+
+def _graph(document: Document, data: dict[str, Any], reading: Reading) -> Pipeline:
+    nodes = {name: _node(document.at("steps", name), reading) for name in data["steps"]}
+    output, identifier, name = (_text(document, data, key) for key in (OUTPUT_KEY, "id", "name"))
+    try:
+        return Graph(nodes, output, id=identifier, name=name, base=reading.base)
+    except WiringError as error:
+        raise document.error(_place(error, data), error.reason) from None
+
+
+def _node(document: Document, reading: Reading) -> Node:
+    data = document.data
+    if not isinstance(data, dict):
+        raise document.error((), f'a step is a mapping with "{TYPE_KEY}" and "{INPUT_KEY}", not {kind_of(data)}')
+    keys = [key for key in (INPUT_KEY, INPUTS_KEY) if key in data]
+    if len(keys) != 1:
+        problem = f'"{INPUT_KEY}" and "{INPUTS_KEY}" are the same' if keys else f'"{INPUT_KEY}" is missing'
+        raise document.error((), f'{problem}; name a step, a list of them, or "input" for the input of the graph')
+    (key,) = keys
+    inputs = data[key] if isinstance(data[key], list) else [data[key]]
+    for one in inputs:
+        if isinstance(one, bool) or not isinstance(one, (str, int)):
+            raise document.error((key,), f"must be the name of a step or a list of names, not {kind_of(one)}")
+    own = Document({name: value for name, value in data.items() if name != key}, *_rest(document))
+    bases: tuple[type[Typed], ...] = (Step, GraphStep)
+    step = read_typed_of(own, bases, reading)
+    if not isinstance(step, (Step, GraphStep)):
+        raise document.error((TYPE_KEY,), f"{step.type_name} is no step")
+    return Node(step, tuple(str(one) for one in inputs))
+
+
+def _rest(document: Document) -> tuple[Any, Any, Any]:
+    return document.file, document.place, document.prefix
+
+
+def _place(error: WiringError, data: dict[str, Any]) -> tuple[str, ...]:
+    if error.step is None:
+        return (OUTPUT_KEY,) if error.at == "output" else ("steps",)
+    if error.at is None:
+        return ("steps", error.step)
+    return ("steps", error.step, INPUT_KEY if INPUT_KEY in data["steps"][error.step] else INPUTS_KEY)
+
+
+def _check_kind(document: Document, data: dict[str, Any]) -> None:
+    steps = data.get("steps")
+    if isinstance(steps, (list, dict)):
+        return
+    if "steps" in data:
+        raise document.error(("steps",), f"must be a list of steps, not {kind_of(steps)}")
+    if "pipeline" in data:
+        raise document.error((), "this is a service file, not a pipeline: use streamer.load, or `streamer run` it")
+    if TYPE_KEY in data:
+        raise document.error((), 'this is a single step; a pipeline holds a list of them: {"steps": [...]}')
+    raise document.error((), f'a pipeline needs "steps", a list{_hint(data)}')
+
+
+def _check_keys(document: Document, data: dict[str, Any], unknown: Unknown) -> None:
+    known = (*PIPELINE_KEYS, OUTPUT_KEY) if isinstance(data["steps"], dict) else PIPELINE_KEYS
+    for key in data:
+        if key in known:
+            continue
+        if key == OUTPUT_KEY:
+            raise document.error((key,), "is for graphs, which have their steps by name; a sequence has a list of them")
+        hint = nearest(key, known)
+        if unknown == "error":
+            raise document.error((key,), f'no such field{hint} (unknown="warn" loads it all the same)')
+        warn_unknown(f"{document.where((key,))}no such field; ignored{hint}")
+
+
+def _text(document: Document, data: dict[str, Any], key: str) -> str | None:
+    value = data.get(key)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    raise document.error((key,), f"must be a string, not {kind_of(value)}")
+
+
+def _hint(data: dict[str, Any]) -> str:
+    close = [key for key in data if nearest(key, ["steps"])]
+    return f'; is "{close[0]}" meant to be "steps"?' if close else ""

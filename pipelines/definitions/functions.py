@@ -1,0 +1,88 @@
+"""Python functions as steps: marking those that take batches, and finding them by `module:name`."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from pipelines.data.batch import Batch
+from pipelines.errors import DefinitionError, nearest
+
+BatchFunction = TypeVar("BatchFunction", bound=Callable[[Batch], Batch])
+
+_MARK = "__pipelines_batched__"
+_REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def batched(function: BatchFunction) -> BatchFunction:
+    """Decorator: the function takes a `Batch` and returns a `Batch`, instead of seeing one `Data` at a time."""
+    setattr(function, _MARK, True)
+    return function
+
+
+def is_batched(function: Callable[..., Any]) -> bool:
+    """Whether `batched` marked the function (or, for an object, its `__call__`)."""
+    return bool(getattr(function, _MARK, False) or getattr(type(function).__call__, _MARK, False))
+
+
+def well_formed(text: str) -> bool:
+    """Whether the text has the form `module:name`; dots are allowed on both sides."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+def resolve(text: str) -> Callable[..., Any]:
+    """The function that `module:name` names; its module is imported.
+
+    Raises `DefinitionError` if the form is wrong, the module is not there or fails to import, or the name is not in
+    it or no function.
+    """
+    if not well_formed(text):
+        raise DefinitionError(f'"module:name" is needed, for example "my_steps:scale", not {text!r}')
+    module_name, _, name = text.partition(":")
+    found: Any = _imported(module_name, text)
+    where = module_name
+    for part in name.split("."):
+        if not hasattr(found, part):
+            known = [known for known in dir(found) if not known.startswith("_")]
+            raise DefinitionError(f'{text}: {where} has no "{part}"{nearest(part, known)}')
+        found = getattr(found, part)
+        where = f"{where}.{part}"
+    if not callable(found):
+        raise DefinitionError(f"{text} is a {type(found).__name__}, not a function")
+    function: Callable[..., Any] = found
+    return function
+
+
+def reference(function: Callable[..., Any]) -> str | None:
+    """The `module:name` that `resolve` finds the function by, or `None` if there is none (lambdas, inner functions)."""
+    module_name = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", None)
+    if module_name in (None, "__main__") or name is None or not well_formed(f"{module_name}:{name}"):
+        return None
+    try:
+        found = attrgetter(name)(sys.modules[module_name])
+    except (AttributeError, KeyError):
+        return None
+    return f"{module_name}:{name}" if found is function else None
+
+
+def _imported(module_name: str, text: str) -> Any:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        # The module itself or a parent of it is missing; a module that it imports is its own failure.
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise _import_failed(module_name, text, error) from error
+        raise DefinitionError(
+            f"{text}: there is no module {error.name}; install it, or add its folder to PYTHONPATH"
+        ) from error
+    except Exception as error:  # a module's own code may raise anything
+        raise _import_failed(module_name, text, error) from error
+
+
+def _import_failed(module_name: str, text: str, error: Exception) -> DefinitionError:
+    return DefinitionError(f"{text}: importing {module_name} failed with {type(error).__name__}: {error}")

@@ -1,0 +1,87 @@
+"""`Sequence`: a pipeline whose steps run one after the other."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from pipelines.definitions.definedpipeline import DefinedPipeline, as_step, settings_text
+from pipelines.errors import DefinitionError
+from pipelines.executors.pipeline import Executor, Pipeline
+from pipelines.plugins.registry import default_registry
+from pipelines.runners.runner import OpenContext
+from pipelines.steps import Step
+from pipelines.steps.config import Form
+
+
+class Sequence(DefinedPipeline):
+    """Steps in the order in which they run: `Sequence([Onnx("model.onnx"), scale])`.
+
+    A function stands for the step `Function(function)`, a pipeline for `PipelineStep(pipeline)`. Immutable; equal to
+    another with equal steps, id and name. Raises `DefinitionError` for something that is no step, and for two steps of
+    one name.
+    """
+
+    def __init__(
+        self,
+        steps: Iterable[Step | Pipeline | Callable[..., Any]],
+        *,
+        id: str | None = None,
+        name: str | None = None,
+        base: Path | None = None,
+    ) -> None:
+        if isinstance(steps, Step):
+            raise DefinitionError(f"Sequence takes a list of steps: Sequence([{type(steps).__name__}(...)])")
+        super().__init__(id=id, name=name, base=base)
+        self._steps = tuple(as_step(step, f"steps[{position}]") for position, step in enumerate(steps))
+        self._check_names()
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps, in order."""
+        return self._steps
+
+    def named_steps(self) -> list[tuple[str, Step]]:
+        """The steps with their names in errors and metrics: their own, else place and type, `0:ONNX`."""
+        return [(step.name or f"{position}:{step.type_name}", step) for position, step in enumerate(self._steps)]
+
+    def open_in(self, context: OpenContext) -> Executor:
+        """`open` for a pipeline that may be a step of another, whose folder serves where it has none of its own."""
+        from pipelines.executors.sequence import SequenceExecutor
+
+        steps = [(context.named(name), step) for name, step in self.named_steps()]
+        return SequenceExecutor(steps, self._placed(context), context.registry or default_registry())
+
+    def to_dict(self, form: Form = "json") -> dict[str, Any]:
+        """The definition as plain data, keys spelled as Konduit Serving spells them in JSON or YAML.
+
+        Raises `DefinitionError` for a function that cannot be found again by module and name.
+        """
+        return {"steps": [step.to_dict(form) for step in self._steps], **self._labels()}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return (self._steps, self.id, self.name) == (other._steps, other.id, other.name)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Sequence({' -> '.join(name for name, _ in self.named_steps())})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(name)}</td><td>{html.escape(settings_text(step))}</td></tr>"
+            for name, step in self.named_steps()
+        )
+        title = html.escape(self.name or self.id or "pipeline")
+        return f"<table><tr><th>{title}</th><th>settings</th></tr>{rows}</table>"
+
+    def _check_names(self) -> None:
+        seen: dict[str, int] = {}
+        for position, (name, _) in enumerate(self.named_steps()):
+            if name in seen:
+                raise DefinitionError(f'steps[{seen[name]}] and steps[{position}] have the same name "{name}"')
+            seen[name] = position

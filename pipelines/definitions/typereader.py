@@ -1,0 +1,111 @@
+"""Reads what definitions tell apart by `@type`: steps, and the parts that stand in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pipelines.definitions.documents import Document
+from pipelines.definitions.validation import Unknown, validated
+from pipelines.errors import nearest
+from pipelines.plugins.entrypoints import RegistryError
+from pipelines.plugins.registry import TYPE_GROUPS, Registry
+from pipelines.steps import GraphStep, Step, Typed
+from pipelines.steps.base import TYPE_KEY
+from pipelines.steps.konduit import GRAPH_TYPES
+
+if TYPE_CHECKING:
+    from pipelines.executors.pipeline import Pipeline
+
+Kind = TypeVar("Kind", bound=Typed)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How definitions are read."""
+
+    registry: Registry
+    unknown: Unknown
+    base: Path | None
+    """Where relative paths start."""
+    pipeline: Callable[[Document, Reading], Pipeline | str]
+    """Reads a pipeline that stands in a step."""
+    files: tuple[Path, ...] = ()
+    """The files that lead here, from step to pipeline."""
+
+
+def read_typed(document: Document, base: type[Kind], reading: Reading) -> Kind:
+    """What the document says, of a kind: `read_typed(document, Step, reading)`. Raises `DefinitionError`."""
+    found = read_typed_of(document, (base,), reading)
+    if not isinstance(found, base):
+        raise document.error((TYPE_KEY,), f"{found.type_name} is no {base.kind}")
+    return found
+
+
+def read_typed_of(document: Document, bases: Sequence[type[Typed]], reading: Reading) -> Typed:
+    """What the document says, of any of these kinds. Raises `DefinitionError`."""
+    data = document.data
+    what = bases[0].kind
+    if not isinstance(data, dict):
+        raise document.error((), f'a {what} is a mapping with "{TYPE_KEY}", not {kind_of(data)}')
+    if TYPE_KEY not in data:
+        raise document.error((), f'"{TYPE_KEY}" is missing; known types are {_listed(bases, reading.registry)}')
+    name = data[TYPE_KEY]
+    for base in bases:
+        try:
+            model = reading.registry.type_class(base, name) if isinstance(name, str) else None
+        except RegistryError as error:
+            raise document.error((TYPE_KEY,), str(error)) from error
+        if model is not None:
+            return validated(model, _with_parts(document, model, reading), unknown=reading.unknown)
+    raise document.error((TYPE_KEY,), _unknown_type(name, bases, reading.registry))
+
+
+def kind_of(value: object) -> str:
+    """What a value of a definition is, in messages."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping"
+    return "a list" if isinstance(value, list) else repr(value)
+
+
+def _with_parts(document: Document, model: type[Typed], reading: Reading) -> Document:
+    if not model.parts:
+        return document
+    data = dict(document.data)
+    known = model.keys()
+    for key, value in document.data.items():
+        kind = model.parts.get(known.get(key, ""))
+        if kind is None or value is None:
+            continue
+        part = document.at(key)
+        if kind == "pipeline":
+            data[key] = reading.pipeline(part, reading)
+        else:
+            base = next(base for base in TYPE_GROUPS.values() if base.kind == kind)
+            data[key] = read_typed(part, base, reading)
+    return Document(data, document.file, document.place, document.prefix)
+
+
+def _unknown_type(name: object, bases: Sequence[type[Typed]], registry: Registry) -> str:
+    if Step not in bases:
+        known = _names(bases, registry)
+        hint = nearest(str(name).upper(), known) or f"; known are {', '.join(known)}"
+        return f'no such {bases[0].kind} type: "{name}"{hint}'
+    if name in GRAPH_TYPES or name in registry.types(GraphStep):  # type: ignore[type-abstract]
+        return f'{name} is a step of graphs: give each step a name and its inputs, {{"steps": {{"a": {{...}}}}}}'
+    # Types are case-sensitive, but a hint need not be.
+    hint = nearest(str(name).upper(), _names(bases, registry))
+    return f'no such step type: "{name}"{hint or f"; known are {_listed(bases, registry)}"}'
+
+
+def _listed(bases: Sequence[type[Typed]], registry: Registry) -> str:
+    return ", ".join(_names(bases, registry))
+
+
+def _names(bases: Sequence[type[Typed]], registry: Registry) -> list[str]:
+    found: set[Any] = set().union(*(registry.types(base) for base in bases))
+    return sorted(found)

@@ -1,0 +1,220 @@
+"""Plain data through a pydantic model, and what is wrong with it in a reader's terms: file, line, key, nearest name."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from pipelines.definitions.documents import Document, KeyPath
+from pipelines.errors import DefinitionError, nearest
+
+Unknown = Literal["error", "warn"]
+"""What an unknown key is: an error, or a warning (`UnknownKeyWarning`) and otherwise ignored."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+SHOWN_ERRORS = 3
+"""How many errors one message lists."""
+
+
+class UnknownKeyWarning(UserWarning):
+    """A key that nothing reads was ignored because the caller asked for `unknown="warn"`."""
+
+
+def validated(
+    model: type[Model], document: Document, *, unknown: Unknown = "error", context: Mapping[str, Any] | None = None
+) -> Model:
+    """The document's data as a `model`; `context` is handed to its validators.
+
+    Raises `DefinitionError` naming file, line and key.
+    """
+    data = document.data
+    while True:
+        try:
+            return model.model_validate(data, context=context)
+        except ValidationError as error:
+            current = Document(data, document.file, document.place, document.prefix)
+            strangers = [one for one in error.errors() if one["type"] == "extra_forbidden"]
+            if unknown == "error" or not strangers:
+                raise definition_error(error, current, model) from error
+            for one in strangers:
+                path = _located(one["loc"], data)
+                warn_unknown(f"{current.where(path)}no such field; ignored{_hint(one, path, model)}")
+                data = _without(data, path)
+
+
+def definition_error(
+    error: ValidationError, document: Document, model: type[BaseModel] | None = None, *, ignorable: bool = True
+) -> DefinitionError:
+    """pydantic's error about `document.data` as ours, a line for each of the first few things that are wrong.
+
+    With the `model` that was validated, unknown keys are answered with the nearest known one. `ignorable` says whether
+    the caller can have them ignored with `unknown="warn"`.
+    """
+    found: dict[KeyPath, list[str]] = {}
+    shown: dict[KeyPath, str] = {}
+    for one in error.errors():
+        path = _located(one["loc"], document.data)
+        if one["type"] == "missing":
+            path = (*path, str(one["loc"][-1]))
+        elif one["type"].startswith("union_tag"):
+            path = (*path, one["ctx"]["discriminator"].strip("'"))
+        message = _message(one, path, model, ignorable)
+        # Each member of a union has its own complaint about the same value.
+        if message not in found.setdefault(path, []):
+            found[path].append(message)
+        shown[path] = _shown(one, path)
+    for path in _misspelt(error, document.data, model):
+        # What is missing is there under another name, which has its own line.
+        found.pop(path, None)
+    ordered = sorted(found, key=lambda path: document.line(path) or 0)
+    lines = [document.where(path) + " or ".join(found[path]) + shown[path] for path in ordered[:SHOWN_ERRORS]]
+    if len(ordered) > SHOWN_ERRORS:
+        lines[-1] += f" (and {len(ordered) - SHOWN_ERRORS} more)"
+    return DefinitionError("\n".join(lines))
+
+
+def warn_unknown(message: str) -> None:
+    """Give an `UnknownKeyWarning` that points at the code that called this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pipelines."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, UnknownKeyWarning, stacklevel=level)
+
+
+def known_keys(model: type[BaseModel], loc: Iterable[str | int]) -> set[str]:
+    """The keys that a `model` reads at a place, given as pydantic gives it: fields, positions and union members."""
+    models = _models(model)
+    for part in loc:
+        inner = [
+            annotation for one in models for annotation in [_field_annotation(one, part)] if annotation is not None
+        ]
+        if inner:
+            models = [found for annotation in inner for found in _models(annotation)]
+        else:
+            # A position in a list changes nothing; the name or tag of a union's member says which it is.
+            models = [one for one in models if _is_member(one, part)] or models
+    return {key for one in models for key in _keys(one)}
+
+
+_WORDING = (
+    ("Input should", "must"),
+    (" a valid tuple", " a list"),
+    (" a valid list", " a list"),
+    (" a valid dictionary", " a mapping"),
+    (" a valid integer", " an integer"),
+    (" a valid ", " a "),
+    (", unable to parse string as an integer", ""),
+    (", unable to parse string as a number", ""),
+    (", unable to interpret input", ""),
+)
+_UNSHOWN = ("value_error", "assertion_error", "missing", "extra_forbidden", "union_tag_invalid", "union_tag_not_found")
+_SECRET = ("password", "secret", "token", "pem", "key", "credential", "auth")
+
+
+def _message(error: ErrorDetails, path: KeyPath, model: type[BaseModel] | None, ignorable: bool) -> str:
+    kind = error["type"]
+    if kind == "extra_forbidden":
+        hint = _hint(error, path, model)
+        return f"no such field{hint}" + (' (unknown="warn" loads it all the same)' if ignorable else "")
+    if kind == "missing":
+        return "is required"
+    if kind == "union_tag_not_found":
+        return "is required"
+    if kind == "union_tag_invalid":
+        known = [tag.strip(" '") for tag in error["ctx"]["expected_tags"].split(",")]
+        tag = error["ctx"]["tag"]
+        return f'no such type: "{tag}"' + (nearest(tag, known) or "; known are " + ", ".join(known))
+    text = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    for theirs, ours in _WORDING:
+        text = text.replace(theirs, ours)
+    return text[:1].lower() + text[1:]
+
+
+def _shown(error: ErrorDetails, path: KeyPath) -> str:
+    value = error["input"]
+    if error["type"] in _UNSHOWN or not isinstance(value, (str, int, float, type(None))):
+        return ""
+    if any(word in str(part).lower() for part in path for word in _SECRET):
+        return ""
+    text = repr(value)
+    return f", not {text if len(text) <= 60 else text[:57] + '...'}"
+
+
+def _misspelt(error: ValidationError, data: Any, model: type[BaseModel] | None) -> list[KeyPath]:
+    """The required keys that an unknown key was meant to be."""
+    details = error.errors()
+    hints = [
+        (path[:-1], _hint(one, path, model))
+        for one in details
+        if one["type"] == "extra_forbidden" and (path := _located(one["loc"], data))
+    ]
+    missing = [(_located(one["loc"], data), str(one["loc"][-1])) for one in details if one["type"] == "missing"]
+    return [(*path, key) for path, key in missing if any(path == place and f'"{key}"' in hint for place, hint in hints)]
+
+
+def _hint(error: ErrorDetails, path: KeyPath, model: type[BaseModel] | None) -> str:
+    return "" if model is None else nearest(str(path[-1]), sorted(known_keys(model, error["loc"][:-1])))
+
+
+def _located(loc: Iterable[str | int], data: Any) -> KeyPath:
+    """The path in the data, which spells keys its own way; names of union members are no part of it."""
+    path: list[str | int] = []
+    for part in loc:
+        if isinstance(data, Mapping) and isinstance(part, str):
+            key = part if part in data else next((key for key in data if _alike(key) == _alike(part)), None)
+        elif isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data):
+            key = part
+        else:
+            key = None
+        if key is not None:
+            path.append(key)
+            data = data[key]
+    return tuple(path)
+
+
+def _alike(key: object) -> str:
+    return str(key).replace("_", "").lower()
+
+
+def _without(data: Any, path: KeyPath) -> Any:
+    if len(path) == 1:
+        return {key: value for key, value in data.items() if key != path[0]}
+    if isinstance(data, Mapping):
+        return {key: _without(value, path[1:]) if key == path[0] else value for key, value in data.items()}
+    return [_without(value, path[1:]) if i == path[0] else value for i, value in enumerate(data)]
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if get_origin(annotation) is Annotated:
+        return _models(get_args(annotation)[0])
+    return [model for inner in get_args(annotation) for model in _models(inner)]
+
+
+def _field_annotation(model: type[BaseModel], part: str | int) -> Any:
+    for name, info in model.model_fields.items():
+        if part in (name, info.alias, info.validation_alias):
+            return info.annotation
+    return None
+
+
+def _is_member(model: type[BaseModel], part: str | int) -> bool:
+    if part == model.__name__:
+        return True
+    literals = (info.annotation for info in model.model_fields.values() if get_origin(info.annotation) is Literal)
+    return any(part in get_args(literal) for literal in literals)
+
+
+def _keys(model: type[BaseModel]) -> Iterable[str]:
+    own = getattr(model, "keys", None)
+    if callable(own):
+        found: Iterable[str] = own()
+        return found
+    return [info.alias or name for name, info in model.model_fields.items()]

@@ -1,0 +1,252 @@
+"""COMBINE: one row out of those that several branches have for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.data.batch import Batch
+from pipelines.data.columns import MISSING, Column, DenseColumn
+from pipelines.data.data import Data
+from pipelines.data.result import Result
+from pipelines.data.sparsecolumn import SparseColumn
+from pipelines.errors import DataError, RowsFailed, ValueNotFoundError, WrongTypeError
+from pipelines.executors.graph.aligning import aligned
+from pipelines.executors.graph.joining import flow_of
+from pipelines.executors.graph.junction import Flow, Junction, searched
+from pipelines.executors.graph.lineage import Lineage
+from pipelines.runners.runner import ContractError, OpenContext, rebuilt
+from pipelines.values import ValueType, type_of
+
+if TYPE_CHECKING:
+    from pipelines.steps.flow.combine import ArgMax, Ensemble, FunctionCombine
+
+Array = npt.NDArray[Any]
+
+
+class Combiner(Protocol):
+    """What a combine function opens as: one batch out of several whose rows belong together one by one."""
+
+    def __call__(self, inputs: Sequence[Batch]) -> Batch | Result:
+        """The rows that go on. For rows that cannot be combined it raises `RowsFailed` and is called again with the
+        others, or returns a `Result` that says so."""
+
+
+class CombineJunction(Junction):
+    """Aligns the rows and calls the combiner; a row that cannot be combined fails alone, one left out is dropped."""
+
+    def __init__(self, name: str, inputs: tuple[str, ...], combiner: Combiner) -> None:
+        super().__init__(name, inputs)
+        self._combiner = combiner
+
+    @property
+    def opens_images(self) -> bool:
+        return isinstance(self._combiner, FunctionCombiner)
+
+    def run(self, flows: Sequence[Flow], lineage: Lineage) -> Flow:
+        found = aligned([flow.batch for flow in flows], lineage)
+        errors = dict(found.torn)
+        left_out: set[int] = set()
+
+        def combined(parts: Sequence[Batch]) -> Batch:
+            result = self._combiner(parts)
+            if not isinstance(result, Result):
+                result = Result(result)
+            batch = self._checked(result.batch, parts[0])
+            errors.update(result.failed)
+            left_out.update(set(parts[0].rows.tolist()) - set(batch.rows.tolist()) - result.failed.keys())
+            return lineage.adopted(self.name, batch)
+
+        batches = searched(found.batches, combined, errors) if found.batches[0].size else []
+        flow = flow_of(self, batches, found, errors, flows, lineage)
+        gone = dict.fromkeys(sorted(lineage.all_roots(left_out)), f"{self.name}: dropped")
+        return Flow(flow.batch, flow.failed, {**gone, **flow.dropped})
+
+    def _checked(self, batch: object, given: Batch) -> Batch:
+        if not isinstance(batch, Batch):
+            raise ContractError(f"{self.name}: the combine function returned {type(batch).__name__}, not a Batch")
+        if batch.self_numbered:
+            if batch.size != given.size:
+                raise ContractError(
+                    f"{self.name}: the combine function was given {given.size} rows and returned {batch.size} without "
+                    "saying which they are; build what is returned with `take`, or pass its `rows`"
+                )
+            return batch.numbered(given.rows, given.origin)
+        if not set(batch.rows.tolist()) <= set(given.rows.tolist()):
+            raise ContractError(f"{self.name}: the combine function returned rows that it was not given")
+        return batch
+
+
+class EnsembleCombiner:
+    """Weighted averages."""
+
+    def __init__(self, function: Ensemble) -> None:
+        self._weights = function.weights
+        self._keys = function.field_names
+
+    def __call__(self, inputs: Sequence[Batch]) -> Batch:
+        weights = self._weights or (1.0,) * len(inputs)
+        first = inputs[0]
+        averaged: dict[str, Column] = {}
+        failures: dict[int, Exception] = {}
+        keys = self._keys or [key for key in first.keys() if all(key in batch for batch in inputs)]  # noqa: SIM118
+        for key in keys:
+            for batch in inputs:
+                if key not in batch:
+                    raise ValueNotFoundError(f'Value not found for key "{key}" in every input')
+            own = first.column(key)
+            if isinstance(own, SparseColumn) and self._keys is None:
+                averaged[key] = _rare_average(key, own, inputs, weights, failures)
+                continue
+            columns = [batch[key] for batch in inputs]
+            averaged[key] = _average(key, columns, weights, failures, chosen=self._keys is not None)
+        if failures:
+            raise RowsFailed(failures)
+        return first.with_columns(averaged)
+
+
+class ArgMaxCombiner:
+    """The input with the highest score."""
+
+    def __init__(self, function: ArgMax) -> None:
+        self._key = function.field_name
+
+    def __call__(self, inputs: Sequence[Batch]) -> Batch:
+        failures: dict[int, Exception] = {}
+        scores = np.stack([self._scores(batch, failures) for batch in inputs])
+        for row in np.flatnonzero(np.isnan(scores).all(axis=0)).tolist():
+            failures.setdefault(row, DataError(f'every "{self._key}" is NaN'))
+        if failures:
+            raise RowsFailed(failures)
+        best = np.argmax(np.where(np.isnan(scores), -np.inf, scores), axis=0)
+        parts = [batch.take(best == place) for place, batch in enumerate(inputs) if (best == place).any()]
+        return Batch.concat(parts)
+
+    def _scores(self, batch: Batch, failures: dict[int, Exception]) -> npt.NDArray[np.float64]:
+        scores = np.full(batch.size, np.nan)
+        values = batch[self._key].values() if self._key in batch else [MISSING] * batch.size
+        for row, value in enumerate(values):
+            try:
+                scores[row] = _score(self._key, value)
+            except DataError as error:
+                failures.setdefault(row, error)
+        return scores
+
+
+class FunctionCombiner:
+    """Calls `f(list[Data]) -> Data | None`, row by row."""
+
+    def __init__(self, function: FunctionCombine, context: OpenContext) -> None:
+        self._label = function.label
+        self._function = function.resolved(allowed=context.allow_code)
+
+    def __call__(self, inputs: Sequence[Batch]) -> Result:
+        made: list[Data] = []
+        positions: list[int] = []
+        failures: dict[int, Exception] = {}
+        for row, datas in enumerate(zip(*(batch.to_list() for batch in inputs), strict=True)):
+            try:
+                found = self._checked(self._function(list(datas)))
+            except Exception as error:  # noqa: BLE001 - whatever a record raises belongs to that record
+                failures[int(inputs[0].rows[row])] = error
+                continue
+            if found is not None:
+                made.append(found)
+                positions.append(row)
+        return Result(rebuilt(made, positions, inputs[0]), failures)
+
+    def _checked(self, found: object) -> Data | None:
+        if found is None or isinstance(found, Data):
+            return found
+        raise WrongTypeError(f"{self._label} returned {type(found).__name__}; return a Data, or None (drop)")
+
+
+def _rare_average(
+    key: str, own: SparseColumn, inputs: Sequence[Batch], weights: Sequence[float], failures: dict[int, Exception]
+) -> Column:
+    # Rows in which the first input has no value get none.
+    rows = np.array(own.rows, np.int64)
+    wrong: dict[int, Exception] = {}
+    columns = [batch.column(key).take(rows).decoded() for batch in inputs]
+    found = _average(key, columns, weights, wrong, chosen=False)
+    failures.update({own.rows[place]: error for place, error in wrong.items()})
+    return SparseColumn(len(own), own.rows, found)
+
+
+def _average(
+    key: str, columns: Sequence[Column], weights: Sequence[float], failures: dict[int, Exception], *, chosen: bool
+) -> Column:
+    first = columns[0]
+    arrays = [column.array for column in columns if _averages_whole(column, first)]
+    if len(arrays) == len(columns):
+        kind = first.type if first.type is ValueType.NDARRAY else ValueType.DOUBLE
+        return DenseColumn(_weighted(arrays, weights), kind or ValueType.NDARRAY)
+    values: list[Any] = []
+    for row, given in enumerate(zip(*(column.values() for column in columns), strict=True)):
+        try:
+            values.append(_average_of(key, given, weights, chosen=chosen))
+        except DataError as error:
+            failures.setdefault(row, error)
+            values.append(MISSING)
+    return Column.of(values)
+
+
+def _averages_whole(column: Column, first: Column) -> TypeGuard[DenseColumn]:
+    return (
+        isinstance(column, DenseColumn)
+        and isinstance(first, DenseColumn)
+        and column.mask is None
+        and column.type is first.type
+        and column.type in (ValueType.NDARRAY, ValueType.DOUBLE)
+        and column.array.dtype.kind in "iuf"
+        and column.array.shape == first.array.shape
+    )
+
+
+def _average_of(key: str, given: Sequence[Any], weights: Sequence[float], *, chosen: bool) -> Any:
+    # An INT64 is a number or a name (a class index): it is averaged where that is asked for, or beside a DOUBLE.
+    integers = chosen or float in {value.__class__ for value in given}
+    for value in given:
+        if value is MISSING and chosen:
+            raise ValueNotFoundError(f'Value not found for key "{key}" in every input')
+        if value is MISSING or not _averages(value, integers=integers):
+            if not chosen:
+                return given[0]
+            kind = value.dtype if isinstance(value, np.ndarray) else type_of(value).name
+            raise WrongTypeError(f'"{key}" is {kind}; numbers and arrays of numbers can be averaged')
+    arrays = [np.asarray(value) for value in given]
+    if len({array.shape for array in arrays}) > 1:
+        shapes = " and ".join(str(list(array.shape)) for array in arrays)
+        raise DataError(f'the arrays of "{key}" have the shapes {shapes}; equal ones can be averaged')
+    found = _weighted(arrays, weights)
+    return found if any(isinstance(value, np.ndarray) for value in given) else found.item()
+
+
+def _averages(value: Any, *, integers: bool) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "iuf"
+    return type_of(value) is ValueType.DOUBLE or (integers and type_of(value) is ValueType.INT64)
+
+
+def _weighted(arrays: Sequence[Array], weights: Sequence[float]) -> Array:
+    # float32 stays float32; integers become float64.
+    dtype = np.result_type(*(array.dtype for array in arrays), np.float16)
+    dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)
+    total = np.zeros(arrays[0].shape, np.result_type(dtype, np.float32))
+    for array, weight in zip(arrays, weights, strict=True):
+        total += array.astype(total.dtype, copy=False) * total.dtype.type(weight / sum(weights))
+    return total.astype(dtype, copy=False)
+
+
+def _score(key: str, value: Any) -> float:
+    if value is MISSING:
+        raise ValueNotFoundError(f'Value not found for key "{key}" in every input')
+    kind = type_of(value)
+    if kind in (ValueType.DOUBLE, ValueType.INT64):
+        return float(value)
+    if kind is ValueType.NDARRAY and value.size and value.dtype.kind in "iuf":
+        return float(np.max(value))
+    raise WrongTypeError(f'"{key}" is {kind.name}; a score is a number, or an array of numbers')

@@ -1,0 +1,153 @@
+"""The executor of a graph: every row goes along its branches, and none is lost where they part and join."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, wait
+from functools import partial
+
+import numpy as np
+
+from pipelines.data.batch import Batch
+from pipelines.data.result import Result
+from pipelines.definitions.wiring import INPUT, Node, above
+from pipelines.errors import DefinitionError, StepError
+from pipelines.executors.graph.junction import Flow, Junction
+from pipelines.executors.graph.lineage import Lineage
+from pipelines.executors.graph.schedule import OpenNode, Schedule
+from pipelines.executors.graph.turn import Done, Emit, Turn
+from pipelines.executors.openpipeline import OpenPipeline, RunnerSource, opened
+from pipelines.executors.openstep import OpenStep
+from pipelines.executors.settling import NOBODY, settled
+from pipelines.runners.runner import OpenContext, StatefulRunner
+from pipelines.steps import GraphStep, Step
+
+
+class GraphExecutor(OpenPipeline):
+    """An open graph of steps; `OpenPipeline` says how it is opened, used and closed.
+
+    A record that fails on any way to the output has failed (but see `First`); one that is dropped on all its ways, or
+    that a MERGE misses in one of its inputs, is dropped. Branches that are independent run at the same time on the
+    pool; what comes out does not depend on it.
+    Refuses to open where a step that holds records stands on one of several ways to a step that aligns rows.
+    """
+
+    def __init__(self, nodes: Mapping[str, Node], output: str, context: OpenContext, registry: RunnerSource) -> None:
+        steps = {name: node.step for name, node in nodes.items() if isinstance(node.step, Step)}
+        super().__init__([(context.named(name), step) for name, step in steps.items()], context, registry)
+        self._late: dict[str, Future[Done]] = {}
+        self._pool = context.pool
+        self._output = output
+        try:
+            works: dict[str, OpenStep | Junction] = dict(zip(steps, self._steps, strict=True))
+            for name, node in nodes.items():
+                if isinstance(node.step, GraphStep):
+                    full = context.named(name)
+                    works[name] = opened(full, partial(node.step.open, full, node.inputs, context))
+            self._nodes = [OpenNode(name, node.inputs, works[name]) for name, node in nodes.items()]
+            _check_state(nodes, works)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """Input keys that the first steps read, as far as known: worth decoding early. `None`: nothing is known."""
+        found: frozenset[str] | None = None
+        passing = {INPUT}
+        for node in self._nodes:
+            if not passing.issuperset(node.inputs):
+                continue
+            work = node.work if isinstance(node.work, Junction) else node.work.runner
+            passes = work.passes if isinstance(work, Junction) else work.keeps_keys
+            if work.reads is None:
+                continue
+            found = work.reads if found is None else found | work.reads
+            if passes:
+                passing.add(node.name)
+        return found
+
+    @property
+    def opens_images(self) -> bool:
+        """Whether a step or a function of the graph may look at the pixels of images."""
+        return super().opens_images or any(
+            isinstance(node.work, Junction) and node.work.opens_images for node in self._nodes
+        )
+
+    def run_batch(self, batch: Batch) -> Result:
+        """What became of each row of `batch`, by its row number. Raises `ContractError` if a step loses a row."""
+        self._check_open()
+        return self._run(batch, None) if batch.size else Result(batch)
+
+    def tick(self, now: float) -> Result:
+        """What time alone makes ready in stateful steps, run through the steps after them.
+
+        `now` is in seconds of a monotonic clock. Raises `StepError` if a stateful step does.
+        """
+        return self._drained(lambda runner: runner.tick(now))
+
+    def flush(self) -> Result:
+        """Everything that stateful steps still hold, run through the steps after them. Raises as `tick` does."""
+        return self._drained(lambda runner: runner.flush())
+
+    def close(self) -> None:
+        """Close all runners, the last first; a second call does nothing. What a runner raises is logged.
+
+        Waits for work that `First` left running.
+        """
+        wait(getattr(self, "_late", {}).values())
+        super().close()
+
+    def _drained(self, emit: Emit) -> Result:
+        self._check_open()
+        return self._run(NOBODY, emit) if self.stateful else Result(NOBODY)
+
+    def _run(self, batch: Batch, emit: Emit | None) -> Result:
+        lineage = Lineage(batch)
+        turn = Turn(lineage, self.observer, emit, self._meters)
+        schedule = Schedule(self._nodes, turn, self._pool, self._late)
+        flow = schedule.run(Flow(lineage.entered), self._output)
+        out = lineage.outside(flow.batch)
+        held = turn.held()
+        failed = flow.failed
+        if schedule.cut:
+            failed = {**self._missed(schedule.cut[0], batch, out, flow, held), **failed}
+        if not (failed or flow.dropped or held):
+            return Result(out)
+        return settled(Result(out, failed, flow.dropped, np.array(sorted(held), np.int64)), "")
+
+    def _missed(self, name: str, batch: Batch, out: Batch, flow: Flow, held: set[int]) -> dict[int, Exception]:
+        known = set(out.rows.tolist()) | flow.failed.keys() | flow.dropped.keys() | held
+        error = StepError(f"{name}: no input that has this record was there in time", step=name)
+        return dict.fromkeys(set(batch.rows.tolist()) - known, error)
+
+
+def _check_state(nodes: Mapping[str, Node], works: Mapping[str, OpenStep | Junction]) -> None:
+    for step, joint in _stateful_before(nodes, works):
+        work = works[joint]
+        if isinstance(work, Junction) and work.timeout is not None:
+            raise _misplaced(step, works, f'"{joint}" may go on without it, and what it remembers would be wrong')
+        runner = works[step]
+        keeps_rows = isinstance(runner, OpenStep) and runner.runner.keeps_rows
+        aligns = isinstance(nodes[joint].step, GraphStep) and nodes[joint].step.aligns  # type: ignore[union-attr]
+        if aligns and not keeps_rows and INPUT in above(nodes, joint, without=step):
+            raise _misplaced(step, works, f'"{joint}" would miss them, because records also reach it another way')
+
+
+def _stateful_before(nodes: Mapping[str, Node], works: Mapping[str, OpenStep | Junction]) -> Iterator[tuple[str, str]]:
+    stateful = {
+        name for name, work in works.items() if isinstance(work, OpenStep) and isinstance(work.runner, StatefulRunner)
+    }
+    if not stateful:
+        return
+    for joint in nodes:
+        for step in sorted(above(nodes, joint) & stateful - {joint}):
+            yield step, joint
+
+
+def _misplaced(step: str, works: Mapping[str, OpenStep | Junction], why: str) -> StepError:
+    name = works[step].name
+    message = f"{name}: this step holds records, and {why}; put it before the branches part, or after they join"
+    error = StepError(message, step=name)
+    error.__cause__ = DefinitionError(message)
+    return error

@@ -1,0 +1,166 @@
+"""ANY, MERGE and FIRST: the flows of several branches as one again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Column
+from pipelines.data.data import Data
+from pipelines.data.sparsecolumn import SparseColumn
+from pipelines.errors import DataError, RowsFailed
+from pipelines.executors.graph.aligning import Aligned, aligned
+from pipelines.executors.graph.junction import Flow, Junction, gathered, searched
+from pipelines.executors.graph.lineage import Answered, Lineage
+from pipelines.executors.isolation import concatenated
+from pipelines.executors.settling import NOBODY
+
+
+class AnyJunction(Junction):
+    """For each row the first input that has it."""
+
+    @property
+    def passes(self) -> bool:
+        return True
+
+    def run(self, flows: Sequence[Flow], lineage: Lineage) -> Flow:
+        failed, dropped = gathered(flows)
+        errors: dict[int, Exception] = {}
+        batch = _first_of((flow.batch for flow in flows), lineage, errors)
+        return Flow(batch, {**self.failures(errors, lineage), **failed}, dropped)
+
+
+class FirstJunction(Junction):
+    """For each row the first input that has it without a failure; those in time come before those that are late."""
+
+    def __init__(self, name: str, inputs: tuple[str, ...], timeout: float | None) -> None:
+        super().__init__(name, inputs)
+        self.timeout = timeout
+
+    @property
+    def passes(self) -> bool:
+        return True
+
+    def run(self, flows: Sequence[Flow], lineage: Lineage) -> Flow:
+        limit = self.timeout
+        if limit is not None:
+            flows = sorted(flows, key=lambda flow: flow.seconds > limit)
+        # A record that failed in part in one input comes whole from the next.
+        usable = [_without(flow.batch, flow.failed.keys(), lineage) for flow in flows]
+        errors: dict[int, Exception] = {}
+        batch = _first_of(usable, lineage, errors)
+        failed, dropped = gathered(flows)
+        if failed:
+            settled = lineage.all_roots(row for one in usable for row in one.rows.tolist()) | dropped.keys()
+            failed = {root: error for root, error in failed.items() if root not in settled}
+        return Flow(batch, {**self.failures(errors, lineage), **failed}, dropped)
+
+
+class MergeJunction(Junction):
+    """One row with the values of all inputs."""
+
+    @property
+    def passes(self) -> bool:
+        return True
+
+    def run(self, flows: Sequence[Flow], lineage: Lineage) -> Flow:
+        found = aligned([flow.batch for flow in flows], lineage)
+        errors = dict(found.torn)
+        merged = searched(found.batches, _merged, errors) if found.batches[0].size else []
+        return flow_of(self, merged, found, errors, flows, lineage)
+
+
+def flow_of(
+    junction: Junction,
+    batches: Sequence[Batch],
+    found: Aligned,
+    errors: dict[int, Exception],
+    flows: Sequence[Flow],
+    lineage: Lineage,
+) -> Flow:
+    """What goes on behind a junction that aligns: `batches`, and what became of the rows that are not in them."""
+    failed, dropped = gathered(flows)
+    for row, place in found.lacking.items():
+        reason = f'{junction.name}: no such record comes from "{junction.inputs[place]}"'
+        for root in lineage.roots(row).tolist():
+            dropped.setdefault(root, reason)
+    batch = _concat(batches, lineage, errors)
+    return Flow(batch, {**junction.failures(errors, lineage), **failed}, dropped)
+
+
+def _first_of(batches: Iterable[Batch], lineage: Lineage, errors: dict[int, Exception]) -> Batch:
+    parts: list[Batch] = []
+    answered = Answered(lineage)
+    taken = NOBODY.rows
+    for batch in batches:
+        if lineage.multiplied:
+            fresh = np.array([not answered.covers(row) for row in batch.rows.tolist()], np.bool_)
+        else:
+            fresh = np.isin(batch.rows, taken, invert=True)
+        part = batch if fresh.all() else batch.take(fresh)
+        if not part.size:
+            continue
+        parts.append(part)
+        taken = np.concatenate([taken, part.rows])
+        if lineage.multiplied:
+            for row in part.rows.tolist():
+                answered.add(row)
+    return _concat(parts, lineage, errors)
+
+
+def _concat(parts: Sequence[Batch], lineage: Lineage, errors: dict[int, Exception]) -> Batch:
+    batch = concatenated(parts, errors)
+    order = lineage.order(batch.rows)
+    return batch if order is None else batch.take(order)
+
+
+def _without(batch: Batch, failed: Iterable[int], lineage: Lineage) -> Batch:
+    gone = set(failed)
+    if not gone:
+        return batch
+    return batch.take([position for position, row in enumerate(batch.rows.tolist()) if not gone & _roots(lineage, row)])
+
+
+def _roots(lineage: Lineage, row: int) -> set[int]:
+    return set(lineage.roots(row).tolist())
+
+
+def _merged(parts: Sequence[Batch]) -> Batch:
+    columns: dict[str, Column] = {}
+    twice: dict[int, Exception] = {}
+    for part in parts:
+        for key, column in part.columns.items():
+            known = columns.get(key)
+            columns[key] = column if known is None else _either(key, known, column, twice)
+    if twice:
+        raise RowsFailed(twice)
+    first = parts[0]
+    origin = next((part.origin for part in parts if part.origin is not None), None)
+    return Batch(columns, first.size, rows=first.rows, metadata=_metadata(parts), origin=origin)
+
+
+def _either(key: str, a: Column, b: Column, twice: dict[int, Exception]) -> Column:
+    for row in sorted(set(a.positions()).intersection(b.positions())):
+        twice.setdefault(
+            row, DataError(f'Error during merging: Data instance already has key "{key}" and allowOverwrite is false')
+        )
+    if isinstance(a, SparseColumn) and isinstance(b, SparseColumn):
+        return a.overlaid(b)
+    # As far as it is known which have it: merging decodes nothing.
+    has_a = np.ones(len(a), np.bool_) if a.mask is None else a.mask
+    from_a, from_b = np.flatnonzero(has_a), np.flatnonzero(~has_a)
+    index = np.concatenate([from_a, from_b])
+    try:
+        joined = Column.concat([a.take(from_a), b.take(from_b)])
+    except RowsFailed as error:
+        raise RowsFailed({int(index[position]): reason for position, reason in error.failures.items()}) from error
+    return joined.take(np.argsort(index, kind="stable"))
+
+
+def _metadata(parts: Sequence[Batch]) -> list[Data | None] | None:
+    listed = [part.metadata for part in parts if part.metadata is not None]
+    if not listed:
+        return None
+    return [next((one for one in row if one is not None), None) for row in zip(*listed, strict=True)]

@@ -1,0 +1,227 @@
+"""Which rows inside a graph are the same: each has an id of its own, and what steps made of it is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+import numpy as np
+
+from pipelines.data.batch import Batch, Origin
+from pipelines.data.columns import Rows
+from pipelines.data.record import RecordContext
+
+Chain = list[tuple[str, int]]
+"""A row's ancestry: `(step that made it, id)`, from the row that came in, made by nobody, down to itself."""
+
+
+class Lineage:
+    """The rows of one run of a graph.
+
+    The rows that come in have the ids 0 to N - 1. Where a step makes several rows of one, each gets a new id and stays
+    a descendant of that one; a row made of several records (a window) gets a new id and no ancestors. So ids are unique
+    in every batch inside the graph, and branches that part after a row was multiplied meet again row by row.
+    It is also the origin of batches inside the graph: `record(id)`.
+    """
+
+    def __init__(self, given: Batch) -> None:
+        self._given = given
+        self._made: dict[int, tuple[int, str]] = {}
+        self._windows: dict[int, Rows] = {}
+        self._next = given.size
+        self._origins: list[Origin] = [] if given.origin is None else [given.origin]
+        self.entered = given.numbered(np.arange(given.size, dtype=np.int64), self if self._origins else None)
+        """The rows that came in, under their ids."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether all rows are still those that came in."""
+        return self._next == self._given.size
+
+    @property
+    def multiplied(self) -> bool:
+        """Whether a row has become several."""
+        return bool(self._made)
+
+    def record(self, row: int) -> RecordContext | None:
+        """The context of the first record that the row with this id came from."""
+        roots = self.roots(row)
+        return _found(self._origins, int(roots[0])) if len(roots) else None
+
+    def roots(self, row: int) -> Rows:
+        """The numbers, outside the graph, of the records that the row with this id came from."""
+        while row in self._made:
+            row, _ = self._made[row]
+        return self._windows[row] if row in self._windows else self._given.parents(row)
+
+    def all_roots(self, rows: Iterable[int]) -> set[int]:
+        """The record numbers of all these ids."""
+        if self.plain and self._given.splits is None:
+            return set(self._given.rows[np.fromiter(rows, np.int64)].tolist())
+        return {root for row in rows for root in self.roots(row).tolist()}
+
+    def chain(self, row: int) -> Chain:
+        """The ancestry of the row with this id."""
+        chain: Chain = []
+        while row in self._made:
+            parent, step = self._made[row]
+            chain.append((step, row))
+            row = parent
+        chain.append(("", row))
+        return chain[::-1]
+
+    def order(self, rows: Rows) -> Rows | None:
+        """Positions that put these ids in the order of the records; `None` if they are."""
+        if bool((rows[1:] > rows[:-1]).all()) and self.plain:
+            return None
+        if self.plain:
+            return np.argsort(rows, kind="stable")
+        places = self._places()
+        keys = [self._key(row, places) for row in rows.tolist()]
+        ranked = sorted(range(len(keys)), key=keys.__getitem__)
+        return np.array(ranked, np.int64)
+
+    def adopted(self, step: str, batch: Batch) -> Batch:
+        """The result of a step that was given ids, every row under an id of its own."""
+        if batch.splits is None and _unique(batch.rows):
+            return batch
+        ids, counts = np.unique(batch.rows, return_counts=True)
+        several = set(ids[counts > 1].tolist())
+        found = []
+        for position in range(batch.size):
+            parents = batch.parents(position)
+            if len(parents) != 1:
+                found.append(self._window(np.array(sorted(self.all_roots(parents.tolist())), np.int64)))
+            elif int(parents[0]) in several:
+                found.append(self._descendant(int(parents[0]), step))
+            else:
+                found.append(int(parents[0]))
+        return batch.numbered(np.array(found, np.int64), batch.origin)
+
+    def returned(self, step: str, batch: Batch, given: Batch) -> Batch:
+        """The result of a step that was given `outside(given)`, every row under an id of its own.
+
+        A row that came from one record of `given` is still that row, others are new.
+        """
+        if batch.origin is not None and all(batch.origin is not known for known in self._origins):
+            self._origins.append(batch.origin)
+        known: dict[int, list[int]] = {}
+        for row in given.rows.tolist():
+            roots = self.roots(row)
+            if len(roots) == 1:
+                known.setdefault(int(roots[0]), []).append(row)
+        parents = [batch.parents(position).tolist() for position in range(batch.size)]
+        counts: dict[int, int] = {}
+        for one in parents:
+            if len(one) == 1:
+                counts[one[0]] = counts.get(one[0], 0) + 1
+        found = []
+        for one in parents:
+            ids = known.get(one[0], []) if len(one) == 1 else []
+            if ids and len(ids) == counts[one[0]]:
+                # As many as went in: they come out in the order in which they went in.
+                found.append(ids[0])
+                known[one[0]] = [*ids[1:], ids[0]]
+            elif len(ids) == 1:
+                found.append(self._descendant(ids[0], step))
+            else:
+                found.append(self._window(np.array(one, np.int64)))
+        return batch.numbered(np.array(found, np.int64), None if batch.origin is None else self)
+
+    def outside(self, batch: Batch) -> Batch:
+        """The rows of a batch inside the graph, under the numbers of their records."""
+        rows, splits = self._numbers(batch.rows)
+        return Batch(
+            batch.columns,
+            batch.size,
+            rows=rows,
+            splits=splits,
+            metadata=batch.metadata,
+            origin=None if batch.origin is None else self._origin(),
+        )
+
+    def _numbers(self, ids: Rows) -> tuple[Rows, Rows | None]:
+        if ids is self.entered.rows:
+            return self._given.rows, self._given.splits
+        if self.plain:
+            return self._given.numbers(ids)
+        parents = [self.roots(row) for row in ids.tolist()]
+        rows = np.concatenate([np.zeros(0, np.int64), *parents])
+        if all(len(one) == 1 for one in parents):
+            return rows, None
+        return rows, np.concatenate([np.zeros(1, np.int64), np.cumsum([len(one) for one in parents])])
+
+    def _origin(self) -> Origin:
+        return self._origins[0] if len(self._origins) == 1 else _Origins(tuple(self._origins))
+
+    def _descendant(self, row: int, step: str) -> int:
+        self._made[self._next] = (row, step)
+        self._next += 1
+        return self._next - 1
+
+    def _window(self, roots: Rows) -> int:
+        self._windows[self._next] = roots
+        self._next += 1
+        return self._next - 1
+
+    def _places(self) -> Mapping[int, int]:
+        if not self._windows:
+            return {}
+        return {root: row for row in range(self._given.size) for root in self._given.parents(row).tolist()}
+
+    def _key(self, row: int, places: Mapping[int, int]) -> tuple[float, ...]:
+        (_, first), *rest = self.chain(row)
+        if first in self._windows:
+            # Behind the record that completed it; before all if that is of an earlier batch.
+            last = max((places.get(root, -1) for root in self._windows[first].tolist()), default=-1)
+            return (last + 0.5, first, *(one for _, one in rest))
+        return (first, *(one for _, one in rest))
+
+
+class Answered:
+    """Rows of which some input of a join has something already; descendants and ancestors stand for each other."""
+
+    def __init__(self, lineage: Lineage) -> None:
+        self._lineage = lineage
+        self._ids: set[int] = set()
+        self._below: dict[int, set[str]] = {}
+
+    def add(self, row: int) -> None:
+        """There is something of the row with this id."""
+        self._ids.add(row)
+        chain = self._lineage.chain(row)
+        for (_, ancestor), (step, _) in pairwise(chain):
+            self._below.setdefault(ancestor, set()).add(step)
+
+    def covers(self, row: int) -> bool:
+        """Whether there is something of this row: of itself, of what it was made of, or of what was made of it.
+
+        Rows that one step made of one row are different rows. Two steps that each make several of one row tell of the
+        same row.
+        """
+        chain = self._lineage.chain(row)
+        for (_, ancestor), (step, _) in zip(chain, [*chain[1:], ("", -1)], strict=True):
+            if ancestor in self._ids:
+                return True
+            below = self._below.get(ancestor)
+            if below is None:
+                return False
+            if below - {step}:
+                return True
+        return False
+
+
+class _Origins:
+    def __init__(self, origins: tuple[Origin, ...]) -> None:
+        self._origins = origins
+
+    def record(self, row: int) -> RecordContext | None:
+        return _found(self._origins, row)
+
+
+def _found(origins: Iterable[Origin], row: int) -> RecordContext | None:
+    return next((found for origin in origins if (found := origin.record(row)) is not None), None)
+
+
+def _unique(rows: Rows) -> bool:
+    return bool((rows[1:] > rows[:-1]).all()) or len(np.unique(rows)) == len(rows)

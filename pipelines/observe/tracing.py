@@ -1,0 +1,166 @@
+"""Traces: what each step was given for a record, what it made of it, and how long it took."""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pipelines.data.batch import Batch
+from pipelines.data.data import Data
+from pipelines.data.describing import described_row
+from pipelines.errors import StepError
+from pipelines.observe.observing import StepRun, together
+
+if TYPE_CHECKING:
+    from pipelines.executors.openpipeline import Outcome
+    from pipelines.executors.pipeline import Executor
+
+MOST_ROWS = 10
+"""Rows of one record, of which a step made several, that are told of at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTrace:
+    """What one step did to one record."""
+
+    step: str
+    runner: str
+    """The class of what ran it."""
+    seconds: float
+    """How long it took for the whole batch."""
+    rows: int
+    """How many rows that batch had."""
+    given: list[str]
+    """What went in: `key KIND` of each of the record's rows; kinds and sizes, not contents."""
+    made: list[str]
+    """What came out, in the same form; nothing if the record failed, was dropped or is held."""
+
+    def __str__(self) -> str:
+        among = "" if self.rows == 1 else f", with {self.rows - 1} more"
+        head = f"{self.step} ({self.runner}) {_time(self.seconds)}{among}"
+        return "\n".join(
+            [head, *(f"    in   {text}" for text in self.given), *(f"    out  {text}" for text in self._out)]
+        )
+
+    @property
+    def _out(self) -> list[str]:
+        return self.made or ["no row"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What became of one record, step by step in the order in which the steps were done.
+
+    `str(trace)` is the text. A step inside a PIPELINE step stands before that one, as `outer/inner`.
+    """
+
+    steps: list[StepTrace]
+    seconds: float
+    """From the first step to the last."""
+    result: Data | list[Data] | None = None
+    """What `run` would have returned."""
+    error: StepError | None = None
+    """What `run` would have raised."""
+
+    def __str__(self) -> str:
+        end = [] if self.error is None else [f"failed in {self.error.step}: {_cause(self.error)}"]
+        return "\n".join([*map(str, self.steps), f"{len(self.steps)} steps, {_time(self.seconds)}", *end])
+
+    def to_data(self) -> Data:
+        """The trace as a value: `text`, `seconds`, and `steps` with `step runner seconds rows in out`."""
+        data = Data({"text": str(self), "seconds": self.seconds})
+        if self.steps:
+            data["steps"] = [
+                Data(
+                    {
+                        "step": one.step,
+                        "runner": one.runner,
+                        "seconds": one.seconds,
+                        "rows": one.rows,
+                        "in": "; ".join(one.given),
+                        "out": "; ".join(one.made),
+                    }
+                )
+                for one in self.steps
+            ]
+        return data
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(one.step)}</td><td>{html.escape(one.runner)}</td><td>{_time(one.seconds)}</td>"
+            f"<td>{html.escape('; '.join(one.given))}</td><td>{html.escape('; '.join(one._out))}</td></tr>"
+            for one in self.steps
+        )
+        head = "<tr><th>step</th><th>runner</th><th>time</th><th>in</th><th>out</th></tr>"
+        end = (
+            "" if self.error is None else f"<p>failed in {html.escape(f'{self.error.step}: {_cause(self.error)}')}</p>"
+        )
+        return f"<table>{head}{rows}</table><p>{_time(self.seconds)}</p>{end}"
+
+
+def traced(executor: Executor, data: Data, number: int | None) -> Trace:
+    """The trace of `executor.run(data)`, in which the record has this number; `None`: whatever runs meanwhile."""
+    tracer = Tracer(None if number is None else {number})
+    before = executor.observer
+    result: Outcome = None
+    error: StepError | None = None
+    began = time.perf_counter()
+    executor.observer = together(before, tracer)
+    try:
+        result = executor.run(data)
+    except StepError as raised:
+        error = raised
+    finally:
+        executor.observer = before
+    seconds = time.perf_counter() - began
+    steps = tracer.everything() if number is None else tracer.steps(number)
+    # `run` raises errors and never returns them.
+    return Trace(steps, seconds, None if isinstance(result, StepError) else result, error)
+
+
+@dataclass(slots=True)
+class Tracer:
+    """An observer that takes down what steps do to the records of these numbers; `None`: to all."""
+
+    numbers: Collection[int] | None
+    _told: dict[int, list[StepTrace]] = field(default_factory=dict)
+
+    def step(self, run: StepRun) -> None:
+        """Take down what it did."""
+        given: dict[int, list[str]] = {}
+        made: dict[int, list[str]] = {}
+        for batch in run.given:
+            self._describe(run, batch, given)
+        self._describe(run, run.batch, made)
+        # Records of a window that comes out now may have gone in earlier.
+        for number in given.keys() | made.keys():
+            one = StepTrace(run.step, run.runner, run.seconds, run.rows, given.get(number, []), made.get(number, []))
+            self._told.setdefault(number, []).append(one)
+
+    def steps(self, number: int) -> list[StepTrace]:
+        """What steps did to the record of this number."""
+        return self._told.get(number, [])
+
+    def everything(self) -> list[StepTrace]:
+        """What steps did to any of the records."""
+        return [one for steps in self._told.values() for one in steps]
+
+    def _describe(self, run: StepRun, batch: Batch, found: dict[int, list[str]]) -> None:
+        for position, records in run.records(batch, self.numbers):
+            text = described_row(batch, position)
+            for number in records:
+                texts = found.setdefault(number, [])
+                if len(texts) < MOST_ROWS:
+                    texts.append(text)
+
+
+def _cause(error: StepError) -> str:
+    # Not its text, which may hold what the record says.
+    return type(error.__cause__ or error).__name__
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.0f} us" if seconds < 0.001 else f"{seconds * 1e3:.3g} ms"

@@ -1,0 +1,113 @@
+"""Where models are: paths, `file:` URIs, and URLs that fetchers of other packages bring to this machine.
+
+The core fetches nothing itself. A fetcher is an object like `ModelFetcher`, named by an entry point of the group
+`streamer.model_fetchers`; our own distribution has one for `http` and `https`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from pipelines.errors import StreamerError
+from pipelines.plugins.entrypoints import RegistryError, load_plugins
+from pipelines.runners.runner import OpenContext
+
+FETCHER_GROUP = "streamer.model_fetchers"
+
+
+class ModelFetcher(Protocol):
+    """Brings models to this machine and keeps them."""
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """The schemes of the URLs that it knows, in small letters: `("http", "https")`."""
+
+    def cached(self, uri: str) -> Path | None:
+        """The file if it was fetched before, without a look at the network."""
+
+    def fetch(self, uri: str, progress: Callable[[str], None] | None = None) -> Path:
+        """The file, fetched unless it was before. Raises `StreamerError`."""
+
+
+def model_path(uri: str | None, context: OpenContext, *, folder: bool = False) -> Path:
+    """The file of a model, or its folder if `folder` allows one; one behind a URL is fetched first.
+
+    Raises `StreamerError` if there is no such file, no fetcher for the URL's scheme, or fetching failed.
+    """
+    if not uri:
+        raise StreamerError('the step has no model; set "modelUri" to its path')
+    if is_remote(uri):
+        return _fetcher(uri).fetch(uri, context.progress)
+    path = context.path(uri)
+    if path.is_file() or (folder and path.is_dir()):
+        return path
+    what = "is a folder, not a model file" if path.is_dir() else "is not there"
+    raise StreamerError(f'the model {path} {what}; relative paths start at {context.base}, set "modelUri" to it')
+
+
+def is_remote(uri: str) -> bool:
+    """Whether a model has to be fetched."""
+    return "://" in uri and not uri.lower().startswith("file:")
+
+
+def shortened(uri: str) -> str:
+    """A model's URL to be shown: without user, password, query and fragment, which may be secrets."""
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
+        return uri
+    rest = re.split(r"[?#]", rest, maxsplit=1)[0]
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def is_here(uri: str) -> bool:
+    """Whether a model that has to be fetched was fetched before. Raises `StreamerError` if nothing can fetch it."""
+    return _fetcher(uri).cached(uri) is not None
+
+
+def _fetcher(uri: str) -> ModelFetcher:
+    scheme = uri.partition("://")[0].lower()
+    known = fetchers().known.get(scheme, [])
+    if len(known) > 1:
+        raise RegistryError(_clash(scheme, known))
+    if not known:
+        schemes = ", ".join(sorted({"file", *fetchers().known}))
+        raise StreamerError(
+            f'nothing can fetch the model "{shortened(uri)}" (there are {schemes}); download it and set "modelUri" '
+            f"to its path, or install a plug-in for {scheme} (group {FETCHER_GROUP})"
+        )
+    return known[0][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetchers:
+    """The fetchers that are installed."""
+
+    known: dict[str, list[tuple[str, ModelFetcher]]]
+    """Those of each scheme, with the distributions that they are from; several are a `RegistryError` when used."""
+    problems: list[str]
+    """What could not be used, one line each."""
+
+
+@cache
+def fetchers() -> Fetchers:
+    """The fetchers that are installed; looked for once."""
+    found = Fetchers({}, [])
+
+    def add(fetcher: Any, origin: str) -> None:
+        for scheme in fetcher.schemes:
+            found.known.setdefault(scheme, []).append((origin, fetcher))
+
+    load_plugins(FETCHER_GROUP, add, found.problems)
+    found.problems.extend(_clash(scheme, known) for scheme, known in found.known.items() if len(known) > 1)
+    return found
+
+
+def _clash(scheme: str, known: list[tuple[str, ModelFetcher]]) -> str:
+    both = " and ".join(f"{type(one).__module__}.{type(one).__qualname__} ({origin})" for origin, one in known)
+    return f"two fetchers of {scheme} models are installed: {both}; uninstall one"

@@ -1,0 +1,68 @@
+"""Boxes as columns: many rows' boxes made at once, one list a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.data.batch import Batch
+from pipelines.data.columns import DenseColumn, ObjectColumn, Rows
+from pipelines.errors import DataError, RowsFailed, WrongTypeError
+from pipelines.values import BoundingBox, TypedList, ValueType, type_of
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+class BoxLists:
+    """The lists of boxes of `size` rows, filled part by part; rows of a part that fails are remembered."""
+
+    def __init__(self, size: int) -> None:
+        self._lists: list[Any] = [None] * size
+        self._failures: dict[int, Exception] = {}
+
+    def put(self, positions: Rows, owners: Array, boxes: Iterable[BoundingBox]) -> None:
+        """`boxes`, in order; the box at i belongs to the row at `positions[owners[i]]`. `owners` never falls."""
+        listed = list(boxes)
+        ends = np.searchsorted(owners, np.arange(len(positions)), side="right").tolist()
+        start = 0
+        for position, end in zip(positions.tolist(), ends, strict=True):
+            self._lists[position] = listed[start:end] if end > start else TypedList(ValueType.BOUNDING_BOX)
+            start = end
+
+    def fail(self, positions: Iterable[int], error: Exception) -> None:
+        """The rows at these positions have no boxes because of `error`; the first one counts."""
+        self._failures.update({position: error for position in positions if position not in self._failures})
+
+    def column(self) -> ObjectColumn:
+        """One list a row. Raises `RowsFailed` if rows failed."""
+        if self._failures:
+            raise RowsFailed(self._failures)
+        return ObjectColumn(self._lists, ValueType.LIST)
+
+
+def float_array(part: Batch, key: str, what: str) -> Array:
+    """The arrays `(M, ...)` of a part whose rows agree in `key`.
+
+    Raises `WrongTypeError` if they are no arrays of floats.
+    """
+    column = part[key]
+    if not isinstance(column, DenseColumn) or column.type is not ValueType.NDARRAY:
+        found = type_of(column[0]).name
+        raise WrongTypeError(f'Value has wrong type for key "{what}": requested type NDARRAY, actual type {found}')
+    if column.array.dtype.kind != "f" and column.array.dtype.name != "bfloat16":
+        raise WrongTypeError(f'the array "{what}" is {column.array.dtype}; a float type is needed')
+    return column.array
+
+
+def label_of(labels: Sequence[str], index: int, first: int) -> str:
+    """The label of a class number, of which `first` is the lowest. Raises `DataError` if it has none."""
+    place = index - first
+    if not 0 <= place < len(labels):
+        raise DataError(
+            f"Predicted label index was {index} but only {len(labels)} labels were provided"
+            + (f", for {first} and up" if index < first else "")
+        )
+    return labels[place]

@@ -1,0 +1,123 @@
+"""Runs SSD_TO_BBOX."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.data.batch import Batch
+from pipelines.data.result import Result
+from pipelines.errors import DataError, RowsFailed, WrongTypeError
+from pipelines.runners.boxes.boxlists import BoxLists, float_array, label_of
+from pipelines.runners.models.arrays import array_column
+from pipelines.runners.runner import OpenContext, Runner
+from pipelines.steps.boxes.boxes import SsdToBoundingBox
+from pipelines.values import BoundingBox
+
+Doubles: TypeAlias = npt.NDArray[np.float64]
+
+BOXES: Final = "detection_boxes"
+SCORES: Final = "detection_scores"
+CLASSES: Final = "detection_classes"
+NO_LABEL: Final = "no label provided"
+
+
+class SsdToBoundingBoxRunner(Runner):
+    """Corner-form boxes of each record, in the detector's order, under `outputName`.
+
+    Of an array with several samples the first is used, as in Konduit Serving. Fails a row whose arrays are missing,
+    no floats, of other shapes, or name a class that has no label.
+    """
+
+    opens_images: ClassVar[bool] = False
+    keeps_rows: ClassVar[bool] = True
+
+    def __init__(self, step: SsdToBoundingBox, context: OpenContext) -> None:
+        self._step = step
+        self._keys = [BOXES, SCORES, CLASSES] if step.class_labels else [BOXES, SCORES]
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        return frozenset(self._keys)
+
+    def run_batch(self, batch: Batch) -> Result:
+        step = self._step
+        for key in self._keys:
+            array_column(batch, key)  # names the rows that lack it
+        found = BoxLists(batch.size)
+        for positions, part in batch.groups(self._keys):
+            try:
+                arrays = [_sample(float_array(part, key, key), key) for key in self._keys]
+                owners, boxes = self._boxes(*arrays)
+            except DataError as error:
+                found.fail(positions.tolist(), error)
+            except RowsFailed as failed:
+                for row, cause in failed.failures.items():
+                    found.fail([int(positions[row])], cause)
+            else:
+                found.put(positions, owners, boxes)
+        made = {step.output_name: found.column()}
+        if not step.keep_other_values:
+            return Result(batch.select(made))
+        return Result(batch.without([BOXES, SCORES]).with_columns(made))
+
+    def _boxes(
+        self, boxes: Doubles, scores: Doubles, classes: Doubles | None = None
+    ) -> tuple[npt.NDArray[np.int64], list[BoundingBox]]:
+        if boxes.shape != (*scores.shape, 4) or (classes is not None and classes.shape != scores.shape):
+            raise WrongTypeError(
+                f"the arrays {', '.join(self._keys)} do not belong together: [1, n, 4], [1, n] and [1, n] are needed"
+            )
+        rows, places = np.nonzero(scores >= self._step.threshold)
+        corners = self._adjusted(boxes[rows, places]).tolist()
+        labels = self._labels(rows, classes[rows, places] if classes is not None else None)
+        probabilities = scores[rows, places].tolist()
+        made = [
+            BoundingBox.corners(x1, x2, y1, y2, label, probability)
+            for (y1, x1, y2, x2), label, probability in zip(corners, labels, probabilities, strict=True)
+        ]
+        return rows, made
+
+    def _adjusted(self, boxes: Doubles) -> Doubles:
+        step = self._step
+        if step.aspect_ratio is None and step.scale in (None, 1.0):
+            return boxes
+        middle = (boxes[:, :2] + boxes[:, 2:]) / 2
+        size = boxes[:, 2:] - boxes[:, :2]
+        if step.aspect_ratio is not None:
+            height, width = size[:, 0], size[:, 1]
+            # The smaller side grows; a box without height is as wide as it is.
+            size = np.stack(
+                [np.maximum(height, width / step.aspect_ratio), np.maximum(width, height * step.aspect_ratio)], axis=1
+            )
+        half = size / 2 * (1.0 if step.scale is None else step.scale)
+        return np.concatenate([middle - half, middle + half], axis=1)
+
+    def _labels(self, rows: npt.NDArray[np.int64], classes: Doubles | None) -> list[Any]:
+        labels = self._step.class_labels
+        if classes is None or not labels:
+            return [None if labels is None else NO_LABEL] * len(rows)
+        found: list[Any] = []
+        failures: dict[int, Exception] = {}
+        for row, index in zip(rows.tolist(), classes.tolist(), strict=True):
+            try:
+                found.append(label_of(labels, int(index), 1))
+            except (DataError, ValueError, OverflowError) as error:
+                failures.setdefault(row, error)
+        if failures:
+            raise RowsFailed(failures)
+        return found
+
+
+def _sample(array: npt.NDArray[Any], key: str) -> Doubles:
+    wanted = 2 if key != BOXES else 3  # with the rows' own axis
+    if array.ndim == wanted + 1 and array.shape[1] > 0:
+        array = array[:, 0]
+    if array.ndim != wanted:
+        raise WrongTypeError(
+            f'the array "{key}" has the shape {list(array.shape[1:])}; '
+            f"{'[1, n, 4]' if key == BOXES else '[1, n]'} is needed"
+        )
+    return array.astype(np.float64)

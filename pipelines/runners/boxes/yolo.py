@@ -1,0 +1,129 @@
+"""Runs YOLO_BBOX."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Column
+from pipelines.data.result import Result
+from pipelines.errors import DataError, DefinitionError, RowsFailed, WrongTypeError
+from pipelines.runners.boxes.boxlists import BoxLists, float_array, label_of
+from pipelines.runners.boxes.suppression import survivors
+from pipelines.runners.models.arrays import array_column
+from pipelines.runners.runner import OpenContext, Runner
+from pipelines.steps.boxes.boxes import YoloToBoundingBox
+from pipelines.values import BoundingBox
+from pipelines.values.casting import cast
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+
+OUTPUT = "bounding_boxes"
+ONLY = "the only array"
+
+
+class YoloToBoundingBoxRunner(Runner):
+    """Centre-form boxes of each record: by image, column, line and prior; probability is that of the class.
+
+    Raises `DefinitionError` when it is opened without a number of classes. Fails a row whose array is missing, no
+    floats, of another shape, or shows a class that has no label.
+    """
+
+    opens_images: ClassVar[bool] = False
+    keeps_rows: ClassVar[bool] = True
+
+    def __init__(self, step: YoloToBoundingBox, context: OpenContext) -> None:
+        classes = step.num_classes or len(step.class_labels or ())
+        if not classes:
+            raise DefinitionError("numClasses or classLabels must be given")
+        self._step = step
+        self._classes = classes
+        self.keeps_keys = step.keep_other_values  # type: ignore[misc]
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        return None if self._step.input is None else frozenset([self._step.input])
+
+    def run_batch(self, batch: Batch) -> Result:
+        step = self._step
+        made = {step.output or OUTPUT: self._column(array_column(batch, step.input))}
+        return Result(batch.with_columns(made) if step.keep_other_values else batch.select(made))
+
+    def _column(self, arrays: Column) -> Column:
+        key = self._step.input or ONLY
+        found = BoxLists(len(arrays))
+        for positions, part in Batch({key: arrays}, len(arrays)).groups([key]):
+            try:
+                cells, images = self._cells(float_array(part, key, key))
+                owners, boxes = self._boxes(cells, images)
+            except DataError as error:
+                found.fail(positions.tolist(), error)
+            except RowsFailed as failed:
+                for row, cause in failed.failures.items():
+                    found.fail([int(positions[row])], cause)
+            else:
+                found.put(positions, owners, boxes)
+        return found.column()
+
+    def _cells(self, array: npt.NDArray[Any]) -> tuple[Floats, int]:
+        """`(M * n, W, H, B, 5 + C)` in the order of the boxes, and n, the images of a row."""
+        if array.ndim == 4:
+            array = array[:, np.newaxis]
+        if array.ndim != 5:
+            raise WrongTypeError(f"the array has the shape {list(array.shape[1:])}; [n, B * (5 + C), H, W] is needed")
+        if not self._step.nchw:
+            array = np.moveaxis(array, -1, 2)
+        rows, images, channels, height, width = array.shape
+        priors = channels // (self._classes + 5)
+        if priors == 0 or channels % priors:
+            raise WrongTypeError(
+                f"the array has {channels} channels; {self._classes} classes need a multiple of {self._classes + 5}"
+            )
+        single, misfits = cast(array, np.dtype(np.float32))
+        if misfits is not None:
+            error = DataError("the array has values that float32 cannot hold")
+            raise RowsFailed(dict.fromkeys(np.flatnonzero(misfits).tolist(), error))
+        split = single.reshape(rows * images, priors, channels // priors, height, width)
+        return split.transpose(0, 4, 3, 1, 2), images
+
+    def _boxes(self, cells: Floats, images: int) -> tuple[npt.NDArray[np.int64], list[BoundingBox]]:
+        step = self._step
+        _, width, height, _, _ = cells.shape
+        image, x, y, prior = np.nonzero(cells[..., 4] >= step.threshold)
+        chosen = cells[image, x, y, prior]
+        classes = chosen[:, 5:].argmax(axis=1)
+        probabilities = chosen[np.arange(len(chosen)), classes + 5]
+        # As in Konduit Serving, a class counts only if its probability is above 0.
+        classes = np.where(probabilities > 0, classes, 0)
+        probabilities = np.where(probabilities > 0, probabilities, np.float32(0))
+        size = np.array([width, height], np.float32)
+        middle = (chosen[:, :2] + np.stack([x, y], axis=1).astype(np.float32)) / size
+        extent = chosen[:, 2:4] / size
+        if step.nms:
+            corners = np.concatenate([middle - extent / 2, middle + extent / 2], axis=1)
+            groups = image * cells.shape[-1] + classes
+            stays = survivors(corners, chosen[:, 4] * probabilities, groups, step.nms_threshold)
+            image, middle, extent = image[stays], middle[stays], extent[stays]
+            classes, probabilities = classes[stays], probabilities[stays]
+        owners = image // images
+        labels = self._labels(owners, classes)
+        numbers = zip(middle.tolist(), extent.tolist(), labels, probabilities.tolist(), strict=True)
+        return owners, [BoundingBox.center(cx, cy, h, w, label, p) for (cx, cy), (w, h), label, p in numbers]
+
+    def _labels(self, owners: npt.NDArray[np.int64], classes: npt.NDArray[np.int64]) -> list[str]:
+        labels = self._step.class_labels
+        if not labels:
+            return list(map(str, classes.tolist()))
+        found: list[str] = []
+        failures: dict[int, Exception] = {}
+        for owner, index in zip(owners.tolist(), classes.tolist(), strict=True):
+            try:
+                found.append(label_of(labels, index, 0))
+            except DataError as error:
+                failures.setdefault(owner, error)
+        if failures:
+            raise RowsFailed(failures)
+        return found

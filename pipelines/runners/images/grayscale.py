@@ -1,0 +1,45 @@
+"""Runs GRAY_SCALE."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pipelines.data.batch import Batch
+from pipelines.data.result import Result
+from pipelines.runners.images.imagecolumns import each, image_values, images_column, only_image_keys, over_parts
+from pipelines.runners.images.opencv import opencv
+from pipelines.runners.runner import OpenContext, Runner
+from pipelines.steps.images.images import GrayScale
+from pipelines.values import Image
+
+
+class GrayScaleRunner(Runner):
+    """Makes images and the images of lists gray, with one channel or three equal ones; all other keys stay.
+
+    An image that is gray already is accepted, where Konduit Serving fails. Fails a row that has no image or several.
+    """
+
+    keeps_rows: ClassVar[bool] = True
+    keeps_keys: ClassVar[bool] = True
+
+    def __init__(self, step: GrayScale, context: OpenContext) -> None:
+        self._key = step.image_name
+        self._channels = 1 if step.output_channels == 1 else 3
+        self._cv2 = opencv()
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        return None if self._key is None else frozenset([self._key])
+
+    def run_batch(self, batch: Batch) -> Result:
+        return Result(over_parts(batch, only_image_keys(batch, self._key), self._gray))
+
+    def _gray(self, batch: Batch, key: str) -> Batch:
+        return batch.with_columns({key: images_column(each(image_values(batch, key), self._image))})
+
+    def _image(self, row: int, image: Image) -> Image:
+        cv2, pixels = self._cv2, image.get_as("numpy")
+        gray = pixels if pixels.shape[2] == 1 else cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY)
+        if self._channels == 1:
+            return image if gray is pixels else Image(gray)
+        return Image(cv2.cvtColor(gray, cv2.COLOR_GRAY2BGR))

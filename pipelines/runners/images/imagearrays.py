@@ -1,0 +1,83 @@
+"""Images as arrays for a model: sizes, channels, axes, scale and element type of `ImageToNDArrayConfig`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipelines.runners.images.fitting import fitted
+from pipelines.runners.images.opencv import opencv
+from pipelines.runners.images.scaling import cast, normalized
+from pipelines.steps.images.imagetondarray import ImageToNDArrayConfig
+from pipelines.values import Image
+from pipelines.values.ndarray import Array
+from pipelines.values.pixels import Pixels
+
+CHANNELS = {"RGB": 3, "RGBA": 4, "BGR": 3, "BGRA": 4, "GRAYSCALE": 1}
+"""How many channels each layout has."""
+
+
+def image_to_ndarray(image: Any, config: ImageToNDArrayConfig | None = None, /, **fields: Any) -> Array:
+    """An image as an array: what the step IMAGE_TO_NDARRAY does, `image_to_ndarray(photo, height=224, width=224)`.
+
+    `image` is an `Image` or what one is made of (a path, bytes, uint8 pixels in the order BGR). The result is
+    `[1, C, H, W]` float32 from -1 to 1 unless `config` or `fields`, those of `ImageToNDArrayConfig`, say otherwise.
+    Raises `DataError` for what cannot be decoded.
+    """
+    if config is not None and fields:
+        raise TypeError("give a config or its fields, not both")
+    config = config or ImageToNDArrayConfig(**fields)
+    array = stacked([prepared(Image.create(image), config)], config)
+    return array if config.include_minibatch_dim else array[0]
+
+
+def prepared(image: Image, config: ImageToNDArrayConfig) -> Pixels:
+    """The image's pixels in the size of the output, `(H, W, C)`: blue, green, red; or gray.
+
+    Gray already where the output is, after all that changes the size.
+    """
+    pixels = image.get_as("numpy")
+    height, width = output_size(image, config)
+    pixels = fitted(pixels, height, width, config.aspect_ratio_handling)
+    if config.channel_layout == "GRAYSCALE" and pixels.shape[2] == 3:
+        cv2 = opencv()
+        return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY))[:, :, np.newaxis]
+    return pixels
+
+
+def output_size(image: Image, config: ImageToNDArrayConfig) -> tuple[int, int]:
+    """Height and width of the image's array."""
+    return config.height or image.height, config.width or image.width
+
+
+def shape_of(height: int, width: int, config: ImageToNDArrayConfig) -> tuple[int, int, int]:
+    """The shape of one image's array, without the leading dimension."""
+    channels = CHANNELS[config.channel_layout]
+    if config.format == "CHANNELS_FIRST":
+        return channels, height, width
+    return height, width, channels
+
+
+def stacked(pictures: Sequence[Pixels], config: ImageToNDArrayConfig) -> Array:
+    """Prepared pictures of one size as one array `(N, C, H, W)` or `(N, H, W, C)`."""
+    height, width = pictures[0].shape[:2]
+    layout = config.channel_layout
+    shape = (len(pictures), *shape_of(height, width, config))
+    # Without a normalization no fraction comes up, and integers need no float32 on the way.
+    plain = config.normalization is None or config.normalization.type == "NONE"
+    values = np.empty(shape, np.uint8 if plain else np.float32)
+    first = config.format == "CHANNELS_FIRST"
+    rows = values if not first else values.transpose(0, 2, 3, 1)
+    if layout.endswith("A"):
+        rows[..., 3] = 255
+        rows = rows[..., :3]
+    backwards = layout.startswith("RGB")
+    for row, picture in zip(rows, pictures, strict=True):
+        # A gray picture is repeated by broadcasting.
+        row[...] = picture[:, :, ::-1] if backwards else picture
+    if not plain:
+        assert config.normalization is not None
+        normalized(values, config.normalization, layout, -3 if first else -1)
+    return cast(values, config.data_type)

@@ -1,0 +1,136 @@
+"""Runs CLASSIFIER_OUTPUT."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Column, DenseColumn, ObjectColumn
+from pipelines.data.result import Result
+from pipelines.errors import DataError, RowsFailed
+from pipelines.observe.metrics import LABELS
+from pipelines.runners.models.arrays import array_column
+from pipelines.runners.models.matrices import Matrix, by_row, matrices, put_together
+from pipelines.runners.runner import OpenContext, Runner
+from pipelines.steps.models.classifier import ClassifierOutput
+from pipelines.values import ValueType
+
+Indexes: TypeAlias = npt.NDArray[np.intp]
+
+ALL_PROBABILITIES = "allProbabilities"
+FEW_CLASSES = 128
+
+
+class ClassifierOutputRunner(Runner):
+    """Adds probability (DOUBLE), index (INT64) and label (STRING) of the first maximum to each record.
+
+    A record with `[C]` or `[1, C]` gets single values, one with `[k, C]` lists of k. With `top_n` above 1 single values
+    come as lists of one element. `allProbabilities` is a float64 array `[C]`, or a list of k of them.
+    Fails a row whose array has another shape or a class index without a label.
+    """
+
+    opens_images: ClassVar[bool] = False
+    keeps_rows: ClassVar[bool] = True
+    keeps_keys: ClassVar[bool] = True
+
+    def __init__(self, step: ClassifierOutput, context: OpenContext) -> None:
+        self._step = step
+        self._counts = context.metrics.labels(LABELS, "Samples that were classified so.")
+        self._single = (lambda value: [value]) if (step.top_n or 0) > 1 else None
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        return None if self._step.input_name is None else frozenset([self._step.input_name])
+
+    def limit(self, records: int) -> bool:
+        return True
+
+    def run_batch(self, batch: Batch) -> Result:
+        column = array_column(batch, self._step.input_name)
+        parts = matrices(column, self._step.input_name or "the only array")
+        classified: list[tuple[Indexes, Sequence[str]]] = []
+
+        def classify(part: Matrix) -> dict[str, Column]:
+            index = part.samples.argmax(axis=1)
+            classified.append((index, self._step.labels or _numbers(part.samples.shape[1])))
+            return self._classified(part, index)
+
+        result = Result(batch.with_columns(put_together(parts, batch.size, classify)))
+        # Not before all went well: what fails in part is run again in parts.
+        for index, labels in classified:
+            self._count(index, labels)
+        return result
+
+    def _count(self, index: Indexes, labels: Sequence[str]) -> None:
+        times = np.bincount(index)
+        # Looking for those that occur takes longer than looking at each, unless there are many.
+        if len(times) > FEW_CLASSES:
+            seen = np.flatnonzero(times)
+            counted = zip(seen.tolist(), times[seen].tolist(), strict=True)
+        else:
+            counted = zip(range(len(times)), times.tolist(), strict=True)
+        for one, count in counted:
+            if count:
+                # A label is only missing where none was asked for.
+                self._counts.add(labels[one] if one < len(labels) else str(one), count)
+
+    def _classified(self, part: Matrix, index: Indexes) -> dict[str, Column]:
+        step = self._step
+        samples = part.samples
+        found: dict[str, Column] = {}
+        if step.return_prob:
+            prob = samples[np.arange(len(samples)), index].astype(np.float64)
+            found[step.prob_name] = self._column(part, prob, ValueType.DOUBLE)
+        if step.return_index:
+            found[step.index_name] = self._column(part, index.astype(np.int64, copy=False), ValueType.INT64)
+        if step.return_label:
+            found[step.label_name] = self._labels(part, index.tolist())
+        if step.all_probabilities:
+            found[ALL_PROBABILITIES] = _all_probabilities(part)
+        return found
+
+    def _column(self, part: Matrix, found: np.ndarray[Any, Any], kind: ValueType) -> Column:
+        if part.splits is None and self._single is None:
+            return DenseColumn(found, kind)
+        return by_row(part, found.tolist(), kind, self._single)
+
+    def _labels(self, part: Matrix, index: list[int]) -> Column:
+        labels = self._step.labels or _numbers(part.samples.shape[1])
+        try:
+            found = list(map(labels.__getitem__, index))
+        except IndexError:
+            raise self._unlabelled(part, index) from None
+        if part.splits is None and self._single is None:
+            return ObjectColumn(found, ValueType.STRING)
+        return by_row(part, found, ValueType.STRING, self._single)
+
+    def _unlabelled(self, part: Matrix, index: list[int]) -> RowsFailed:
+        labels = self._step.labels or ()
+        return RowsFailed(
+            {
+                part.position(sample): DataError(
+                    f"the class index {one} has no label: {len(labels)} labels are given, "
+                    f"the array has {part.samples.shape[1]} classes"
+                )
+                for sample, one in enumerate(index)
+                if one >= len(labels)
+            }
+        )
+
+
+@functools.lru_cache(maxsize=64)
+def _numbers(count: int) -> tuple[str, ...]:
+    return tuple(map(str, range(count)))
+
+
+def _all_probabilities(part: Matrix) -> Column:
+    wide = part.samples.astype(np.float64)
+    if part.splits is None:
+        return DenseColumn(wide)
+    wide.flags.writeable = False
+    return by_row(part, list(wide), ValueType.NDARRAY)

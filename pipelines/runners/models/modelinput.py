@@ -1,0 +1,230 @@
+"""One input of a model: which arrays it takes, and how the values of records become samples of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.data.columns import Column, DenseColumn, Mask, ObjectColumn, RaggedColumn, Rows
+from pipelines.data.spanscolumn import SpansColumn
+from pipelines.errors import DataError, RowsFailed, WrongTypeError
+from pipelines.runners.models.model import Port
+from pipelines.tensors import StringView, from_value
+from pipelines.tensors.carry import KIND, is_tensor
+from pipelines.values import ValueType, list_to_array, type_of
+from pipelines.values.casting import cast, castable
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_PLANS = 64
+"""How many pairs of element type and shape are remembered for an input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Values of one or more records as a model takes them."""
+
+    array: Array
+    """`(total, ...)`, all samples."""
+    count: int
+    """Samples of each record; -1 where `splits` says."""
+    lead: bool
+    """Whether the records themselves had the sample axis."""
+    splits: Rows | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    lead: bool
+    count: int
+    inner: tuple[int, ...]
+    convert: bool
+
+
+class ModelInput:
+    """How arrays meet a model (docs/execution.md), for one input.
+
+    A record's array of the model's rank is `[k, ...]`: k samples. One of a rank less is one sample. A scalar is also
+    one sample where the model takes `[N, 1]`. An input of unknown rank takes every array as it is. All lengths that the
+    model states must agree. Element types are converted as `pipelines.values.casting` says.
+    """
+
+    def __init__(self, port: Port, key: str, *, cast_freely: bool = False) -> None:
+        self.port = port
+        self.key = key
+        self._freely = cast_freely
+        self._plans: dict[tuple[np.dtype[Any], tuple[int, ...]], _Plan] = {}
+
+    def of_column(self, column: Column) -> Samples | None:
+        """All rows at once; `None` if the column's form does not allow it. Raises `RowsFailed`."""
+        if column.mask is not None:
+            return None
+        if isinstance(column, DenseColumn):
+            return self._of_dense(column.array)
+        if isinstance(column, RaggedColumn):
+            return self._of_ragged(column)
+        if isinstance(column, (ObjectColumn, SpansColumn)):
+            if self.port.dtype.kind == "f" and isinstance(column, ObjectColumn) and column.is_double:
+                return self._of_dense(column.array)
+            return self._of_texts(column)
+        return None
+
+    def _of_texts(self, column: ObjectColumn | SpansColumn) -> Samples | None:
+        if column.type is not ValueType.STRING or self.port.dtype != object:
+            return None
+        strings = np.empty(len(column), object)
+        strings[:] = column.objects
+        return self._of_dense(strings)
+
+    def of_value(self, value: Any) -> Samples:
+        """One record's value. Raises `DataError` if the model does not take it."""
+        array = self._as_array(value)
+        plan = self._plan(array.dtype, array.shape)
+        samples, misfits = self._converted(array, plan)
+        if misfits is not None:
+            raise self._out_of_range(array.dtype)
+        if self.port.shape is None:
+            return Samples(samples, -1, True)
+        return Samples(samples.reshape((plan.count, *plan.inner)), plan.count, plan.lead)
+
+    def zeros(self, count: int, inner: tuple[int, ...]) -> Array:
+        """`count` samples of nothing."""
+        if self.port.dtype == object:
+            return np.full((count, *inner), "", object)
+        return np.zeros((count, *inner), self.port.dtype)
+
+    @property
+    def inner(self) -> tuple[int, ...] | None:
+        """Shape of a sample; `None` unless the model states all of it."""
+        if self.port.shape is None:
+            return None
+        lengths = tuple(length for length in self.port.shape[1:] if isinstance(length, int))
+        return lengths if len(lengths) == len(self.port.shape) - 1 else None
+
+    def _of_dense(self, array: Array) -> Samples:
+        try:
+            plan = self._plan(array.dtype, array.shape[1:])
+        except DataError as error:
+            raise RowsFailed(dict.fromkeys(range(len(array)), error)) from None
+        samples, misfits = self._converted(array, plan)
+        if misfits is not None:
+            raise self._rows_out_of_range(np.flatnonzero(misfits), array.dtype)
+        return Samples(samples.reshape((len(array) * plan.count, *plan.inner)), plan.count, plan.lead)
+
+    def _of_ragged(self, column: RaggedColumn) -> Samples | None:
+        samples = column.samples
+        if self.port.shape is None or not len(column):
+            return None
+        if samples.ndim == len(self.port.shape) - 1:
+            return self._of_unequal(column)
+        if samples.ndim != len(self.port.shape):
+            return None
+        try:
+            plan = self._plan(samples.dtype, (1, *samples.shape[1:]))
+        except DataError as error:
+            raise RowsFailed(dict.fromkeys(range(len(column)), error)) from None
+        samples, misfits = self._converted(samples, plan)
+        if misfits is not None:
+            owners = np.searchsorted(column.splits, np.flatnonzero(misfits), side="right") - 1
+            raise self._rows_out_of_range(np.unique(owners), column.samples.dtype)
+        return Samples(samples, -1, True, column.splits)
+
+    def _of_unequal(self, column: RaggedColumn) -> Samples | None:
+        """Rows of one sample each that should all have one shape, of which some have another."""
+        samples = column.samples
+        lengths = column.splits[1:] - column.splits[:-1]
+        # Most are like the first: no need to look at each.
+        kinds = sorted({int(lengths[0]), *lengths[lengths != lengths[0]].tolist()})
+        failures: dict[int, Exception] = {}
+        for length in kinds:
+            try:
+                self._plan(samples.dtype, (length, *samples.shape[1:]))
+            except DataError as error:
+                failures.update(dict.fromkeys(np.flatnonzero(lengths == length).tolist(), error))
+        if failures:
+            raise RowsFailed(failures)
+        if len(kinds) > 1:
+            return None
+        return self._of_dense(samples.reshape((len(column), *kinds, *samples.shape[1:])))
+
+    def _plan(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Plan:
+        plan = self._plans.get((dtype, shape))
+        if plan is None:
+            plan = self._planned(dtype, shape)
+            if len(self._plans) >= _PLANS:
+                self._plans.clear()
+            self._plans[dtype, shape] = plan
+        return plan
+
+    def _planned(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Plan:
+        if not castable(dtype, self.port.dtype, freely=self._freely):
+            raise self._refused(f"{dtype} {list(shape)}", "send that type, or set castInputs")
+        convert = dtype != self.port.dtype
+        if self.port.shape is None:
+            return _Plan(True, 1, shape, convert)
+        declared = self.port.shape
+        lead = len(shape) == len(declared)
+        if lead:
+            full = shape
+        elif len(shape) == len(declared) - 1:
+            full = (1, *shape)
+        elif not shape and len(declared) == 2 and declared[1] == 1:
+            full = (1, 1)
+        else:
+            needed = f"{len(declared)} or {len(declared) - 1} dimensions are needed"
+            raise self._refused(f"{dtype} {list(shape)}", needed)
+        for axis, (length, wanted) in enumerate(zip(full, declared, strict=True)):
+            if isinstance(wanted, int) and length != wanted:
+                raise self._refused(f"{dtype} {list(shape)}", f"axis {axis} must have the length {wanted}")
+        return _Plan(lead, full[0], full[1:], convert)
+
+    def _converted(self, array: Array, plan: _Plan) -> tuple[Array, Mask | None]:
+        return cast(array, self.port.dtype) if plan.convert else (array, None)
+
+    def _as_array(self, value: Any) -> Array:
+        if isinstance(value, np.ndarray):
+            return value
+        if isinstance(value, str) and self.port.dtype == object:
+            return np.array(value, object)
+        if isinstance(value, (bool, int, float)):
+            return np.array(value)
+        if isinstance(value, list):
+            return self._of_list(value)
+        if is_tensor(value):
+            return self._of_tensor(value)
+        raise self._refused(type_of(value).name, "an array, numbers or lists of numbers are needed")
+
+    def _of_tensor(self, value: Any) -> Array:
+        tensor = from_value(value)
+        if isinstance(tensor, StringView):
+            return tensor.object_array()
+        kind = value[KIND]
+        hint = "make it dense in a step before, pipelines.tensors.from_value(...).to_dense()"
+        raise self._refused(
+            f"a {kind} tensor", hint if kind == "sparse" else "pad its rows, or send them as records of their own"
+        )
+
+    def _of_list(self, values: list[Any]) -> Array:
+        dtype = self.port.dtype
+        if dtype.kind in "Ob":
+            array = np.array(values, object)
+            wanted: type = str if dtype.kind == "O" else bool
+            if any(type(one) is not wanted for one in array.flat):
+                raise self._refused("a list", f"lists of equal lengths with {wanted.__name__} elements are needed")
+            return array.astype(dtype)
+        # Konduit Serving makes float32 of lists; where the model asks for more, digits need not be lost.
+        return list_to_array(values, self.key, exact=dtype.kind in "iu" or dtype == np.float64)
+
+    def _refused(self, got: str, hint: str) -> WrongTypeError:
+        return WrongTypeError(f'input "{self.port.name}" takes {self.port}, but key "{self.key}" holds {got}; {hint}')
+
+    def _out_of_range(self, dtype: np.dtype[Any]) -> DataError:
+        return DataError(
+            f'input "{self.port.name}" takes {self.port}, but key "{self.key}" holds {dtype} values beyond its range'
+        )
+
+    def _rows_out_of_range(self, rows: Rows, dtype: np.dtype[Any]) -> RowsFailed:
+        return RowsFailed(dict.fromkeys(rows.tolist(), self._out_of_range(dtype)))

@@ -1,0 +1,172 @@
+"""An ONNX model in an onnxruntime session, with its inputs and outputs described."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pipelines.errors import MissingPackageError, StreamerError, nearest
+from pipelines.plugins.modelfiles import model_path
+from pipelines.runners.models.model import Array, Port
+from pipelines.runners.runner import OpenContext
+from pipelines.steps.models.onnx import Onnx, SessionOptions
+
+Provider: TypeAlias = tuple[str, dict[str, Any]]
+
+SHORT_NAMES = {
+    "cpu": "CPUExecutionProvider",
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "coreml": "CoreMLExecutionProvider",
+    "directml": "DmlExecutionProvider",
+    "migraphx": "MIGraphXExecutionProvider",
+}
+"""What `providers` may say instead of onnxruntime's names."""
+
+_ELEMENTS: dict[str, np.dtype[Any]] = {
+    "tensor(float)": np.dtype(np.float32),
+    "tensor(double)": np.dtype(np.float64),
+    "tensor(float16)": np.dtype(np.float16),
+    "tensor(int64)": np.dtype(np.int64),
+    "tensor(int32)": np.dtype(np.int32),
+    "tensor(int16)": np.dtype(np.int16),
+    "tensor(int8)": np.dtype(np.int8),
+    "tensor(uint64)": np.dtype(np.uint64),
+    "tensor(uint32)": np.dtype(np.uint32),
+    "tensor(uint16)": np.dtype(np.uint16),
+    "tensor(uint8)": np.dtype(np.uint8),
+    "tensor(bool)": np.dtype(np.bool_),
+    "tensor(string)": np.dtype(np.object_),
+}
+
+_log = logging.getLogger(__name__)
+
+
+class OnnxModel:
+    """A loaded model.
+
+    Raises, when it opens, `MissingPackageError` without onnxruntime, and `StreamerError` naming file and reason if
+    the model cannot be loaded, a provider is not there, or an input or output is no tensor that a `Data` can hold.
+    """
+
+    def __init__(self, step: Onnx, context: OpenContext) -> None:
+        self.path = model_path(step.model_uri, context)
+        if context.progress is not None:
+            context.progress(f"loading {self.path.name}")
+        self.session: Any = _session(self.path, step)
+        self.inputs = [self._port(node) for node in self.session.get_inputs()]
+        nodes = {node.name: node for node in self.session.get_outputs()}
+        wanted = nodes if step.output_names is None else dict.fromkeys(step.output_names)
+        self.outputs = [self._port(self._named(name, nodes)) for name in wanted]
+        self._output_names = [port.name for port in self.outputs]
+
+    def run(self, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs for these inputs, both in the order of `inputs` and `outputs`. Raises what onnxruntime raises."""
+        feed = {port.name: array for port, array in zip(self.inputs, arrays, strict=True)}
+        outputs: list[Array] = self.session.run(self._output_names, feed)
+        return outputs
+
+    def close(self) -> None:
+        """Free the model."""
+        self.session = None
+
+    def _named(self, name: str, nodes: dict[str, Any]) -> Any:
+        if name not in nodes:
+            raise StreamerError(
+                f'{self.path}: the model has no output "{name}"{nearest(name, nodes)}; it has {", ".join(nodes)}'
+            )
+        return nodes[name]
+
+    def _port(self, node: Any) -> Port:
+        dtype = _ELEMENTS.get(node.type)
+        if dtype is None:
+            hint = "export it as a tensor, or name the outputs to fetch in outputNames"
+            raise StreamerError(
+                f'{self.path}: "{node.name}" is a {node.type}, which cannot be put into a record; {hint}'
+            )
+        # An empty list is a scalar or an unknown rank; which one is not said.
+        return Port(node.name, dtype, tuple(node.shape) or None)
+
+
+def _session(path: Path, step: Onnx) -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingPackageError("onnxruntime", "onnx", "the step ONNX") from error
+    providers = _providers(step.providers, onnxruntime, path)
+    if any(name in ("CUDAExecutionProvider", "TensorrtExecutionProvider") for name, _ in providers):
+        # Finds the CUDA libraries that come as Python packages.
+        getattr(onnxruntime, "preload_dlls", lambda: None)()
+    try:
+        session = onnxruntime.InferenceSession(path, _options(step.session_options, onnxruntime), providers=providers)
+    except Exception as error:
+        raise StreamerError(f"the model {path} cannot be loaded: {_reason(error)}") from error
+    _check_started([name for name, _ in providers], session.get_providers(), path)
+    return session
+
+
+def _options(chosen: SessionOptions, onnxruntime: Any) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = chosen.intra_op_threads
+    options.inter_op_num_threads = chosen.inter_op_threads
+    if chosen.inter_op_threads != 1:
+        options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
+    options.graph_optimization_level = {
+        "disable": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
+        "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+        "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+        "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
+    }[chosen.graph_optimization]
+    # Errors only: its warnings go to stderr, past every logger.
+    options.log_severity_level = 3
+    spinning = "1" if chosen.spinning else "0"
+    entries = {"session.intra_op.allow_spinning": spinning, "session.inter_op.allow_spinning": spinning}
+    for key, value in {**entries, **chosen.config}.items():
+        options.add_session_config_entry(key, value)
+    return options
+
+
+def _providers(
+    wanted: Sequence[str | dict[str, dict[str, Any]]] | None, onnxruntime: Any, path: Path
+) -> list[Provider]:
+    available = onnxruntime.get_available_providers()
+    found: list[Provider] = []
+    absent: list[str] = []
+    for entry in wanted or ("cpu",):
+        for given, options in ({entry: {}} if isinstance(entry, str) else entry).items():
+            name = SHORT_NAMES.get(given.lower(), given)
+            if name in available:
+                found.append((name, options))
+            else:
+                absent.append(name)
+    if not found:
+        raise StreamerError(
+            f"the model {path} asks for {', '.join(absent)}{nearest(absent[0], available)}; this onnxruntime has "
+            f'{", ".join(available)} (CUDA comes with onnxruntime-gpu); change "providers"'
+        )
+    if absent:
+        _log.warning("%s: %s not available, using %s", path, ", ".join(absent), found[0][0])
+    return found
+
+
+def _check_started(asked: list[str], started: list[str], path: Path) -> None:
+    # A provider that fails to start is left out silently; the CPU provider is always there.
+    failed = [name for name in asked if name not in started]
+    if not failed:
+        return
+    if len(failed) == len(asked):
+        raise StreamerError(
+            f"the model {path} asks for {', '.join(failed)}, which did not start; are its libraries installed? "
+            'Add "cpu" to "providers" to go on without it'
+        )
+    _log.warning("%s: %s did not start, using %s", path, ", ".join(failed), ", ".join(started))
+
+
+def _reason(error: Exception) -> str:
+    # onnxruntime begins with its own name, a number and the number's name.
+    return str(error).rpartition("[ONNXRuntimeError] : ")[2].strip() or type(error).__name__

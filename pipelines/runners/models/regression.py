@@ -1,0 +1,67 @@
+"""Runs REGRESSION_OUTPUT."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Column, DenseColumn
+from pipelines.data.result import Result
+from pipelines.errors import DataError, RowsFailed, StreamerError
+from pipelines.runners.models.arrays import array_column
+from pipelines.runners.models.matrices import Matrix, by_row, matrices, put_together
+from pipelines.runners.runner import OpenContext, Runner
+from pipelines.steps.models.regression import RegressionOutput
+from pipelines.values import ValueType
+
+
+class RegressionOutputRunner(Runner):
+    """Adds columns of an array to each record by name: a DOUBLE for `[C]` or `[1, C]`, a list of k for `[k, C]`.
+
+    Raises `StreamerError` when it opens without names. Fails a row whose array has another shape or lacks a column.
+    """
+
+    opens_images: ClassVar[bool] = False
+    keeps_rows: ClassVar[bool] = True
+    keeps_keys: ClassVar[bool] = True
+
+    def __init__(self, step: RegressionOutput, context: OpenContext) -> None:
+        if not step.names:
+            raise StreamerError('REGRESSION_OUTPUT needs "names": key to add and column, for example {"price": 0}')
+        self._names = dict(step.names)
+        self._widest = max(self._names, key=self._names.__getitem__)
+        self._input = step.input_name
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        return None if self._input is None else frozenset([self._input])
+
+    def limit(self, records: int) -> bool:
+        return True
+
+    def run_batch(self, batch: Batch) -> Result:
+        parts = matrices(array_column(batch, self._input), self._input or "the only array")
+        failures = {position: error for part in parts for position, error in self._too_narrow(part, batch.size).items()}
+        if failures:
+            raise RowsFailed(failures)
+        return Result(batch.with_columns(put_together(parts, batch.size, self._named)))
+
+    def _named(self, part: Matrix) -> dict[str, Column]:
+        found: dict[str, Column] = {}
+        for name, index in self._names.items():
+            values = part.samples[:, index].astype(np.float64)
+            if part.splits is None:
+                found[name] = DenseColumn(values, ValueType.DOUBLE)
+            else:
+                found[name] = by_row(part, values.tolist(), ValueType.DOUBLE)
+        return found
+
+    def _too_narrow(self, part: Matrix, size: int) -> dict[int, Exception]:
+        width = part.samples.shape[1]
+        needed = self._names[self._widest]
+        if needed < width:
+            return {}
+        error = DataError(f'"{self._widest}" is column {needed}, but the array has {width} columns, counted from 0')
+        return dict.fromkeys(range(size) if part.positions is None else part.positions.tolist(), error)

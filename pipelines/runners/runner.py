@@ -1,0 +1,228 @@
+"""Runners: what executes a step. Configuration (`pipelines.steps`) and execution are kept apart."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor as Pool
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import unquote
+
+import numpy as np
+
+from pipelines.data.batch import Batch
+from pipelines.data.columns import MISSING, Column
+from pipelines.data.data import Data
+from pipelines.data.result import Result
+from pipelines.data.sparsecolumn import columns_of
+from pipelines.errors import RowsFailed, StreamerError, WrongTypeError
+from pipelines.observe.metrics import Metrics, StepMetrics
+
+if TYPE_CHECKING:
+    from pipelines.executors.pipeline import Executor
+    from pipelines.observe.observing import Observer
+    from pipelines.plugins.registry import Registry
+
+DROPPED = "dropped by the step"
+"""Reason of a row that a step let go without a word."""
+
+
+class ContractError(StreamerError):
+    """A runner or a user's function broke its contract, by losing a row for example.
+
+    The fault of the program, not of a record: it is raised through the executor.
+    """
+
+
+@dataclass(frozen=True)
+class OpenContext:
+    """What a runner may use while it opens and runs."""
+
+    base: Path = field(default_factory=Path.cwd)
+    """Folder of the definition file: relative model paths start here."""
+    pool: Pool | None = None
+    """Where independent work may run in parallel; `None`: in the calling thread."""
+    allow_code: bool = True
+    """Whether steps that run the user's Python code may be opened."""
+    progress: Callable[[str], None] | None = None
+    """Told what is being loaded, for work that takes long."""
+    registry: Registry | None = None
+    """Where pipelines inside the pipeline find their runners; `None`: `default_registry()`."""
+    runners: Mapping[str, str] = field(default_factory=dict)
+    """Names of runners by the type of step that they are to run, where the registry shall not choose itself."""
+    step: str = ""
+    """The name of the step that is opened; empty for a pipeline that is no step of another."""
+    meters: Metrics = field(default_factory=Metrics)
+    """What the steps of the pipeline count and measure; a step takes its own from `metrics`."""
+    observer: Observer | None = None
+    """Told about every step and batch from the first."""
+    finish: Callable[[], None] | None = None
+    """Called when the pipeline is closed."""
+
+    @property
+    def metrics(self) -> StepMetrics:
+        """Counters, gauges and timers of the step that is opened; get them when opening, write them when running."""
+        return self.meters.of(self.step)
+
+    def named(self, step: str) -> str:
+        """The name of a step inside the one that is opened: `outer/step`."""
+        return f"{self.step}/{step}" if self.step else step
+
+    def path(self, uri: str) -> Path:
+        """A model's path: of a `file:` URI what it means, a relative one starts at `base`."""
+        if uri[:5].lower() == "file:":
+            uri = unquote(re.sub("^//(localhost(?=/))?", "", uri[5:]))
+        return self.base / uri
+
+
+class Runner(ABC):
+    """Runs one step over batches. Created by a runner factory, used by one thread at a time, closed once."""
+
+    keeps_rows: ClassVar[bool] = False
+    """Whether each row that goes in comes out once, in the same order, unless it failed."""
+    keeps_keys: ClassVar[bool] = False
+    """Whether the keys that the runner does not write pass through it."""
+    pure: ClassVar[bool] = True
+    """Whether running rows again, alone or in other company, gives the same: only then a failing batch is
+    searched by halves for the rows to blame."""
+    opens_images: ClassVar[bool] = True
+    """Whether it may look at the pixels of images: then a service keeps those of a batch within `limits.pixels`, and
+    looks for images also among values that nobody has decoded yet."""
+    inside: Executor | None = None
+    """The executor of the steps inside this one, if there are any that can be observed."""
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """Keys that the runner reads, so that they are decoded early; `None`: it does not know."""
+        return None
+
+    @abstractmethod
+    def run_batch(self, batch: Batch) -> Result:
+        """Run all rows; account for each number in `batch.rows` exactly once.
+
+        May raise: `RowsFailed` (positions to errors) fails just these rows, and the rest is run again; anything else
+        fails the batch, which the executor then searches for the rows to blame if the runner is `pure`
+        (`pipelines.executors.isolation`). A runner that is not pure raises before it changes its state.
+        """
+
+    def limit(self, records: int) -> bool:
+        """Work on at most so many records at a time, however many a batch has; whether the runner sees to that itself.
+
+        One for which the number makes no difference says so too. By default it does not: then it is given no larger
+        batches.
+        """
+        return False
+
+    def close(self) -> None:
+        """Release what opening took: models, files, devices. Called once."""
+
+
+class RowRunner(Runner):
+    """A runner that sees one record at a time."""
+
+    writes: ClassVar[bool] = True
+    """Whether it may write to the lists, nested `Data`, boxes and points of a record, so that it has to be given copies
+    of those that it asks for. One that only reads them says that it does not, and is spared them."""
+
+    @abstractmethod
+    def run(self, data: Data) -> Data | None | list[Data]:
+        """The result of one record: a `Data`, `None` (dropped) or a list (multiplied).
+
+        `data` belongs to the call: keys may be put and deleted, and lists, nested `Data`, boxes and points of it be
+        written to, unless the runner says that it does not write (`writes`). Arrays are read-only.
+        """
+
+    def run_batch(self, batch: Batch) -> Result:
+        emitted: list[Data] = []
+        positions: list[int] = []
+        failed: dict[int, Exception] = {}
+        dropped: dict[int, str] = {}
+        unreadable: dict[int, Exception] = {}
+        given = batch.row_values(unreadable)
+        if unreadable:
+            raise RowsFailed(unreadable, of=batch)
+        for position, data in enumerate(batch.to_list(given, lent=self.writes)):
+            try:
+                found = _listed(self.run(data))
+            except Exception as error:  # noqa: BLE001 - whatever a record raises belongs to that record
+                failed.update(dict.fromkeys(batch.parents(position).tolist(), error))
+                continue
+            if not found:
+                dropped.update(dict.fromkeys(batch.parents(position).tolist(), DROPPED))
+                continue
+            emitted.extend(found)
+            positions.extend([position] * len(found))
+        return Result(rebuilt(emitted, positions, batch, given), failed, dropped)
+
+
+class StatefulRunner(Runner):
+    """A runner whose results depend on earlier rows: windows, counters, trackers.
+
+    A row that goes into the state is `held`; a later result carries its number among its parents. Only
+    executors call these methods. Times are seconds of a monotonic clock.
+    """
+
+    pure: ClassVar[bool] = False
+
+    @abstractmethod
+    def tick(self, now: float) -> Result:
+        """What time alone makes ready, an empty batch if nothing."""
+
+    @abstractmethod
+    def flush(self) -> Result:
+        """Everything still held, at the end of the input."""
+
+    @abstractmethod
+    def forget(self, lanes: Iterable[Hashable]) -> None:
+        """Discard the state that belongs to these lanes: they are someone else's now."""
+
+    @abstractmethod
+    def snapshot(self) -> bytes:
+        """The state, to be kept durably."""
+
+    @abstractmethod
+    def restore(self, state: bytes) -> None:
+        """Take over a state that `snapshot` gave."""
+
+
+def rebuilt(
+    datas: list[Data], positions: list[int], source: Batch, given: Sequence[Mapping[str, Any]] | None = None
+) -> Batch:
+    """`datas` as a batch in which row i came from the row of `source` at `positions[i]`.
+
+    `given` is what `source.row_values` gave, where the rows were made of it: a column whose values are still these very
+    objects is shared instead of copied. That does not pay for rare keys.
+    """
+    index = np.array(positions, np.int64)
+    everyone = positions == list(range(source.size))
+    before = [] if given is None else [given[position] for position in positions]
+
+    def column(key: str, values: list[Any]) -> Column:
+        if given is None or any(own.get(key, MISSING) is not value for own, value in zip(before, values, strict=True)):
+            return Column.of(values)
+        return source[key] if everyone else source[key].take(index)
+
+    columns = columns_of([data.held for data in datas], column)
+    rows, splits = source.numbers(index)
+    metadata = [data.metadata for data in datas]
+    return Batch(
+        columns,
+        len(datas),
+        rows=rows,
+        splits=splits,
+        metadata=metadata if any(one is not None for one in metadata) else None,
+        origin=source.origin,
+    )
+
+
+def _listed(found: object) -> list[Data]:
+    if isinstance(found, Data):
+        return [found]
+    if found is None:
+        return []
+    if isinstance(found, list) and all(isinstance(one, Data) for one in found):
+        return found
+    raise WrongTypeError(f"a step returned {type(found).__name__}; return a Data, None (drop) or a list of Data")

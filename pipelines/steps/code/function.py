@@ -1,0 +1,102 @@
+"""FUNCTION: a Python function as a step. Ours; Konduit Serving has no such type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, WithJsonSchema, field_validator
+
+from pipelines.definitions.functions import reference, resolve, well_formed
+from pipelines.errors import DefinitionError, StreamerError
+from pipelines.steps.base import Step
+from pipelines.steps.config import Config, Form
+
+
+def _kept(value: Any) -> Any:
+    if callable(value) or isinstance(value, str):
+        return value
+    raise ValueError('"module:name" or a Python function is needed')
+
+
+class HasFunction(Config):
+    """Base of what runs a function of the user, given as itself or by its name.
+
+    Equal to another if all other fields and the function, or its name, are.
+    """
+
+    function: Annotated[str | Callable[..., Any], BeforeValidator(_kept), WithJsonSchema({"type": "string"})]
+    """`module:name`, with dots in either part, or a callable."""
+
+    def __init__(self, function: str | Callable[..., Any] | None = None, /, **fields: Any) -> None:
+        # Only a function that is given may stand beside the keywords, else it would hide their spelling of it.
+        positional: dict[str, Any] = {} if function is None else {"function": function}
+        super().__init__(**positional, **fields)
+
+    @property
+    def code_keys(self) -> tuple[str, ...]:
+        """The function."""
+        return ("function",)
+
+    @property
+    def reference(self) -> str | None:
+        """`module:name` by which the function is found again; `None` for one that has none, such as a lambda."""
+        return self.function if isinstance(self.function, str) else reference(self.function)
+
+    @property
+    def label(self) -> str:
+        """What to call the function in messages."""
+        return self.reference or str(getattr(self.function, "__qualname__", type(self.function).__name__))
+
+    def resolved(self, *, allowed: bool) -> Callable[..., Any]:
+        """The function itself, imported if it was given by its name.
+
+        Raises `StreamerError` if code is not `allowed`, `DefinitionError` if there is no such function.
+        """
+        if not allowed:
+            raise StreamerError(
+                f"the step runs the Python function {self.label}, and code from definitions is not allowed here; "
+                "allow it or remove the step"
+            )
+        return resolve(self.function) if isinstance(self.function, str) else self.function
+
+    def to_dict(self, form: Form = "json") -> dict[str, Any]:
+        """Plain data. Raises `DefinitionError` for a function that cannot be found again by module and name."""
+        found = self.reference
+        if found is None:
+            raise DefinitionError(
+                f"the function {self.label} cannot be written into a definition: move it to the top level of a module "
+                'that can be imported, and name it "module:name"'
+            )
+        return {**super().to_dict(form), "function": found}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HasFunction) or type(other) is not type(self):
+            return NotImplemented
+        return self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[Any, ...]:
+        others = (getattr(self, field) for field in type(self).model_fields if field != "function")
+        return (self.reference or self.function, *others)
+
+    @field_validator("function")
+    @classmethod
+    def _check_form(cls, value: str | Callable[..., Any]) -> str | Callable[..., Any]:
+        if isinstance(value, str) and not well_formed(value):
+            raise ValueError(f'"module:name" is needed, for example "my_steps:scale", not {value!r}')
+        return value
+
+
+class Function(HasFunction, Step):
+    """A function `Data -> Data | None | list[Data]`, or with `pipelines.batched` one `Batch -> Batch`.
+
+    In files `{"@type": "FUNCTION", "function": "module:name"}`; in Python also the function itself.
+    """
+
+    type_name: ClassVar[str] = "FUNCTION"
+
+    def __init__(self, function: str | Callable[..., Any] | None = None, /, **fields: Any) -> None:
+        super().__init__(function, **fields)

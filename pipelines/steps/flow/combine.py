@@ -1,0 +1,170 @@
+"""COMBINE: one record out of those of several branches. Ours, after Konduit's design record ADR 0004, never built."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from pipelines.errors import DefinitionError
+from pipelines.steps.base import Typed
+from pipelines.steps.code.function import HasFunction
+from pipelines.steps.config import Int
+from pipelines.steps.flow.graph import GraphStep
+
+if TYPE_CHECKING:
+    from pipelines.executors.graph.combining import Combiner
+    from pipelines.executors.graph.junction import Junction
+    from pipelines.runners.runner import OpenContext
+
+
+class CombineFunction(Typed):
+    """Base of what a COMBINE does; a plug-in may bring more (group `streamer.combine_functions`)."""
+
+    kind: ClassVar[str] = "combine function"
+    yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
+
+    @property
+    def aligns(self) -> bool:
+        """Whether a row must come from all inputs to go on."""
+        return True
+
+    def check_inputs(self, count: int) -> None:
+        """Raise `DefinitionError` if it cannot have this many inputs."""
+
+    @abstractmethod
+    def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
+        """What does the work of a COMBINE of this name with inputs of these names."""
+
+
+class AlignedCombine(CombineFunction):
+    """Base of what looks at the inputs' records that belong together: what most plug-ins derive from."""
+
+    def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
+        """What aligns the rows and calls the combiner."""
+        from pipelines.executors.graph.combining import CombineJunction
+
+        return CombineJunction(name, inputs, self.combiner(context))
+
+    @abstractmethod
+    def combiner(self, context: OpenContext) -> Combiner:
+        """A function from the inputs, batches whose rows belong together one by one, to a batch.
+
+        The result is made with `take`, `with_columns` or `select` of one of them, or has `rows=` of theirs; rows that
+        it leaves out are dropped. The function may raise `RowsFailed`: the other rows are given again then.
+        """
+
+
+class Ensemble(AlignedCombine):
+    """The weighted average of what several models say: `sum(weight * value) / sum(weights)`.
+
+    The result is the first input's record with these values replaced. Arrays must have equal shapes.
+    """
+
+    type_name: ClassVar[str] = "ENSEMBLE"
+
+    weights: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] | None = None
+    """One number an input; none: all alike."""
+    field_names: tuple[str, ...] | None = None
+    """Keys to average, arrays or numbers; none: every array of numbers and DOUBLE that all inputs have."""
+
+    def check_inputs(self, count: int) -> None:
+        """Raise `DefinitionError` if there are more or fewer weights than inputs."""
+        if self.weights is not None and len(self.weights) != count:
+            raise DefinitionError(f"there are {len(self.weights)} weights for {count} inputs; give each input one")
+
+    def combiner(self, context: OpenContext) -> Combiner:
+        """What averages."""
+        from pipelines.executors.graph.combining import EnsembleCombiner
+
+        return EnsembleCombiner(self)
+
+    @field_validator("weights")
+    @classmethod
+    def _check_sum(cls, weights: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if weights is not None and not sum(weights) > 0:
+            raise ValueError("one weight at least must be above 0")
+        return weights
+
+
+class ArgMax(AlignedCombine):
+    """The input with the highest score: its record, whole. Among equals the first; a NaN never wins."""
+
+    type_name: ClassVar[str] = "ARGMAX"
+
+    field_name: str = "score"
+    """Key of the score: a number, or an array of which the largest counts (probabilities)."""
+
+    def combiner(self, context: OpenContext) -> Combiner:
+        """What compares."""
+        from pipelines.executors.graph.combining import ArgMaxCombiner
+
+        return ArgMaxCombiner(self)
+
+
+class First(CombineFunction):
+    """For each record the first input, in their order, that has it: without a failure, and within a time limit.
+
+    The inputs after the first are what to fall back on. An input that is late is left running, and its result is
+    thrown away; if all are late, the one that comes first counts.
+    """
+
+    type_name: ClassVar[str] = "FIRST"
+
+    timeout_ms: Annotated[Int, Field(gt=0)] | None = None
+    """How long to wait for all inputs, in milliseconds from the start of the batch; none: as long as it takes. Needs
+    threads, `open(pool=...)`: without them steps run one after the other."""
+
+    @property
+    def aligns(self) -> bool:
+        """It does not: one input is enough."""
+        return False
+
+    def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
+        """What waits and chooses."""
+        from pipelines.executors.graph.joining import FirstJunction
+
+        return FirstJunction(name, inputs, None if self.timeout_ms is None else self.timeout_ms / 1000)
+
+
+class FunctionCombine(HasFunction, AlignedCombine):
+    """A Python function `list[Data] -> Data | None` makes one record of the inputs' records; `None` drops it."""
+
+    type_name: ClassVar[str] = "FUNCTION"
+
+    def __init__(self, function: str | Callable[..., Any] | None = None, /, **fields: Any) -> None:
+        super().__init__(function, **fields)
+
+    def combiner(self, context: OpenContext) -> Combiner:
+        """What calls it. Raises `StreamerError` where code is not allowed, `DefinitionError` if it is not there."""
+        from pipelines.executors.graph.combining import FunctionCombiner
+
+        return FunctionCombiner(self, context)
+
+
+class Combine(GraphStep):
+    """One record out of those that the inputs have for it.
+
+    Rows are aligned as by MERGE, except for FIRST: one that does not come from every input is dropped.
+    """
+
+    type_name: ClassVar[str] = "COMBINE"
+    parts: ClassVar[Mapping[str, str]] = {"combine_fn": CombineFunction.kind}
+
+    combine_fn: CombineFunction
+    """What to do."""
+
+    @property
+    def aligns(self) -> bool:
+        """Whether a row must come from all inputs to go on."""
+        return self.combine_fn.aligns
+
+    def check_inputs(self, count: int) -> None:
+        """Raise `DefinitionError` if the function cannot have this many inputs."""
+        self.combine_fn.check_inputs(count)
+
+    def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
+        """What combines."""
+        return self.combine_fn.open(name, inputs, context)

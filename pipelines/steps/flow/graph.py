@@ -1,0 +1,68 @@
+"""The steps that only graphs have: what joins branches. What parts them is in `pipelines.steps.flow.switch`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pipelines.steps.base import Typed
+
+if TYPE_CHECKING:
+    from pipelines.executors.graph.junction import Junction
+    from pipelines.runners.runner import OpenContext
+
+
+class GraphStep(Typed):
+    """Base of the steps that route rows and join branches instead of computing; a plug-in may bring more.
+
+    Their inputs stand beside them in the graph (`@input`), as for every step of a graph.
+    """
+
+    kind: ClassVar[str] = "graph step"
+    yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
+    takes_several: ClassVar[bool] = True
+    """Whether it has any number of inputs from one up, else exactly one."""
+
+    @property
+    def aligns(self) -> bool:
+        """Whether a row must come from all inputs to go on."""
+        return False
+
+    def check_inputs(self, count: int) -> None:
+        """Raise `DefinitionError` if it cannot have this many inputs."""
+
+    @abstractmethod
+    def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
+        """What does the work, under this name and with inputs of these names."""
+
+
+class Merge(GraphStep):
+    """One record with the values of all inputs. A key that two inputs have fails the record.
+
+    Rows are aligned: one that does not come from every input is dropped.
+    """
+
+    type_name: ClassVar[str] = "MERGE"
+
+    @property
+    def aligns(self) -> bool:
+        """It does."""
+        return True
+
+    def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
+        """What merges."""
+        from pipelines.executors.graph.joining import MergeJunction
+
+        return MergeJunction(name, inputs)
+
+
+class AnyOf(GraphStep):
+    """For each record the first input, in their order, from which it comes: the end of a switch's branches."""
+
+    type_name: ClassVar[str] = "ANY"
+
+    def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
+        """What chooses."""
+        from pipelines.executors.graph.joining import AnyJunction
+
+        return AnyJunction(name, inputs)

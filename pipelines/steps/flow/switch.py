@@ -1,0 +1,141 @@
+"""SWITCH and its outputs: each record goes to one of several branches."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from pipelines.steps.base import Typed
+from pipelines.steps.code.function import HasFunction
+from pipelines.steps.config import Int
+from pipelines.steps.flow.graph import GraphStep
+
+if TYPE_CHECKING:
+    from pipelines.executors.graph.junction import Junction
+    from pipelines.executors.graph.switching import Router
+    from pipelines.runners.runner import OpenContext
+
+
+class SwitchFunction(Typed):
+    """Base of what a SWITCH decides by; a plug-in may bring more (group `streamer.switch_functions`)."""
+
+    kind: ClassVar[str] = "switch function"
+    yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
+
+    num_outputs: Annotated[Int, Field(gt=0)]
+    """How many branches there are, numbered from 0."""
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """Keys that the decision needs; `None`: not known."""
+        return None
+
+    @abstractmethod
+    def open(self, context: OpenContext) -> Router:
+        """What decides: a function from a `Batch` of N rows to their branch numbers, `int64 (N,)`.
+
+        The function may raise `RowsFailed`; other rows are asked again then. A number that is no branch fails its row.
+        """
+
+
+class IntSwitch(SwitchFunction):
+    """An INT64 value is the number of the branch."""
+
+    type_name: ClassVar[str] = "INT_SWITCH"
+
+    field_name: str
+    """Key of the value."""
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The key of the value."""
+        return frozenset({self.field_name})
+
+    def open(self, context: OpenContext) -> Router:
+        """What decides."""
+        from pipelines.executors.graph.switching import IntRouter
+
+        return IntRouter(self)
+
+
+class StringSwitch(SwitchFunction):
+    """A STRING value is looked up in a table of branch numbers; one that is not in it fails its record."""
+
+    type_name: ClassVar[str] = "STRING_SWITCH"
+
+    field_name: str
+    """Key of the value."""
+    map: dict[str, Int]
+    """Value to branch number."""
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The key of the value."""
+        return frozenset({self.field_name})
+
+    def open(self, context: OpenContext) -> Router:
+        """What decides."""
+        from pipelines.executors.graph.switching import StringRouter
+
+        return StringRouter(self)
+
+    @model_validator(mode="after")
+    def _check_branches(self) -> StringSwitch:
+        for value, branch in self.map.items():
+            if not 0 <= branch < self.num_outputs:
+                raise ValueError(
+                    f'map: "{value}" goes to branch {branch}, but the {self.num_outputs} branches (numOutputs) are '
+                    f"numbered from 0 to {self.num_outputs - 1}"
+                )
+        return self
+
+
+class FunctionSwitch(HasFunction, SwitchFunction):
+    """A Python function `Data -> int` gives the branch number. Ours; Konduit Serving has no such type."""
+
+    type_name: ClassVar[str] = "FUNCTION_SWITCH"
+
+    def __init__(self, function: str | Callable[..., Any] | None = None, /, **fields: Any) -> None:
+        super().__init__(function, **fields)
+
+    def open(self, context: OpenContext) -> Router:
+        """What decides. Raises `StreamerError` where code is not allowed, `DefinitionError` if it is not there."""
+        from pipelines.executors.graph.switching import FunctionRouter
+
+        return FunctionRouter(self, context)
+
+
+class Switch(GraphStep):
+    """Each record goes to one branch; the branches begin at the SWITCH_OUTPUT steps that name this one as input."""
+
+    type_name: ClassVar[str] = "SWITCH"
+    takes_several: ClassVar[bool] = False
+    parts: ClassVar[Mapping[str, str]] = {"switch_fn": SwitchFunction.kind}
+
+    switch_fn: SwitchFunction
+    """What decides."""
+
+    def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
+        """What asks the function."""
+        from pipelines.executors.graph.switching import SwitchJunction
+
+        return SwitchJunction(name, inputs, self.switch_fn, self.switch_fn.open(context))
+
+
+class SwitchOutput(GraphStep):
+    """The records that a SWITCH, its input, sends to one branch."""
+
+    type_name: ClassVar[str] = "SWITCH_OUTPUT"
+    takes_several: ClassVar[bool] = False
+
+    output_num: Annotated[Int, Field(ge=0)]
+    """Number of the branch, from 0."""
+
+    def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
+        """What takes the rows."""
+        from pipelines.executors.graph.switching import SwitchOutputJunction
+
+        return SwitchOutputJunction(name, inputs, self.output_num)

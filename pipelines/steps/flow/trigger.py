@@ -1,0 +1,123 @@
+"""Triggers: when a pipeline runs on its own, whoever asks for its result."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from pipelines.data.data import Data
+from pipelines.errors import StreamerError
+from pipelines.steps.base import Typed
+from pipelines.steps.config import EXTENSION, Form, Int
+
+if TYPE_CHECKING:
+    from pipelines.executors.clock import Clock
+    from pipelines.executors.trigger import OpenTrigger
+
+
+class Trigger(Typed):
+    """Base of the triggers; a plug-in may bring more (group `streamer.triggers`)."""
+
+    kind: ClassVar[str] = "trigger"
+    yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
+
+    @abstractmethod
+    def open(self, clock: Clock) -> OpenTrigger:
+        """What runs the pipeline when it is time."""
+
+
+def _as_data(value: Any) -> Any:
+    if not isinstance(value, Mapping) or isinstance(value, Data):
+        return value
+    try:
+        return Data.from_json(json.dumps(value))
+    except StreamerError as error:
+        raise ValueError(str(error)) from error
+
+
+class LoopTrigger(Trigger):
+    """Base of the triggers that run the pipeline in a loop, in a thread of their own.
+
+    Who asks gets the latest result at once, the same object for everybody, and waits only for the very first; what he
+    brings is not looked at.
+    """
+
+    def to_dict(self, form: Form = "json") -> dict[str, Any]:
+        """Plain data, `data` in its JSON form."""
+        written = super().to_dict(form)
+        data: Data | None = getattr(self, "data", None)
+        if data is not None:
+            written["data"] = json.loads(data.to_json())
+        return written
+
+
+_Input = Annotated[Any, BeforeValidator(_as_data), WithJsonSchema({"type": "object"})]
+_OnError = Annotated[Literal["stop", "continue"], EXTENSION]
+
+
+class SimpleLoopTrigger(LoopTrigger):
+    """Run again and again, without a pause or at a fixed pace."""
+
+    type_name: ClassVar[str] = "SIMPLE_LOOP_TRIGGER"
+
+    frequency_ms: Annotated[Int, Field(ge=0)] | None = None
+    """Milliseconds from the start of a run to the start of the next; one that takes longer is followed at once, and
+    missed ones are not made up. None: no pause."""
+    data: _Input = None
+    """The input of every run; none: an empty record."""
+    on_error: _OnError = "stop"
+    """What a run that fails does: end the loop, so that everybody who asks is told; or be logged, and the loop goes on
+    with the result before."""
+
+    def open(self, clock: Clock) -> OpenTrigger:
+        """What loops."""
+        from pipelines.executors.trigger import FixedPace, Loop
+
+        return Loop(FixedPace(self.frequency_ms), self.data, self.on_error, clock)
+
+
+class TimeLoopTrigger(LoopTrigger):
+    """Run at the times of the system's clock (UTC) that are `offset` past a multiple of `frequencyMs`.
+
+    Every hour at a quarter past: `frequencyMs: 3600000, offset: 900000`.
+    """
+
+    type_name: ClassVar[str] = "TIME_LOOP_TRIGGER"
+
+    frequency_ms: Annotated[Int, Field(gt=0)]
+    """Milliseconds between the times."""
+    offset: Int = 0
+    """Milliseconds past each multiple."""
+    data: _Input = None
+    """The input of every run; none: an empty record."""
+    on_error: _OnError = "stop"
+    """What a run that fails does: end the loop, so that everybody who asks is told; or be logged, and the loop goes on
+    with the result before."""
+
+    def open(self, clock: Clock) -> OpenTrigger:
+        """What loops."""
+        from pipelines.executors.trigger import ClockPace, Loop
+
+        return Loop(ClockPace(self.frequency_ms, self.offset), self.data, self.on_error, clock)
+
+
+class CachingTrigger(Trigger):
+    """Run when somebody asks, but at most once in `frequencyMs`; in between everybody gets the last result.
+
+    Ours, after Konduit's design record ADR 0010, never built.
+    """
+
+    type_name: ClassVar[str] = "CACHING_TRIGGER"
+
+    frequency_ms: Annotated[Int, Field(ge=0)]
+    """Milliseconds from the start of a run in which its result serves."""
+
+    def open(self, clock: Clock) -> OpenTrigger:
+        """What keeps the result."""
+        from pipelines.executors.trigger import Cache
+
+        return Cache(self.frequency_ms, clock)

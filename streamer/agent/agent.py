@@ -1,0 +1,187 @@
+"""The agent: one run of one service, as whoever runs it sees it.
+
+Threads: one intake thread per source (it alone touches the source), the run thread (it alone touches the
+executor, the sinks and the ledger), and whatever threads a sink keeps to be told of confirmations. Between
+them: one bounded queue of batches, the bound on bytes, and mailboxes.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+
+from connectors.records import Lane
+from pipelines.errors import StreamerError
+from streamer.agent.assembly import Parts, build
+from streamer.agent.runloop import RunLoop
+from streamer.agent.summary import Summary
+from streamer.definition.service import Service
+from streamer.observe.endpoint import Endpoint
+from streamer.observe.logs import logger
+from streamer.observe.metrics import ServiceMeters
+
+COLLECT_AFTER = 20_000
+"""New objects after which Python looks for cycles among them."""
+
+
+class Agent:
+    """One run of one service: `run()`, or `start()`, `stop()`, `join()`. Not to be used twice."""
+
+    def __init__(self, service: Service, *, start_from: str | None = None, parts: Parts | None = None) -> None:
+        """`start_from` puts the group's position back before it starts: earliest, latest or a time.
+
+        `parts` replaces what would be built from the service's definition.
+        """
+        self.service = service
+        self.summary: Summary | None = None
+        self._log = logger(service=service.name)
+        self._parts = build(service, start_from=start_from) if parts is None else parts
+        self.meters = ServiceMeters(service.name, [name for name, _, _ in self._parts.sources])
+        self.meters.hot_paths = self._parts.hot_paths
+        self._loop = RunLoop(self._parts, self.meters, self._log)
+        self._stopping = False
+        self._began = False
+        self._opened = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"run {service.name}", daemon=True)
+        self._endpoint: Endpoint | None = None
+
+    def run(self) -> Summary:
+        """Run until `stop`, the end of all sources, or a failure. Failing is told by the summary, not raised.
+
+        Raises what opening raises, as `start` does.
+        """
+        self.start()
+        return self.join()
+
+    def start(self) -> None:
+        """Open everything and begin. Raises what opening raises: a missing model, an unknown topic, bad credentials."""
+        self._thread.start()
+        self._opened.wait()
+        if self._failure is not None and not self._began:
+            self._thread.join()
+            raise self._failure
+
+    def stop(self) -> None:
+        """Stop taking in; what is in flight is finished and acknowledged. Returns at once; from any thread."""
+        self._stopping = True
+        self._loop.stop()
+
+    def join(self, timeout: float | None = None) -> Summary:
+        """Wait for the end. Raises `TimeoutError` if it does not come in time."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self._thread.is_alive():
+            # In short waits, so that signals are served by the main thread.
+            self._thread.join(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic())))
+            if deadline is not None and time.monotonic() >= deadline and self._thread.is_alive():
+                raise TimeoutError(f"the service {self.service.name} has not ended")
+        if self.summary is None:
+            raise StreamerError(f"the service {self.service.name} was never started")
+        return self.summary
+
+    @property
+    def endpoint(self) -> tuple[str, int] | None:
+        """Host and port of the control endpoint, if the service has one."""
+        return None if self._endpoint is None else self._endpoint.address
+
+    @property
+    def acknowledged(self) -> dict[Lane, int]:
+        """The positions acknowledged last, by lane, of lanes that have not ended."""
+        return {lane: position for intake in self._loop.intakes for lane, position in list(intake.acknowledged.items())}
+
+    def live(self) -> str | None:
+        """Why the process should be restarted; `None` while it makes progress, or waits for a sink or for records."""
+        if self._failure is not None:
+            return _text(self._failure)
+        stuck = time.monotonic() - self._loop.progress_at
+        # Loading a model may take long, and a restart would not help.
+        if self._began and stuck > self.service.limits.stuck:
+            return f"the run thread has not come round for {stuck:.0f} s"
+        for intake in self._loop.intakes:
+            if reason := intake.stuck():
+                return reason
+        return None
+
+    def ready(self) -> str | None:
+        """Why the service is not doing its work at present; `None` while it is."""
+        if not self._opened.is_set():
+            return "starting"
+        if self._stopping:
+            return "stopping"
+        for intake in self._loop.intakes:
+            if intake.down:
+                return f"source {intake.source.name}: {intake.down}"
+        for outlet in self._parts.all_outlets:
+            if reason := outlet.sink.down():
+                return f"sink {outlet.name}: {reason}"
+        return self.live()
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        try:
+            self._open()
+            self._began = True
+            self._tell_hot_paths()
+            self._log.info("running", sources=[n for n, _, _ in self._parts.sources], groups=self.service.groups)
+            self._opened.set()
+            self._loop.run()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it ends this service and is told
+            self._fail(error)
+        try:
+            self._close()
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._fail(error)
+        self.summary = self._summed_up(time.monotonic() - began)
+        self._opened.set()
+        self._log.info("ended", **{k: v for k, v in self.summary.to_dict().items() if k != "service"})
+
+    def _open(self) -> None:
+        _disturb_less()
+        if self.service.control is not None:
+            control = self.service.control
+            self._endpoint = Endpoint.join(control.listen, self.service.name, self, control.token)
+            self._log.info("control", listen="http://{}:{}".format(*self._endpoint.address))
+        self._loop.open()
+
+    def _tell_hot_paths(self) -> None:
+        for part, (path, reason) in self._parts.hot_paths():
+            self._log.info("hot path", part=part, path=path, **({"reason": reason} if reason else {}))
+
+    def _close(self) -> None:
+        try:
+            self._loop.end(failed=self._failure is not None)
+        finally:
+            if self._endpoint is not None:
+                self._endpoint.leave(self.service.name)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self._log.error("the service failed", error=str(error), kind=type(error).__name__)
+
+    def _summed_up(self, seconds: float) -> Summary:
+        reason = "failed" if self._failure is not None else "stopped" if self._stopping else "ended"
+        return Summary(
+            service=self.service.name,
+            ok=self.meters.total("ok"),
+            dead=self.meters.total("dead"),
+            dropped=self.meters.total("dropped"),
+            seconds=seconds,
+            reason=reason,  # type: ignore[arg-type]
+            error=None if self._failure is None else _text(self._failure),
+        )
+
+
+def _disturb_less() -> None:
+    """Have Python look for cycles less often: batches are many small objects and no cycles. A setting of the process.
+
+    By default it looks after every 700 objects, in a batch of 512 records with headers several times, which takes up
+    to a quarter of the time.
+    """
+    young, *older = gc.get_threshold()
+    if 0 < young < COLLECT_AFTER:
+        gc.set_threshold(COLLECT_AFTER, *older)
+
+
+def _text(error: BaseException) -> str:
+    return str(error) if isinstance(error, StreamerError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,158 @@
+"""`Parts`: a service's connectors, codecs and executor, built from its definition, opened and closed together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from connectors.codec import Codec
+from connectors.codecs.registry import codec_of
+from connectors.config import SinkConfig, SourceConfig
+from connectors.sink import Sink
+from connectors.source import Source
+from pipelines.errors import StreamerError
+from pipelines.executors.pipeline import Executor
+from pipelines.observe.profiler import Profiler
+from streamer.definition.hotpaths import PartHotPath
+from streamer.definition.nocode import check_code
+from streamer.definition.service import Service
+from streamer.routing.sinkroute import Outlet
+
+
+@dataclass(slots=True)
+class Parts:
+    """What an agent works with. Sources are opened by their intake threads, everything else by `open`."""
+
+    service: Service
+    sources: list[tuple[str, SourceConfig, Source]]
+    codecs: dict[str, Codec]
+    """The sources' codecs, by the source's name."""
+    outlets: list[Outlet]
+    dead: Outlet | None
+    _stack: ExitStack = field(default_factory=ExitStack)
+    profiler: Profiler | None = None
+    """Where the times of stages and steps go, while open, if the service says so."""
+    _executor: Executor | None = None
+
+    @property
+    def all_outlets(self) -> list[Outlet]:
+        """Those for results, and that for dead letters if there is one."""
+        return self.outlets if self.dead is None else [*self.outlets, self.dead]
+
+    @property
+    def executor(self) -> Executor:
+        """The open pipeline."""
+        if self._executor is None:
+            raise StreamerError("the pipeline is not open")
+        return self._executor
+
+    def open(self, progress: Callable[[str], None] | None = None) -> None:
+        """Load the models, then connect the sinks. What was opened is closed again if something fails."""
+        try:
+            self.profiler = self._opened_profiler()
+            threads = self.service.limits.threads
+            # Entered first, so that it is left last.
+            pool = self._stack.enter_context(ThreadPoolExecutor(threads, "streamer-step")) if threads else None
+            self._executor = self._stack.enter_context(self._open_pipeline(pool, progress))
+            for outlet in self.all_outlets:
+                outlet.sink.open()
+                self._stack.callback(outlet.sink.close)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_pipeline(self, pool: ThreadPoolExecutor | None, progress: Callable[[str], None] | None) -> Executor:
+        runners = self.service.runners
+        # What `check_code` has not seen, such as a step of a plug-in, is refused when it opens.
+        allow_code = self.service.allows_code
+        opened: Executor = self.service.pipeline.open(
+            pool=pool, allow_code=allow_code, progress=progress, runners=runners
+        )
+        return opened
+
+    def _opened_profiler(self) -> Profiler | None:
+        profile = self.service.profile
+        if profile is None:
+            return None
+        profiler = Profiler(profile.file, split=profile.split, files=profile.files, process=self.service.name)
+        return self._stack.enter_context(profiler)
+
+    def hot_paths(self) -> list[PartHotPath]:
+        """Which hot path each source, sink and codec takes."""
+        found: list[PartHotPath] = []
+        for name, _, source in self.sources:
+            found.append(PartHotPath(f"source {name}", source.hot_path))
+            found.append(PartHotPath(f"source {name} codec", self.codecs[name].hot_path))
+        for outlet in self.outlets:
+            found.append(PartHotPath(f"sink {outlet.name}", outlet.sink.hot_path))
+            found.append(PartHotPath(f"sink {outlet.name} codec", outlet.codec.hot_path))
+        if self.dead is not None:
+            # It writes payloads as they came: its codec has nothing to do.
+            found.append(PartHotPath(f"sink {self.dead.name}", self.dead.sink.hot_path))
+        return found
+
+    def close(self) -> None:
+        """Close everything that was opened; idempotent."""
+        self._stack.close()
+
+    @property
+    def opens_images(self) -> bool:
+        """Whether a step or a sink's codec may look at the pixels of images that arrive undecoded."""
+        return self.executor.opens_images or any(outlet.codec.opens_images for outlet in self.outlets)
+
+    def wanted(self) -> frozenset[str] | None:
+        """Keys to decode on arrival: those that the first steps read. `None`: not known."""
+        return self.executor.reads
+
+
+def build(
+    service: Service,
+    *,
+    start_from: str | None = None,
+    sources: Mapping[str, Source] | None = None,
+    sinks: Mapping[str, Sink] | None = None,
+    dead: Sink | None = None,
+) -> Parts:
+    """The parts of a service, nothing connected yet.
+
+    `sources`, `sinks` (by name) and `dead` replace the service's own connectors, for tests and notebooks; codecs
+    and everything else stay. `start_from` resets where sources begin (earliest, latest or a time). Raises
+    `DefinitionError`, also for code and files in a service that may not use them, and `MissingPackageError`.
+    """
+    check_code(service, connected=sources is None)
+    built: list[tuple[str, SourceConfig, Source]] = []
+    for config in service.sources:
+        name = config.label
+        if sources is None:
+            config.check_packages()
+        if sources is not None:
+            built.append((name, config, sources[name]))
+            continue
+        built.append((name, config, (config if start_from is None else config.starting(start_from)).build()))
+    outlets = [
+        Outlet.of(config, _sink(config) if sinks is None else sinks[config.label], codec_of(config.codec), config.label)
+        for config in service.sinks
+    ]
+    return Parts(
+        service,
+        built,
+        {config.label: codec_of(config.codec) for config in service.sources},
+        outlets,
+        _dead_letter(service, dead),
+    )
+
+
+def _dead_letter(service: Service, instead: Sink | None) -> Outlet | None:
+    config = service.dead_letter
+    if config is None:
+        return None
+    sink: Any = _sink(config) if instead is None else instead
+    return Outlet.of(config, sink, codec_of(config.codec), "dead_letter")
+
+
+def _sink(config: SinkConfig) -> Sink:
+    config.check_packages()
+    return config.build()

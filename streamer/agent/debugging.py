@@ -1,0 +1,99 @@
+"""The debug flag of a service and of its records: results that carry a trace of what each step did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+from pipelines.data.batch import Batch
+from pipelines.data.data import Data
+from pipelines.data.result import Result
+from pipelines.executors.pipeline import Executor
+from pipelines.observe.observing import together
+from pipelines.observe.tracing import Trace, Tracer
+from streamer.agent.work import Work
+
+FLAG: Final = "streamer-debug"
+"""The header, or entry of the metadata, by which a record asks for its trace."""
+TRACE: Final = "trace"
+"""The entry of a result's metadata that holds the trace, as `Trace.to_data` says."""
+LOGGED: Final = 10
+"""Traces of one batch that are logged at most."""
+
+_NO: Final = frozenset({"", "0", "false", "no", "off"})
+
+
+def debugged(executor: Executor, work: Work, debug: bool | Literal["records"], log: Any) -> Result:
+    """`executor.run_batch(work.batch)`, with a trace in the metadata of the results whose records get one.
+
+    With `debug` "records" these are the records that ask for it; if none does, it is just run. The traces of the
+    first ones are logged; of all of them if `debug` is true, that of the first.
+    """
+    numbers = list(_asking(work)) if debug == "records" else work.batch.rows.tolist()
+    if not numbers:
+        return executor.run_batch(work.batch)
+    tracer = Tracer(frozenset(numbers))
+    before = executor.observer
+    executor.observer = together(before, tracer)
+    began = time.perf_counter()
+    try:
+        result = executor.run_batch(work.batch)
+    finally:
+        executor.observer = before
+    seconds = time.perf_counter() - began
+    traces = {number: Trace(tracer.steps(number), seconds) for number in numbers}
+    for number in numbers[: LOGGED if debug == "records" else 1]:
+        _log(log, work, number, traces[number])
+    result.batch = _carrying(result.batch, traces)
+    return result
+
+
+def _asking(work: Work) -> Iterator[int]:
+    headers = work.records.header_column()
+    batch = work.batch
+    for position in range(batch.size):
+        number = int(batch.rows[position])
+        given = None if headers is None else headers[number - work.first]
+        metadata = None if batch.metadata is None else batch.metadata[position]
+        if (given and _in_headers(given)) or (metadata is not None and _means_yes(metadata.get(FLAG, ""))):
+            yield number
+
+
+def _in_headers(headers: Any) -> bool:
+    found = next((value for name, value in reversed(headers) if name == FLAG), b"")
+    return _means_yes((found or b"").decode(errors="replace"))
+
+
+def _means_yes(value: object) -> bool:
+    return str(value).strip().lower() not in _NO
+
+
+def _carrying(batch: Batch, traces: Mapping[int, Trace]) -> Batch:
+    metadata: list[Data | None] = list(batch.metadata or [None] * batch.size)
+    for position in range(batch.size):
+        trace = next((traces[one] for one in batch.parents(position).tolist() if one in traces), None)
+        if trace is not None:
+            own = metadata[position]
+            # A copy: it may be shared with what went in.
+            own = Data() if own is None else own.copy()
+            own[TRACE] = trace.to_data()
+            metadata[position] = own
+    return Batch(
+        batch.columns, batch.size, rows=batch.rows, splits=batch.splits, metadata=metadata, origin=batch.origin
+    )
+
+
+def _log(log: Any, work: Work, number: int, trace: Trace) -> None:
+    record = work.records.context(number - work.first)
+    at = f"{record.topic}[{record.partition}]@{record.offset}"
+    for one in trace.steps:
+        log.info(
+            "trace",
+            at=at,
+            step=one.step,
+            milliseconds=round(one.seconds * 1000, 3),
+            rows=one.rows,
+            given="; ".join(one.given),
+            made="; ".join(one.made) or "no row",
+        )

@@ -1,0 +1,54 @@
+"""`Handover`: the batches between the intake threads and the run thread, a bounded number of them."""
+
+from __future__ import annotations
+
+from queue import Empty, SimpleQueue
+
+from streamer.agent.work import Work
+
+
+class Handover:
+    """A queue with so many places for batches.
+
+    Two of the interpreter's own queues, one of batches and one of free places: `queue.Queue`, which is written in
+    Python, costs several times as much for each batch.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._batches: SimpleQueue[Work | None] = SimpleQueue()
+        self._free: SimpleQueue[None] = SimpleQueue()
+        for _ in range(places):
+            self._free.put(None)
+
+    def put(self, work: Work, timeout: float) -> bool:
+        """Hand a batch over, waiting at most `timeout` seconds for a place; whether there was one. From any thread."""
+        try:
+            self._free.get(timeout=timeout)
+        except Empty:
+            return False
+        self._batches.put(work)
+        return True
+
+    def get(self, timeout: float) -> Work | None:
+        """The next batch; `None` if there is none after `timeout` seconds, or someone said `wake`."""
+        try:
+            work = self._batches.get(timeout=timeout)
+        except Empty:
+            return None
+        if work is not None:
+            self._free.put(None)
+        return work
+
+    def wake(self) -> None:
+        """Have a `get` that waits return soon. From any thread."""
+        self._batches.put(None)
+
+    def empty(self) -> bool:
+        """Whether nothing is there to `get`."""
+        return self._batches.empty()
+
+    @property
+    def waiting(self) -> int:
+        """How many batches are there."""
+        return self._places - self._free.qsize()

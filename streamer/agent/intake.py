@@ -1,0 +1,394 @@
+"""The intake thread: polls one source, decodes, hands batches to the run thread, acknowledges.
+
+It alone touches the source. What the run thread has for it comes through a mailbox; what it has for the run
+thread goes through the bounded queue of batches and, out of band, through `control`.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from connectors.blockcolumns import where_null
+from connectors.codec import Codec
+from connectors.records import Ints, Lane, Records
+from connectors.source import LaneBegan, LaneEnded, Source, SourceDown, SourceEnded
+from pipelines.data.batch import Batch
+from pipelines.errors import ConnectorError, StepError
+from streamer.agent.bytebudget import Room
+from streamer.agent.handover import Handover
+from streamer.agent.messages import Acknowledge, Ended, Finished, Rewind, Settlement, ToIntake, ToRunThread
+from streamer.agent.stalls import StallWatch
+from streamer.agent.work import SOURCE_BITS, Work
+from streamer.batching.batcher import Batcher, Closed
+from streamer.batching.pictures import in_parts
+from streamer.observe.metrics import SourceMeters
+
+STANDING_STILL = 1.0
+"""Seconds without a poll after which the source is told, so that it can give signs of life."""
+SIGN_OF_LIFE = 0.1
+"""Seconds between two signs of life."""
+WAIT = 0.05
+"""Seconds of one wait for room."""
+LOOK_AFTER = 0.5
+"""Seconds between two looks at the lag."""
+LATENCY_SAMPLE = 8
+"""Of full-sized batches every eighth has its latency measured: reading timestamps costs 0.1 us a record."""
+
+
+class Intake:
+    """One source and its thread."""
+
+    def __init__(
+        self,
+        source: Source,
+        codec: Codec,
+        batcher: Batcher,
+        *,
+        index: int,
+        wanted: frozenset[str] | None,
+        enrich: Callable[[Batch, Records, int], Batch] | None,
+        batches: Handover,
+        control: deque[ToRunThread],
+        room: Room,
+        meters: SourceMeters,
+        acknowledge_first: bool,
+        stuck_after: float,
+        pixels: int | None,
+        opens_images: bool,
+        log: Any,
+    ) -> None:
+        """`stuck_after`: seconds after which a source that gives nothing, though it has records, is called stuck."""
+        self.source = source
+        self.meters = meters
+        self.down: str | None = None
+        """Why the source's peer cannot be reached; `None` while it can."""
+        self.lag: Mapping[tuple[str, int], int] = {}
+        """Records behind the end, by (topic, partition), at most about a second old."""
+        self.acknowledged: dict[Lane, int] = {}
+        """The positions acknowledged last, of lanes that have not ended."""
+        self.handed_over = 0
+        """Batches that were put into the queue so far."""
+        self.processed = 0
+        """How many of them the run thread is done with. It counts."""
+        self.rewinds = 0
+        """How often the run thread has asked for a rewind."""
+        self.progress_at = time.monotonic()
+        """When its thread last came round, on `time.monotonic`."""
+        self._codec = codec
+        self._batcher = batcher
+        self._next_row = index << SOURCE_BITS
+        self._wanted = wanted
+        self._enrich = enrich
+        self._batches = batches
+        self._control = control
+        self._room = room
+        self._acknowledge_first = acknowledge_first
+        self._stuck_after = stuck_after
+        self._told_stuck = False
+        self._pixels = pixels
+        self._opens_images = opens_images
+        self._log = log
+        self._mail: queue.SimpleQueue[ToIntake] = queue.SimpleQueue()
+        self._lanes: set[Lane] = set()
+        self._source_ended = False
+        self._rewound = 0
+        self._leaving = False
+        self._stop = threading.Event()
+        self._discard = threading.Event()
+        self._opened = threading.Event()
+        self._begun = threading.Event()
+        self._open_error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"intake {source.name}", daemon=True)
+        self._batch_count = 0
+        self._stalls = StallWatch()
+        self._still = False
+        self._sign_at = 0.0
+        self._look_at = 0.0
+
+    def start(self) -> None:
+        """Open the source."""
+        self._thread.start()
+
+    def wait_until_open(self) -> None:
+        """Return when the source is open. Raises what opening it raised."""
+        self._opened.wait()
+        if self._open_error is not None:
+            raise self._open_error
+
+    def begin(self) -> None:
+        """Poll. Not before all sources are open: at most once, what is polled is acknowledged."""
+        self._begun.set()
+
+    def stop(self) -> None:
+        """Poll no more; what was polled is still handed over. From any thread."""
+        self._stop.set()
+        self._begun.set()
+        self.source.wake()
+
+    def discard(self) -> None:
+        """Poll no more, and hand over nothing more: it would come too late. From any thread."""
+        self._discard.set()
+        self.stop()
+
+    def acknowledge(self, marks: Mapping[Lane, int]) -> None:
+        """These positions are done with. From the run thread."""
+        self._mail.put(Acknowledge(marks))
+
+    def rewind(self, lanes: Iterable[Lane]) -> None:
+        """These lanes are to be delivered again, also after the source's end. From the run thread."""
+        self.rewinds += 1
+        self._mail.put(Rewind(list(lanes)))
+
+    def close(self, marks: Mapping[Lane, int]) -> None:
+        """Acknowledge these last positions, wait until the bus has them, and leave. From the run thread."""
+        self._mail.put(Acknowledge(marks, last=True))
+        self.stop()
+
+    def stuck(self) -> str | None:
+        """Why a new process should take over: nothing has come for long, though there are records. From any thread."""
+        now = time.monotonic()
+        if not self._begun.is_set() or not self._thread.is_alive():
+            return None
+        if now - self.progress_at > self._stuck_after:
+            return f"source {self.source.name}: its thread has not come round for {now - self.progress_at:.0f} s"
+        stalled = self._stalls.stalled(now, self._stuck_after)
+        return None if stalled is None else f"source {self.source.name}: {stalled}"
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the thread to end; whether it has."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._open()
+            self._begun.wait()
+            while not self._leaving:
+                self._read()
+                self._tell(Finished(self, self._rewound))
+                self._rest()
+        except BaseException as error:  # noqa: BLE001 - the run thread decides what becomes of the service
+            self._fail(error)
+        try:
+            while not self._leaving:
+                self._serve_mail(SIGN_OF_LIFE)
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._fail(error)
+        try:
+            self.source.close()
+        except Exception as error:  # noqa: BLE001 - too late to do anything but say so
+            self._log.error("the source could not be closed properly", source=self.source.name, error=str(error))
+
+    def _open(self) -> None:
+        try:
+            self.source.open(self._settle)
+        except BaseException as error:
+            self._open_error = error
+            raise
+        finally:
+            self._opened.set()
+
+    def _fail(self, error: BaseException) -> None:
+        if self._leaving:
+            self._log.error("the last positions may not be acknowledged", source=self.source.name, error=str(error))
+            return
+        self.down = str(error)
+        self._tell(Finished(self, self._rewound, error))
+
+    def _read(self) -> None:
+        """Poll until the source has ended, or is to. What came before it fails is handed over before that is told."""
+        try:
+            self._poll()
+        except BaseException:
+            try:
+                self._look_around()
+                self._hand_over_the_rest()
+            except Exception as second:  # noqa: BLE001 - what comes of a source that has failed is no news
+                self._log.warning("not all could be handed over", source=self.source.name, error=str(second))
+            raise
+        self._hand_over_the_rest()
+
+    def _poll(self) -> None:
+        while not (self._stop.is_set() or self._source_ended):
+            self._serve_mail()
+            self._go_on()
+            for records in self._batcher.gather(self.source):
+                self._stalls.delivered(records)
+            # Before the batch is closed: records of a lane that has ended do not count.
+            self._look_around()
+            closed = self._batcher.ready()
+            if closed is not None:
+                self._hand_over(closed)
+
+    def _hand_over_the_rest(self) -> None:
+        rest = self._batcher.flush()
+        if rest is not None and not self._discard.is_set():
+            self._hand_over(rest)
+
+    def _rest(self) -> None:
+        """Wait until there is something to read again, or nothing will ever be.
+
+        Rebalances still have to be served while the last batches are confirmed.
+        """
+        rewound = self._rewound
+        while not self._leaving and self._rewound == rewound and (self._source_ended or self._stop.is_set()):
+            self._stand_still()
+            self._serve_mail(SIGN_OF_LIFE)
+
+    def _serve_mail(self, timeout: float = 0.0) -> None:
+        """Do what the run thread asked for, in its order; waits so long for the first letter."""
+        self.progress_at = time.monotonic()
+        marks: dict[Lane, int] = {}
+        last = False
+        while timeout or not self._mail.empty():
+            try:
+                letter = self._mail.get(timeout=timeout)
+            except queue.Empty:
+                return
+            timeout = 0.0
+            if isinstance(letter, Rewind):
+                self._acknowledge(marks)
+                marks = {}
+                self._log.warning("delivering again", source=self.source.name, lanes=len(letter.lanes))
+                self.source.rewind(letter.lanes)
+                self._look_around()
+                self._rewound += 1
+                continue
+            marks.update(letter.marks)
+            last = last or letter.last
+        self._leaving = self._leaving or last
+        if marks or last:
+            self._acknowledge(marks, wait=last)
+
+    def _acknowledge(self, marks: Mapping[Lane, int], *, wait: bool = False) -> None:
+        self.source.acknowledge(marks, wait=wait)
+        self.acknowledged.update((lane, position) for lane, position in marks.items() if lane in self._lanes)
+
+    def _look_around(self) -> None:
+        """Take note of what happened at the source."""
+        gone: list[Lane] = []
+        for event in self.source.events():
+            if isinstance(event, LaneBegan):
+                self._lanes.add(event.lane)
+                self._source_ended = False
+            elif isinstance(event, LaneEnded):
+                gone.append(event.lane)
+                self._lanes.discard(event.lane)
+                self.acknowledged.pop(event.lane, None)
+            elif isinstance(event, SourceEnded):
+                self._source_ended = True
+            elif isinstance(event, SourceDown):
+                self.down = event.reason if event.down else None
+                self._log.warning("source down" if event.down else "source up", reason=event.reason)
+        if gone:
+            self._batcher.forget(gone)
+            self._tell(Ended(gone))
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + LOOK_AFTER
+            self.lag = self.source.lag()
+            if self._still or self.down is not None:
+                self._stalls.reset()
+            else:
+                self._stalls.look(self.lag, now)
+            reason = self.stuck()
+            if reason is not None and not self._told_stuck:
+                self._log.error("the source is stuck, /live fails", reason=reason)
+            self._told_stuck = reason is not None
+
+    def _settle(self, lanes: Iterable[Lane], deadline: float) -> Mapping[Lane, int]:
+        now = time.monotonic()
+        request = Settlement(self, list(lanes), now + (deadline - now) / 2, deadline)
+        self._tell(request)
+        while (left := deadline - time.monotonic()) > 0:
+            self.progress_at = time.monotonic()
+            if request.done.wait(min(left, WAIT)):
+                return request.marks
+        self._log.warning("lanes were taken away before all their records were done", lanes=len(request.lanes))
+        return {}
+
+    def _hand_over(self, closed: Closed) -> None:
+        works = self._decoded(closed)
+        if self._acknowledge_first and not self._acknowledged_first(closed.records):
+            return
+        while works:
+            # Nothing here holds what was handed over: its pixels are let go when it was run.
+            self._put(works.popleft())
+
+    def _decoded(self, closed: Closed) -> deque[Work]:
+        """The batch, decoded; in parts if its pictures are too large to be run together."""
+        records = closed.records
+        count = len(records)
+        first = self._next_row
+        self._next_row += count
+        began = time.perf_counter()
+        decoded = self._codec.decode(records, self._wanted, first)
+        batch = decoded.batch if self._enrich is None else self._enrich(decoded.batch, records, first)
+        failed = {row: StepError.of("decode", error) for row, error in decoded.failed.items()} if decoded.failed else {}
+        tombstones: list[int] = []
+        if batch.size + len(failed) < count:
+            tombstones = [first + row for row in where_null(records.values)]
+        work = Work(self.source.name, records, first, batch, failed, tombstones, self._stamps(closed))
+        works = deque([work] if self._pixels is None else in_parts(work, self._pixels, undecoded=self._opens_images))
+        self.meters.stage("poll", began - closed.seconds, closed.seconds, count)
+        self.meters.stage("decode", began, time.perf_counter() - began, count)
+        self.meters.batches(count, self._batcher.max_records, closed.reason)
+        return works
+
+    def _stamps(self, closed: Closed) -> Ints | None:
+        self._batch_count += 1
+        if closed.reason in ("records", "bytes") and self._batch_count % LATENCY_SAMPLE:
+            return None
+        return closed.records.timestamp_column()
+
+    def _acknowledged_first(self, records: Records) -> bool:
+        """At most once: a record is done with before it is run. Tries until it is, or the service stops."""
+        positions = {lane: int(records.positions[stop - 1]) + 1 for lane, _, stop in records.spans}
+        while True:
+            try:
+                self._acknowledge(positions, wait=True)
+                return True
+            except ConnectorError as error:
+                if not error.retriable:
+                    raise
+                self._log.warning("records wait to be acknowledged", source=self.source.name, error=str(error))
+                if self._stop.wait(SIGN_OF_LIFE):
+                    return False
+                self._stand_still()
+
+    def _put(self, work: Work) -> None:
+        """Hand over, waiting for room: a full queue means that nobody polls."""
+        entered = False
+        while not self._discard.is_set():
+            entered = entered or self._room.enter(work.records.byte_count, WAIT)
+            if entered and self._batches.put(work, WAIT):
+                self.handed_over += 1
+                return
+            self._serve_mail()
+            self._stand_still()
+
+    def _stand_still(self) -> None:
+        """To be called again and again while nobody polls."""
+        now = time.monotonic()
+        if now < self._sign_at:
+            return
+        self._sign_at = now + SIGN_OF_LIFE
+        self._still = True
+        self.source.standing_still(True)
+        self._look_around()
+
+    def _go_on(self) -> None:
+        """To be called before each poll."""
+        self._sign_at = time.monotonic() + STANDING_STILL
+        if self._still:
+            self._still = False
+            self.source.standing_still(False)
+
+    def _tell(self, message: ToRunThread) -> None:
+        self._control.append(message)
+        self._batches.wake()

@@ -1,0 +1,72 @@
+"""What an intake thread and the run thread tell each other, apart from batches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from connectors.records import Lane
+
+if TYPE_CHECKING:
+    from streamer.agent.intake import Intake
+
+
+@dataclass(slots=True, eq=False)
+class Settlement:
+    """The source is about to lose these lanes: the run thread is to say how far they may be acknowledged.
+
+    The intake thread waits for `done` until `deadline` (seconds on `time.monotonic`). At `due` the run thread answers
+    even if batches of this source are still waiting, so that what is left of the time is for confirmations.
+    """
+
+    intake: Intake
+    lanes: list[Lane]
+    due: float
+    deadline: float
+    marks: Mapping[Lane, int] = field(default_factory=dict)
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def answer(self, marks: Mapping[Lane, int]) -> None:
+        """Everything below these positions may be acknowledged. From the run thread."""
+        self.marks = marks
+        self.done.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """These lanes are over."""
+
+    lanes: list[Lane]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The intake will hand over nothing more unless it is told to rewind; `error` if that is because it failed."""
+
+    intake: Intake
+    rewinds: int
+    """How often it had been rewound by then: a rewind that was asked for since is still to come."""
+    error: BaseException | None = None
+
+
+ToRunThread = Settlement | Ended | Finished
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """These positions are done with. `last`: and these are all, leave."""
+
+    marks: Mapping[Lane, int]
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """These lanes are to be delivered again."""
+
+    lanes: list[Lane]
+
+
+ToIntake = Acknowledge | Rewind

@@ -1,0 +1,480 @@
+"""What the run thread does: batches through the pipeline, results to the sinks, positions back to the sources.
+
+It alone touches the executor, the sinks and the ledger. Batches come from the intake threads through one bounded
+queue; what else they have to say comes through `control`, and is heard before the next batch is taken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from connectors.records import Lane, Records
+from connectors.source import Replays
+from pipelines.data.batch import Batch
+from pipelines.errors import ConnectorError, StreamerError
+from pipelines.executors.settling import NOBODY
+from streamer.agent.assembly import Parts
+from streamer.agent.bytebudget import Room
+from streamer.agent.debugging import debugged
+from streamer.agent.handover import Handover
+from streamer.agent.intake import Intake
+from streamer.agent.messages import Ended, Settlement, ToRunThread
+from streamer.agent.work import Work
+from streamer.batching.batcher import Batcher
+from streamer.batching.portions import Portions, run_in_portions
+from streamer.batching.travel import Pace
+from streamer.delivery.delivery import Delivery
+from streamer.delivery.failures import FailureWatch, ServiceStopped
+from streamer.observe.metrics import ServiceMeters
+from streamer.routing.keep import kept, put_metadata
+
+COMMIT_INTERVAL = 1.0
+"""Seconds between acknowledgements; each waits for confirmations that have not come by themselves."""
+CONFIRM_WAIT = 0.005
+"""Seconds of one wait for a batch while something sent is not confirmed yet."""
+IDLE_WAIT = 0.1
+"""Seconds of one wait for a batch otherwise."""
+SETTLE_SLICE = 0.5
+"""Seconds of one wait for confirmations, between which the intakes are heard."""
+STANDSTILL = 5.0
+"""Seconds without anything to do, though the sources have more, after which that is told."""
+LAST_WAIT = 1.0
+"""Seconds of the time to drain, a quarter of it at most, that are kept for the last confirmations and positions."""
+LEAST_WAIT = 0.25
+"""Seconds for these if the time to drain is short, or already over."""
+LEAVE_WAIT = 15.0
+"""Seconds that the sources may take to acknowledge the last positions and close, where there is no time to keep."""
+LEAST_PORTION = 0.05
+"""Seconds that a portion of a batch may take, however short the time to drain is."""
+
+
+class RunLoop:
+    """The run thread's work, from opening the parts to closing them: `open`, `run`, `end`, in this order."""
+
+    def __init__(self, parts: Parts, meters: ServiceMeters, log: Any) -> None:
+        service = parts.service
+        self.progress_at = time.monotonic()
+        """When it last came round, or found a sink that keeps it waiting."""
+        self.intakes: list[Intake] = []
+        """One for each source, once they are open."""
+        self._service = service
+        self._parts = parts
+        self._meters = meters
+        self._log = log
+        self._room = Room(service.limits.in_flight)
+        self._batches = Handover(service.limits.batches)
+        self._control: deque[ToRunThread] = deque()
+        self._settlements: list[Settlement] = []
+        self._by_source: dict[str, Intake] = {}
+        self._finished: set[Intake] = set()
+        self._failed: set[Intake] = set()
+        self._source_error: BaseException | None = None
+        self._idle_since: float | None = None
+        self._pace = Pace(service.batch.max_records)
+        self._portions = Portions()
+        self._longest_portion = max(service.limits.drain / 4, LEAST_PORTION)
+        self._last_wait = min(LAST_WAIT, max(service.limits.drain / 4, LEAST_WAIT))
+        self._ran_at = 0.0
+        self._rest: Work | None = None
+        self._spent, self._rows_run = 0.0, 0
+        self._stateful = False
+        self._any_size = False
+        self._stopping = False
+        self._drain_deadline = float("inf")
+        self._delivery: Delivery | None = None
+        meters.in_flight = lambda: self._room.taken
+        meters.lag = self._lag
+
+    def stop(self) -> None:
+        """Take in nothing more; what is in flight is finished as long as `limits.drain` allows. From any thread."""
+        if not self._stopping:
+            self._drain_deadline = time.monotonic() + self._service.limits.drain
+            self._stopping = True
+        for intake in self.intakes:
+            intake.stop()
+
+    def open(self) -> None:
+        """Open the pipeline, the sinks and the sources, which begin to poll. Raises what opening one raises."""
+        self._parts.open()
+        self._delivery = self._opened_delivery()
+        self._meters.oldest = self._delivery.ledger.oldest
+        self._stateful = self._parts.executor.stateful
+        self._any_size = self._parts.executor.limit(self._service.batch.max_records)
+        self._parts.executor.observer = self._meters.run
+        self._meters.step_metrics = self._parts.executor.metrics
+        if self._parts.profiler is not None:
+            self._meters.profile(self._parts.profiler)
+        if self._stopping:
+            return
+        self.intakes = self._built_intakes()
+        self._by_source = {intake.source.name: intake for intake in self.intakes}
+        for intake in self.intakes:
+            intake.start()
+        for intake in self.intakes:
+            intake.wait_until_open()
+        for intake in self.intakes:
+            intake.begin()
+        if self._stopping:
+            # Whoever stopped it may have come before there were intakes to stop.
+            self.stop()
+
+    def run(self) -> None:
+        """Until all sources ended, failed or are stopped, and everything is finished. Raises what ends the service."""
+        delivery = self._running
+        next_commit = time.monotonic() + COMMIT_INTERVAL
+        while True:
+            self.progress_at = time.monotonic()
+            work = self._next()
+            in_time = work is None or self._process(work)
+            if self._rest is not None or self._batches.empty():
+                delivery.push()
+            delivery.collect()
+            delivery.release()
+            if self._stateful:
+                delivery.emit(self._parts.executor.tick(time.monotonic()))
+            self._notice_standstill(work)
+            if self._control:
+                self._serve_control()
+            if self._settlements:
+                self._answer()
+            now = time.monotonic()
+            if now >= next_commit or self._room.is_short:
+                self._commit()
+                next_commit = time.monotonic() + COMMIT_INTERVAL
+            if not in_time or now >= self._run_until:
+                self._cut_short()
+                break
+            waiting = self._rest is not None or not self._batches.empty()
+            if len(self._finished) == len(self.intakes) and not waiting and self._drained():
+                break
+        if self._source_error is not None:
+            raise self._source_error
+
+    def end(self, failed: bool) -> None:
+        """Acknowledge what is done, leave, and close, whatever happened before."""
+        try:
+            for intake in self.intakes:
+                intake.discard()
+            if failed and self.intakes:
+                self._settle_the_last()
+            if self.intakes:
+                # Lanes that ended during the last moments must not be acknowledged.
+                self._serve_control()
+                self._acknowledge(last=True)
+                self._see_off_intakes()
+        finally:
+            self._parts.close()
+
+    def _opened_delivery(self) -> Delivery:
+        parts, service = self._parts, self._service
+        at_most_once = service.delivery == "at_most_once"
+        return Delivery(
+            service.name,
+            parts.outlets,
+            parts.dead,
+            drop_failed=service.on_error == "drop",
+            tombstones={name: config.tombstones for name, config, _ in parts.sources},
+            watch=FailureWatch(service.errors.stop_ratio, service.errors.over),
+            # What was acknowledged on arrival never comes again.
+            replays={name: Replays.NONE if at_most_once else source.replays for name, _, source in parts.sources},
+            rewind=self._rewind,
+            freed=self._room.leave,
+            meters=self._meters.run,
+            patience=self._patience,
+            log=self._log,
+        )
+
+    def _built_batcher(self) -> Batcher:
+        service = self._service
+        batcher = service.batch.build()
+        # Batches of an exact size, states, traces and records that are acknowledged before they are run are left alone.
+        if (
+            service.batch.type == "soft"
+            and service.delivery == "at_least_once"
+            and not (self._stateful or service.debug)
+        ):
+            batcher.pace = self._pace
+        return batcher
+
+    def _built_intakes(self) -> list[Intake]:
+        parts, service = self._parts, self._service
+        wanted = parts.wanted()
+        return [
+            Intake(
+                source,
+                parts.codecs[name],
+                self._built_batcher(),
+                index=index,
+                wanted=wanted,
+                enrich=_enricher(config.into),
+                batches=self._batches,
+                control=self._control,
+                room=self._room,
+                meters=self._meters.sources[name],
+                acknowledge_first=service.delivery == "at_most_once",
+                stuck_after=service.limits.stuck,
+                pixels=None if service.batch.type == "hard" else service.limits.pixels,
+                opens_images=parts.opens_images,
+                log=self._log,
+            )
+            for index, (name, config, source) in enumerate(parts.sources)
+        ]
+
+    def _next(self) -> Work | None:
+        """What is left of the batch that is being run, or the next one."""
+        delivery = self._running
+        work, self._rest = self._rest, None
+        if work is not None:
+            delivery.look_again(work)
+            return work
+        work = self._batches.get(CONFIRM_WAIT if delivery.unsettled else IDLE_WAIT)
+        if work is not None:
+            delivery.take(work)
+        return work
+
+    def _process(self, work: Work) -> bool:
+        """Run as much of a batch as is soon done; the rest is for the next round. False: there is no time for any."""
+        delivery = self._running
+        began = time.perf_counter()
+        executor, debug, most = self._parts.executor, self._service.debug, self._service.batch.max_records
+        size = work.batch.size
+        rows = self._portion(size)
+        if size and not rows:
+            self._rest = work
+            return False
+        part = work if rows == size else work.cut(rows)[0]
+        if debug:
+            result, done = debugged(executor, part, debug, self._log), rows
+        else:
+            until = time.monotonic() + self._longest_portion
+            result, done = run_in_portions(
+                executor.run_batch,
+                part.batch,
+                rows if self._any_size else most,
+                lambda: time.monotonic() < min(until, self._run_until),
+            )
+        seconds = time.perf_counter() - began
+        self._ran_at = time.monotonic()
+        if done < size:
+            part, self._rest = work.cut(done)
+            # The ledger keeps the whole of it: of that only the records may still be needed.
+            work.batch = NOBODY
+        if done:
+            self._portions.ran(done, seconds)
+            self._learn_pace(done, seconds)
+        if self._service.keep:
+            result.batch = kept(result.batch, part.batch, self._service.keep)
+        self._meters.run.stage("run", began, time.perf_counter() - began, done)
+        delivery.deliver(part, result)
+        if self._rest is None:
+            self._by_source[work.source].processed += 1
+        return True
+
+    def _portion(self, size: int) -> int:
+        """How many of so many rows are run now; none if there is no time left for one."""
+        left = self._run_until - time.monotonic()
+        if self._service.batch.type == "hard":
+            # All or nothing: the model takes no other number of rows.
+            return size if self._portions.takes(size) < left else 0
+        if left == float("inf"):
+            return min(size, max(1, self._portions.fitting(self._longest_portion)))
+        return min(size, self._portions.fitting(min(left, self._longest_portion)))
+
+    @property
+    def _run_until(self) -> float:
+        """When no more is run, of the time to drain."""
+        return self._drain_deadline - self._last_wait
+
+    def _learn_pace(self, rows: int, seconds: float) -> None:
+        """How long a whole batch takes, of whatever portions."""
+        self._spent += seconds
+        self._rows_run += rows
+        if self._rest is None:
+            self._pace.ran(self._spent, -(-self._rows_run // self._service.batch.max_records))
+            self._spent, self._rows_run = 0.0, 0
+
+    def _notice_standstill(self, work: Work | None) -> None:
+        """Steps may hold so many records that there is no room for those which would complete their windows."""
+        if work is not None or self._running.unsettled or not self._room.is_full:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = time.monotonic()
+        elif time.monotonic() - self._idle_since > STANDSTILL:
+            self._idle_since = float("inf")
+            self._log.warning(
+                "nothing more is polled, as records that steps hold take up limits.in_flight; raise it, or make the "
+                "windows smaller",
+                in_flight=self._room.taken,
+            )
+
+    def _serve_control(self) -> None:
+        while self._control:
+            message = self._control.popleft()
+            if isinstance(message, Settlement):
+                self._settlements.append(message)
+            elif isinstance(message, Ended):
+                for lane in message.lanes:
+                    self._running.ledger.end(lane)
+                self._parts.executor.forget(message.lanes)
+            elif message.error is not None:
+                # What it gave before is good: it is finished, as when the service is stopped.
+                self._source_error = self._source_error or message.error
+                self._failed.add(message.intake)
+                self._finished.add(message.intake)
+                self.stop()
+            elif message.rewinds == message.intake.rewinds:
+                self._finished.add(message.intake)
+
+    def _answer(self) -> None:
+        """Answer those settlements whose source has nothing left in the queue, or whose time is coming."""
+        now = time.monotonic()
+        ready = [one for one in self._settlements if one.intake.processed >= one.intake.handed_over or now >= one.due]
+        if not ready:
+            return
+        self._settlements = [one for one in self._settlements if one not in ready]
+        try:
+            # A little earlier, so that the answer comes in time.
+            self._running.settle(min(one.deadline - 0.1 * (one.deadline - one.due) for one in ready))
+        except ConnectorError as error:
+            self._log.warning("not all results were confirmed before lanes were taken away", error=str(error))
+        finally:
+            # Whatever happened: their intake threads wait.
+            for one in ready:
+                one.answer(self._marks_of(one.lanes))
+
+    def _marks_of(self, lanes: Iterable[Lane]) -> dict[Lane, int]:
+        return {} if self._service.delivery == "at_most_once" else self._running.ledger.all_marks(lanes)
+
+    def _commit(self) -> None:
+        # Sinks that confirm while messages flow need not come to a stop each time. When none is behind at all, they do
+        # not: settling costs nothing, and is how one knows that there is nothing more to wait for.
+        if self._room.is_short or not 0 < self._running.behind() < COMMIT_INTERVAL:
+            trouble = self._settle(time.monotonic() + self._service.limits.confirm)
+            if trouble is not None:
+                self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
+        self._acknowledge()
+
+    def _settle(self, deadline: float) -> ConnectorError | None:
+        """Wait for what was sent to be confirmed; why it is not, at `deadline`, when the time to drain is over, or when
+        an intake wants an answer."""
+        while True:
+            try:
+                self._running.settle(min(deadline, self._drained_by(), time.monotonic() + SETTLE_SLICE))
+                return None
+            except ConnectorError as error:
+                if not error.retriable:
+                    raise
+                self.progress_at = time.monotonic()
+                self._serve_control()
+                if self.progress_at >= min(deadline, self._drained_by()) or self._settlements:
+                    return error
+
+    def _drained_by(self) -> float:
+        """When all has to be confirmed: at least a moment after the pipeline has ended, however late that was."""
+        return max(self._drain_deadline, self._ran_at + self._last_wait)
+
+    def _acknowledge(self, *, last: bool = False) -> None:
+        marks = {} if self._service.delivery == "at_most_once" else self._running.ledger.marks()
+        for intake in self.intakes:
+            own = {lane: position for lane, position in marks.items() if lane.source == intake.source.name}
+            if last:
+                intake.close(own)
+            elif own:
+                intake.acknowledge(own)
+
+    def _drained(self) -> bool:
+        """Finish what was begun, when the sources give nothing more; whether that was all."""
+        delivery = self._running
+        deadline = time.monotonic() + self._service.limits.drain
+        if self._stateful:
+            delivery.emit(self._parts.executor.flush())
+        delivery.release(now=True)
+        while delivery.unsettled:
+            trouble = self._settle(deadline)
+            self._answer()
+            if trouble is not None and time.monotonic() >= min(deadline, self._drained_by()):
+                raise _unconfirmed(trouble)
+        if self._stopping or len(self._finished) == len(self.intakes):
+            if left := delivery.ledger.open_rows:
+                self._log.warning("records are not finished, the next run gets them again", records=left)
+            return True
+        # Messages were lost, and their records come again. Not at once: what loses them may do it again.
+        time.sleep(COMMIT_INTERVAL)
+        return False
+
+    def _cut_short(self) -> None:
+        """The time to drain is over: what has not been run is delivered again by the next run."""
+        for intake in self.intakes:
+            intake.discard()
+        waiting = self._batches.waiting + (self._rest is not None)
+        self._log.warning("there was no time to finish, the next run gets what is left", waiting=waiting)
+        self._ran_at = time.monotonic()
+        while self._running.unsettled:
+            trouble = self._settle(float("inf"))
+            self._answer()
+            if trouble is not None and time.monotonic() >= self._drained_by():
+                raise _unconfirmed(trouble)
+
+    def _settle_the_last(self) -> None:
+        now = time.monotonic()
+        deadline = min(now + self._service.limits.confirm, max(self._drain_deadline, now + self._last_wait))
+        try:
+            self._running.settle(deadline)
+        except Exception as error:  # noqa: BLE001 - the service has failed already, with a better reason
+            self._log.warning("the last results were not confirmed", error=str(error))
+
+    def _see_off_intakes(self) -> None:
+        now = time.monotonic()
+        deadline = min(now + LEAVE_WAIT, max(self._drain_deadline, now + LAST_WAIT))
+        for intake in self.intakes:
+            while not intake.join(0.05):
+                # Its source may be in the middle of a rebalance.
+                self._serve_control()
+                for one in self._settlements:
+                    one.answer(self._marks_of(one.lanes))
+                self._settlements = []
+                if time.monotonic() >= deadline:
+                    self._log.error("a source does not close", source=intake.source.name)
+                    break
+
+    def _rewind(self, lanes: Iterable[Lane], marks: Mapping[Lane, int]) -> None:
+        for intake in self.intakes:
+            own = [lane for lane in lanes if lane.source == intake.source.name]
+            if own:
+                # In this order, so that only what is not done comes again.
+                intake.acknowledge({lane: marks[lane] for lane in own if lane in marks})
+                intake.rewind(own)
+                if intake not in self._failed:
+                    self._finished.discard(intake)
+
+    def _patience(self) -> float:
+        self.progress_at = time.monotonic()
+        return self._drain_deadline - self.progress_at
+
+    @property
+    def _running(self) -> Delivery:
+        if self._delivery is None:
+            raise StreamerError("the service is not open")
+        return self._delivery
+
+    def _lag(self) -> Mapping[tuple[str, int], int]:
+        return {key: behind for intake in self.intakes for key, behind in intake.lag.items()}
+
+
+def _unconfirmed(trouble: ConnectorError) -> ServiceStopped:
+    stopped = ServiceStopped(f"not all results could be confirmed before the end: {trouble}")
+    stopped.__cause__ = trouble
+    return stopped
+
+
+def _enricher(into: Mapping[str, str]) -> Any:
+    if not into:
+        return None
+
+    def enrich(batch: Batch, records: Records, first: int) -> Batch:
+        return put_metadata(batch, into)
+
+    return enrich

@@ -1,0 +1,68 @@
+"""`Work`: one batch on its way from an intake thread to the run thread, and the numbers of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from connectors.codec import RecordsOrigin
+from connectors.records import Ints, Records
+from pipelines.data.batch import Batch
+from streamer.delivery.deadletter import Letter
+
+SOURCE_BITS: Final = 48
+"""A row number is the source's index shifted left by this, plus the source's count of rows."""
+
+
+@dataclass(slots=True)
+class Work:
+    """A decoded batch with the records it came from. Row `i` of `records` has the number `first + i`."""
+
+    source: str
+    records: Records
+    first: int
+    batch: Batch
+    failed: Mapping[int, Exception]
+    """Rows that could not be decoded, by row number."""
+    tombstones: list[int] = field(default_factory=list)
+    """Numbers of the rows without a payload."""
+    stamps: Ints | None = None
+    """Timestamps of all rows, where this batch is one whose latency is measured."""
+    letters: dict[int, Letter] = field(default_factory=dict)
+    """The dead letters that were sent of these rows: what to go by if one of them is lost."""
+    rows: Ints = field(init=False)
+    """Numbers of the rows to be run, rising: all, but for those that left because their lane has ended, or that are in
+    another part of the batch."""
+
+    def cut(self, size: int) -> tuple[Work, Work]:
+        """The first `size` rows of the batch, with those among them that failed or are empty, and the others."""
+        edge = int(self.batch.rows[size])
+        at = int(np.searchsorted(self.rows, edge))
+        first, rest = copy(self), copy(self)
+        first.rows, rest.rows = self.rows[:at], self.rows[at:]
+        first.batch, rest.batch = self.batch.part(0, size), self.batch.part(size, self.batch.size)
+        first.failed = {row: error for row, error in self.failed.items() if row < edge}
+        rest.failed = {row: error for row, error in self.failed.items() if row >= edge}
+        first.tombstones = [row for row in self.tombstones if row < edge]
+        rest.tombstones = [row for row in self.tombstones if row >= edge]
+        return first, rest
+
+    def keep(self, rows: Ints) -> None:
+        """Let go of all rows but these."""
+        kept = set(rows.tolist())
+        self.rows = self.rows[np.isin(self.rows, rows)]
+        self.batch = self.batch.take(np.isin(self.batch.rows, rows))
+        self.failed = {row: error for row, error in self.failed.items() if row in kept}
+        self.tombstones = [row for row in self.tombstones if row in kept]
+
+    def __post_init__(self) -> None:
+        # By this very array the ledger knows that all of the batch is meant.
+        origin = self.batch.origin
+        if isinstance(origin, RecordsOrigin) and origin.rows is not None:
+            self.rows = origin.rows
+        else:
+            self.rows = np.arange(self.first, self.first + len(self.records), dtype=np.int64)

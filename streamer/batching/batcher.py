@@ -1,0 +1,143 @@
+"""Batchers: when a batch is full enough to run."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import Literal, NamedTuple
+
+from connectors.records import Lane, Records
+from connectors.source import Source
+from streamer.batching.travel import TOGETHER_BYTES, Pace
+
+Reason = Literal["records", "bytes", "wait", "drain", "target"]
+
+IDLE_WAIT = 0.1
+"""Seconds of one wait for records; bounds how late acknowledgements and stops are noticed."""
+
+
+class Closed(NamedTuple):
+    """A batch that is ready."""
+
+    records: Records
+    """More than `max_records` where several batches travel together."""
+    reason: Reason
+    """Why it was closed."""
+    seconds: float
+    """How long it was gathered, from the arrival of its first record."""
+
+
+class Batcher(ABC):
+    """Gathers records of one source into batches. Used by the source's intake thread only.
+
+    A batch is closed when it is full, which the kinds of batchers see differently, or `max_wait` seconds after its
+    first record came (`None`: not before it is full).
+    """
+
+    def __init__(self, max_records: int, max_bytes: int, max_wait: float | None = None) -> None:
+        self.max_records = max_records
+        self.max_bytes = max_bytes
+        self.max_wait = max_wait
+        self.pace: Pace | None = None
+        """Says how many batches may travel together; `None`: each by itself."""
+        self._blocks: list[Records] = []
+        self._count = 0
+        self._bytes = 0
+        self._since = 0.0
+        self._mean_size = 1.0
+
+    def gather(self, source: Source) -> list[Records]:
+        """Wait for records, a tenth of a second at most; those that came, which are in the batch.
+
+        To be called again and again, until a batch is `ready`.
+        """
+        before = len(self._blocks)
+        if not self._count:
+            # What is there already comes as one block, which costs half of a first record and the rest.
+            self._add(source.poll(self.max_records * self._together(), self.max_bytes, 0.0))
+        if not self._count:
+            self._add(source.poll(1, self.max_bytes, IDLE_WAIT))
+        if self._count and self._full() is None:
+            wait = min(max(self._deadline() - time.monotonic(), 0.0), IDLE_WAIT)
+            self._add(source.poll(self.max_records - self._count, self._bytes_left(), wait))
+        return self._blocks[before:]
+
+    def ready(self) -> Closed | None:
+        """The batch, if it is full or old enough."""
+        if not self._count:
+            return None
+        reason = self._full()
+        if reason is None and time.monotonic() >= self._deadline():
+            reason = "wait"
+        return None if reason is None else self._close(reason)
+
+    def flush(self) -> Closed | None:
+        """What has been gathered so far, at the end."""
+        return self._close("drain") if self._count else None
+
+    def forget(self, lanes: Collection[Lane]) -> None:
+        """Let go of records of these lanes: they have ended."""
+        if not any(span.lane in lanes for block in self._blocks for span in block.spans):
+            return
+        kept = (_without(block, lanes) for block in self._blocks)
+        self._blocks = [block for block in kept if len(block)]
+        self._count = sum(map(len, self._blocks))
+        self._bytes = sum(block.byte_count for block in self._blocks)
+
+    @abstractmethod
+    def _full(self) -> Reason | None: ...
+
+    def _together(self) -> int:
+        """How many batches may travel together, by the time that they take and the size of the last records."""
+        if self.pace is None:
+            return 1
+        return max(1, min(self.pace.batches, int(TOGETHER_BYTES / (self.max_records * self._mean_size))))
+
+    def _deadline(self) -> float:
+        return float("inf") if self.max_wait is None else self._since + self.max_wait
+
+    def _bytes_left(self) -> int:
+        return self.max_bytes - self._bytes
+
+    def _add(self, records: Records) -> None:
+        if not len(records):
+            return
+        if not self._count:
+            self._since = time.monotonic()
+        self._blocks.append(records)
+        self._count += len(records)
+        self._bytes += records.byte_count
+
+    def _close(self, reason: Reason) -> Closed:
+        records = Records.concat(self._blocks)
+        self._mean_size = max(self._bytes / self._count, 1.0)
+        self._blocks, self._count, self._bytes = [], 0, 0
+        return Closed(records, reason, time.monotonic() - self._since)
+
+
+class SoftBatcher(Batcher):
+    """Full at `max_records`, and at `max_bytes`."""
+
+    def _full(self) -> Reason | None:
+        if self._count >= self.max_records:
+            return "records"
+        return "bytes" if self._bytes >= self.max_bytes else None
+
+
+class HardBatcher(Batcher):
+    """Full only when `max_records` are there, for models that take one batch size; at the end it gives what it has.
+
+    A batch never holds more than `max_records`; records whose lane ends meanwhile do not count.
+    """
+
+    def _full(self) -> Reason | None:
+        return "records" if self._count >= self.max_records else None
+
+    def _bytes_left(self) -> int:
+        return self.max_bytes
+
+
+def _without(records: Records, lanes: Collection[Lane]) -> Records:
+    """The records of other lanes."""
+    return records.of_spans([number for number, span in enumerate(records.spans) if span.lane not in lanes])

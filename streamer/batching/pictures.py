@@ -1,0 +1,133 @@
+"""Work cut into parts, so that the pictures which are run together do not take too many bytes once they are decoded.
+
+A file of 12 kB can be a picture of 12 MB, or of 300. What counts is what its header says: nothing is decoded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.codec import RecordsOrigin
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Column, ObjectColumn, WireColumn
+from pipelines.data.data import Data
+from pipelines.data.spans import Spans
+from pipelines.data.sparsecolumn import SparseColumn
+from pipelines.errors import DataError, StepError, StreamerError
+from pipelines.values import Image, ValueType
+from streamer.agent.work import Work
+
+Sizes = npt.NDArray[np.int64]
+
+SMALLEST_ENTRY: Final = 45
+"""Bytes of an undecoded entry below which it cannot hold the header of a picture."""
+_WITH_PICTURES = (ValueType.IMAGE, ValueType.LIST, ValueType.DATA, None)
+
+
+def in_parts(work: Work, most: int, *, undecoded: bool) -> list[Work]:
+    """The same work in parts whose pictures take at most `most` bytes each, once they are decoded.
+
+    Pictures in lists and in nested `Data` count; those among values that are not decoded yet count if `undecoded`. A
+    record whose picture takes more is a part of its own; one with several pictures that take more fails.
+    """
+    sizes = picture_bytes(work.batch, undecoded=undecoded)
+    if sizes is None or int(sizes.sum()) <= most:
+        return [work]
+    large = np.flatnonzero(sizes > max(most, Image.max_pixels * 3))
+    if len(large):
+        failed = {int(work.batch.rows[row]): _too_large(int(sizes[row]), most) for row in large.tolist()}
+        batch = work.batch.take(np.delete(np.arange(len(sizes)), large))
+        work = Work(
+            work.source, work.records, work.first, batch, {**work.failed, **failed}, work.tombstones, work.stamps
+        )
+        sizes = np.delete(sizes, large)
+    return list(_cut(work, _ranges(sizes, most)))
+
+
+def picture_bytes(batch: Batch, *, undecoded: bool) -> Sizes | None:
+    """What the pictures of each row take as pixels, `int64 (N,)`; `None` if there are none.
+
+    Pictures that cannot be decoded, or have more than `Image.max_pixels`, count nothing: their step will say so.
+    """
+    sizes: Sizes | None = None
+    for column in batch.columns.values():
+        if not _may_have_pictures(column, undecoded=undecoded):
+            continue
+        for row, value in column.cells({}):
+            size = _size(value)
+            if size:
+                sizes = np.zeros(batch.size, np.int64) if sizes is None else sizes
+                sizes[row] += size
+    return sizes
+
+
+def _ranges(sizes: Sizes, most: int) -> list[range]:
+    parts: list[range] = []
+    start, total = 0, 0
+    for row, size in enumerate(sizes.tolist()):
+        if row > start and total + size > most:
+            parts.append(range(start, row))
+            start, total = row, 0
+        total += size
+    return [*parts, range(start, len(sizes))]
+
+
+def _cut(work: Work, ranges: list[range]) -> Iterator[Work]:
+    """A part for each range of the batch's rows, with the records up to the first of the next range."""
+    batch, first = work.batch, work.first
+    starts = [0, *(int(batch.rows[rows.start]) - first for rows in ranges[1:]), len(work.records)]
+    for start, stop, part in zip(starts, starts[1:], batch.parts(ranges), strict=False):
+        records = work.records.part(start, stop)
+        own = range(first + start, first + stop)
+        yield Work(
+            work.source,
+            records,
+            own.start,
+            part.numbered(part.rows, RecordsOrigin.of(records, own.start, part.rows)),
+            {row: error for row, error in work.failed.items() if row in own},
+            [row for row in work.tombstones if row in own],
+            None if work.stamps is None else work.stamps[start:stop],
+        )
+
+
+def _too_large(size: int, most: int) -> StepError:
+    error = DataError(
+        f"the pictures of the record take {size} bytes once they are decoded, limits.pixels is {most}; raise that, or "
+        "send fewer pictures in one record"
+    )
+    return StepError.of("decode", error)
+
+
+def _may_have_pictures(column: Column, *, undecoded: bool) -> bool:
+    if isinstance(column, SparseColumn):
+        return _may_have_pictures(column.column, undecoded=undecoded)
+    if isinstance(column, WireColumn):
+        return undecoded and _longest(column) >= SMALLEST_ENTRY
+    return isinstance(column, ObjectColumn) and column.type in _WITH_PICTURES
+
+
+def _longest(column: WireColumn) -> int:
+    entries = column.entries
+    if isinstance(entries, Spans):
+        return int(entries.lengths.max(initial=0))
+    return max((len(entry) for entry in entries if entry is not None), default=0)
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, Image):
+        return _pixels(value)
+    if isinstance(value, list):
+        return sum(map(_size, value)) if value and isinstance(value[0], (Image, Data, list)) else 0
+    return sum(map(_size, value.values())) if isinstance(value, Data) else 0
+
+
+def _pixels(image: Image) -> int:
+    try:
+        pixels = image.width * image.height
+        return 0 if pixels > image.max_pixels else pixels * image.channels
+    except StreamerError:
+        return 0

@@ -1,0 +1,77 @@
+"""`streamer build`: a folder with everything that a container of a service needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streamer.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from streamer.build.folder import Built
+
+
+def build(
+    file: Annotated[Path, typer.Argument(metavar="SERVICE", help="A service file.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="The folder to write; by default build/ and the file's name (of service.yaml: its folder's)."
+        ),
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--with", help="A distribution that the definition does not show; may be repeated."),
+    ] = None,
+    wheels: Annotated[
+        bool,
+        typer.Option("--wheels", help="Add a wheel of everything, as installed here: it installs without network."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write what a service needs and nothing else: pinned requirements, its files, a Dockerfile.
+
+    The requirements are our distribution with the extras that its connectors, codecs and steps need, the plug-ins that
+    they are of, and the packages that its functions import, all in the versions that are installed here. Wheels of what
+    no package index has are put beside them. docker build works from the folder.
+    """
+    from streamer.build.folder import build as build_folder
+    from streamer.cli.folder import import_from_here
+    from streamer.cli.terminal import quiet, remark, say_json
+    from streamer.definition.naming import default_name
+    from streamer.observe.logs import configure
+
+    configure("error", as_json=False)
+    quiet()
+    import_from_here(file)
+    built = build_folder(
+        file,
+        out or Path("build", default_name(file)),
+        also=also or (),
+        wheelhouse=wheels,
+        folders=[Path.cwd()],
+        progress=lambda text: None if as_json else remark(text),
+    )
+    if not as_json:
+        _show(built)
+        return
+    from dataclasses import asdict
+
+    say_json({**asdict(built), "folder": str(built.folder)}, indent=2)
+
+
+def _show(built: Built) -> None:
+    from streamer.cli.terminal import cell, output
+
+    screen = output()
+    screen.print(cell(f"{built.folder}: {', '.join(built.services)}", "bold"))
+    for name, part in built.why.items():
+        screen.print(cell(f"  {name}: {part}"))
+    screen.print(f"  {len(built.requirements)} requirements, {len(built.wheels)} wheels, {len(built.files)} files")
+    if built.environment:
+        screen.print(cell(f"  reads {', '.join(built.environment)} from the environment"))
+    for note in built.notes:
+        screen.print(cell(f"  note: {note}", "yellow"))
+    screen.print(cell(f"docker build -t {built.services[0]} {built.folder}"))

@@ -1,0 +1,93 @@
+"""`streamer check`: everything about a service that can be known before it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamer.cli.options import AsJson, Env, Files, Runners, WithoutCode, no_code_given, runners_given
+
+if TYPE_CHECKING:
+    from streamer.cli.findings import Finding
+
+
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Service files.")],
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Also ask the brokers for their topics, and open the whole pipeline.")
+    ] = False,
+    runner: Runners = None,
+    no_code: WithoutCode = False,
+    env: Env = None,
+    allowed: Files = None,
+    as_json: AsJson = False,
+) -> int:
+    """Check service files: their text, steps and runners, packages, models, sources and sinks.
+
+    Nothing is connected to unless asked. A wrong file ends with exit code 2, brokers that cannot be reached with 1.
+    """
+    from pipelines.errors import DefinitionError
+    from streamer.cli.findings import examined
+    from streamer.cli.folder import import_from_here
+    from streamer.cli.reach import reached
+    from streamer.cli.terminal import complain, quiet, say_json
+    from streamer.definition.loading import load_all
+    from streamer.definition.nocode import refused
+    from streamer.observe.logs import configure
+
+    configure("error", as_json=False)
+    quiet()
+    listed = no_code_given(not import_from_here(*files, no_code=no_code), env, allowed)
+    runners = runners_given(runner)
+    wrong = unreachable = 0
+    reports: list[dict[str, Any]] = []
+    for file in files:
+        try:
+            services = [service.with_runners(runners) for service in load_all(file, no_code=listed)]
+        except DefinitionError as error:
+            wrong += 1
+            reports.append({"file": str(file), "service": None, "ok": False, "error": str(error)})
+            complain(str(error))
+            continue
+        for service in services:
+            found = examined(service)
+            wrong += sum(not one.ok for one in found)
+            # Connecting might run what is refused.
+            if connect and not refused(service):
+                further = reached(service)
+                unreachable += sum(not one.ok for one in further)
+                found += further
+            reports.append(_report(file, service.name, found))
+            if not as_json:
+                _show(file, service.name, found)
+    if as_json:
+        say_json({"ok": not wrong and not unreachable, "services": reports}, indent=2)
+    return 2 if wrong else 1 if unreachable else 0
+
+
+def _report(file: Path, name: str, found: list[Finding]) -> dict[str, Any]:
+    from streamer.observe.shown import masked
+
+    findings = [{"part": masked(one.part), "ok": one.ok, "text": masked(one.text)} for one in found]
+    return {"file": str(file), "service": name, "ok": all(one.ok for one in found), "findings": findings}
+
+
+def _show(file: Path, name: str, found: list[Finding]) -> None:
+    from rich.table import Table
+
+    from streamer.cli.terminal import cell, complain, counted, output
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for one in found:
+        mark = cell("ok", "green") if one.ok else cell("wrong", "bold red")
+        table.add_row(mark, cell(one.part, "bold"), cell(" ".join(one.text.split())))
+    wrong = sum(not one.ok for one in found)
+    output().print(cell(f"{file}: service {name}"))
+    output().print(table)
+    if wrong:
+        complain(f"{file}: service {name}: {counted(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong")

@@ -1,0 +1,38 @@
+"""`streamer plugins`: what installed distributions add, and what is wrong with it."""
+
+from __future__ import annotations
+
+from streamer.cli.options import AsJson
+
+
+def plugins(as_json: AsJson = False) -> int:
+    """List what other installed distributions add: every entry point in our groups, and what cannot be used.
+
+    The exit code is 1 if something cannot be used.
+    """
+    import warnings
+    from dataclasses import asdict
+
+    from streamer.cli.terminal import cell, output, say_json
+    from streamer.definition.plugins import listed, problems
+
+    found = listed()
+    with warnings.catch_warnings():
+        # What they say is in the list.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        wrong = problems()
+    if as_json:
+        say_json({"plugins": [asdict(one) for one in found], "problems": wrong}, indent=2)
+        return 1 if wrong else 0
+    from rich.table import Table
+
+    if not found:
+        output().print("no plug-ins are installed")
+    else:
+        table = Table("group", "name", "is", "from", box=None, header_style="bold", pad_edge=False)
+        for one in found:
+            table.add_row(*map(cell, (one.group, one.name, one.target, f"{one.distribution} {one.version}")))
+        output().print(table)
+    for problem in wrong:
+        output().print(cell(f"problem: {problem}", "yellow"))
+    return 1 if wrong else 0

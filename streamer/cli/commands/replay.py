@@ -1,0 +1,332 @@
+"""`streamer replay`: put dead letters back to the topics they came from.
+
+Which topic that is says the letter itself, and whoever may write dead letters may write anything there. So they go to
+no topic that is not allowed: by `--to`, or as a topic that the service reads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamer.cli.options import LOCAL, AsJson, Bootstrap, Client
+
+if TYPE_CHECKING:
+    from connectors.records import Records
+    from connectors.sink import Sink
+    from streamer.cli.replayed import Replayed
+    from streamer.cli.route import Route
+    from streamer.cli.topic import TopicReader
+    from streamer.delivery.deadletter import Original
+
+CONFIRM = 60.0
+"""Seconds until what was sent has to be confirmed."""
+EMPTY_SHOWN = 5
+"""Places of records told to people at most, whose letters have no payload."""
+
+
+def replay(
+    topic: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC|FILE", help="The topic of the dead letters, or a service file."),
+    ],
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--to",
+            help="A topic that may be sent to, or a regular expression that begins with ^; may be repeated. "
+            "By default those that the service of FILE reads.",
+        ),
+    ] = None,
+    step: Annotated[str | None, typer.Option("--step", help="Only those that failed in this step.")] = None,
+    error: Annotated[
+        str | None, typer.Option("--error", help="Only those whose error's class or text has this.")
+    ] = None,
+    since: Annotated[str | None, typer.Option("--since", help="Only those that died at this time or later.")] = None,
+    origin: Annotated[str | None, typer.Option("--topic", help="Only those that came from this topic.")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="So many at most.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also those that were replayed before.")] = False,
+    group: Annotated[
+        str, typer.Option("--group", help="The consumer group under which the brokers keep what was replayed.")
+    ] = "streamer-replay",
+    bootstrap: Bootstrap = LOCAL,
+    client: Client = None,
+    as_json: AsJson = False,
+) -> int:
+    """Send dead letters back to the topics they came from: payload, key and headers as they came.
+
+    A letter says itself where it came from, and can be forged: it is sent to no topic but those of --to, of --topic, or
+    of the service. Of a service file brokers and login are taken, too.
+
+    Reads to the end as it is now. What was replayed is not replayed again; what a filter leaves out stays for later.
+    A letter that had to go without its payload has nothing to send: it is told of, with its place, and passed over.
+    """
+    import threading
+
+    from streamer.cli.brokers import topics_of
+    from streamer.cli.options import client_properties, position
+    from streamer.cli.route import is_service_file, route_of, route_of_service
+    from streamer.cli.signals import draining
+    from streamer.cli.terminal import quiet
+    from streamer.cli.topic import TopicReader
+
+    quiet()
+    found = position(since) if since is not None else None
+    if isinstance(found, str):
+        raise typer.BadParameter("--since takes a time, like 2026-01-31T12:00:00Z")
+    chosen = Choice(step, error, found, origin)
+    # Whoever names the one topic that is meant allows it.
+    named = to or ([] if origin is None else [origin])
+    properties = client_properties(client)
+    if is_service_file(topic):
+        route = route_of_service(Path(topic), named, properties)
+    else:
+        route = route_of(topic, bootstrap, named, properties)
+    there = route.there
+    stop = threading.Event()
+    with draining(stop.set), TopicReader(there.bootstrap, route.topic, there.client, group=group) as reader:
+        if dry_run:
+            report = replayed(reader, None, chosen, route, again=again, count=count, stopped=stop.is_set)
+        else:
+            config = route.sink()
+            # Many brokers would create a topic that is gone.
+            back = Back(config.build(), frozenset(topics_of(config)))
+            back.sink.open()
+            try:
+                report = replayed(reader, back, chosen, route, again=again, count=count, stopped=stop.is_set)
+            finally:
+                back.sink.close()
+    _say(report, route.topic, as_json=as_json, dry_run=dry_run)
+    return 1 if report.failed or report.empty else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which dead letters are meant; `None`: whatever it is."""
+
+    step: str | None = None
+    error: str | None = None
+    since: int | None = None
+    """Milliseconds since 1970."""
+    topic: str | None = None
+
+    def takes(self, letter: Original, died: int) -> bool:
+        """Whether this letter, written at `died` (milliseconds since 1970), is meant."""
+        return (
+            (self.step is None or letter.step == self.step)
+            and (self.error is None or self.error in f"{letter.error}: {letter.text}")
+            and (self.since is None or died >= self.since)
+            and (self.topic is None or letter.topic == self.topic)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """The way back."""
+
+    sink: Sink
+    topics: frozenset[str]
+    """Topics that are there."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of the dead letters that were read."""
+
+    sent: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """Those sent back (or that would be), by topic, step and error."""
+    left: int = 0
+    """Those that the filters left out."""
+    before: int = 0
+    """Those replayed before."""
+    foreign: int = 0
+    """Records that are no dead letters."""
+    empty: list[str] = field(default_factory=list)
+    """Where the records were whose letters went without their payload, so that there is nothing to send."""
+    failed: dict[str, int] = field(default_factory=dict)
+    """Those that could not be sent, by reason."""
+    forgetful: bool = False
+    """Whether the brokers could not be told of all that was sent."""
+
+
+def replayed(
+    reader: TopicReader,
+    back: Back | None,
+    choice: Choice,
+    route: Route,
+    *,
+    again: bool = False,
+    count: int | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Report:
+    """Send the dead letters of `reader`'s topic back where the route allows it; without `back` only say what would be
+    sent.
+
+    What was sent is committed for the reader's group, after it was confirmed.
+    """
+    from streamer.cli.replayed import Replayed
+
+    report = Report()
+    marks = {one.partition: Replayed(one.offset, one.metadata) for one in reader.committed()}
+    lows, ends = reader.range()
+    ends = {number: end for number, end in ends.items() if end > lows[number]}
+    starts = {number: lows[number] if again else max(marks[number].position, lows[number]) for number in ends}
+    nexts = dict(starts)
+    reader.begin(starts)
+    while ends and not stopped() and (count is None or report.sent.total() < count):
+        records = reader.poll(0.2)
+        room = None if count is None else count - report.sent.total()
+        done = _replay_block(records, ends, nexts, marks, back, choice, route, report, again=again, room=room)
+        for number in list(ends):
+            if number in reader.ended or nexts[number] >= ends[number]:
+                del ends[number]
+        if done and back is not None:
+            _commit(reader, marks, done, report)
+    return report
+
+
+def _replay_block(
+    records: Records,
+    ends: dict[int, int],
+    nexts: dict[int, int],
+    marks: dict[int, Replayed],
+    back: Back | None,
+    choice: Choice,
+    route: Route,
+    report: Report,
+    *,
+    again: bool,
+    room: int | None,
+) -> set[int]:
+    """Send what is meant of one block; returns the partitions whose marks have moved."""
+    from streamer.delivery.deadletter import original
+
+    done: dict[int, list[tuple[int, int]]] = {}
+    chosen: list[tuple[int, int, int, Original]] = []
+    headers = records.header_column() or [None] * len(records)
+    stamps = records.timestamp_column()
+    for span, number in zip(records.spans, records.partitions, strict=True):
+        for row in range(span.start, span.stop):
+            offset = int(records.positions[row])
+            if number not in ends or offset >= ends[number] or (room is not None and len(chosen) >= room):
+                break
+            # Offsets in between are no records (marks of transactions, compacted ones), and so done with.
+            done.setdefault(number, []).append((nexts[number], offset))
+            nexts[number] = offset + 1
+            letter = original(headers[row])
+            if letter is None:
+                report.foreign += 1
+                done[number].append((offset, offset + 1))
+            elif offset in marks[number] and not again:
+                report.before += 1
+            elif letter.left_out and choice.takes(letter, int(stamps[row])):
+                report.empty.append(f"{letter.topic}[{letter.partition}]@{letter.offset}")
+                done[number].append((offset, offset + 1))
+            elif choice.takes(letter, int(stamps[row])):
+                chosen.append((row, number, offset, letter))
+            else:
+                report.left += 1
+    refused = _send(records, [(row, letter) for row, _, _, letter in chosen], back, route)
+    for at, (_, number, offset, letter) in enumerate(chosen):
+        if at in refused:
+            reason = refused[at]
+            report.failed[reason] = report.failed.get(reason, 0) + 1
+            continue
+        report.sent[letter.topic, letter.step, letter.error] += 1
+        done[number].append((offset, offset + 1))
+    for number, ranges in done.items():
+        marks[number].add((start, stop) for start, stop in ranges if start < stop)
+    return set(done)
+
+
+def _send(records: Records, chosen: list[tuple[int, Original]], back: Back | None, route: Route) -> dict[int, str]:
+    """Send these rows where they came from, and wait for it; returns why some of them failed, by index."""
+    import numpy as np
+
+    from connectors.records import Messages
+
+    if back is None and route.to is None:
+        return {}
+    refusals = ((at, route.refusal(letter.topic)) for at, (_, letter) in enumerate(chosen))
+    failed = {at: reason for at, reason in refusals if reason is not None}
+    if back is None:
+        return failed
+    gone = {at for at, (_, letter) in enumerate(chosen) if at not in failed and letter.topic not in back.topics}
+    failed |= {at: f'there is no topic "{chosen[at][1].topic}"' for at in gone}
+    there = [at for at in range(len(chosen)) if at not in failed]
+    if not there:
+        return failed
+    rows = [chosen[at][0] for at in there]
+    messages = Messages(
+        np.array(there, np.int64),
+        [records.values[row] for row in rows],
+        None if records.keys is None else [records.keys[row] for row in rows],
+        [chosen[at][1].headers or None for at in there],
+        topics=[chosen[at][1].topic for at in there],
+    )
+    deadline = time.monotonic() + CONFIRM
+    failed |= {there[index]: str(error) for index, error in back.sink.send(messages, deadline).items()}
+    return failed | {at: str(error) for at, error in back.sink.barrier(deadline).items()}
+
+
+def _commit(reader: TopicReader, marks: dict[int, Replayed], done: set[int], report: Report) -> None:
+    from confluent_kafka import TopicPartition
+
+    offsets = []
+    for number in sorted(done):
+        text, complete = marks[number].metadata()
+        report.forgetful = report.forgetful or not complete
+        offsets.append(TopicPartition(reader.topic, number, marks[number].position, text))
+    reader.commit(offsets)
+
+
+def _say(report: Report, topic: str, *, as_json: bool, dry_run: bool) -> None:
+    from streamer.cli.terminal import complain, say, say_json, warn
+
+    rows = [
+        {"topic": origin, "step": step, "error": error, "count": number}
+        for (origin, step, error), number in report.sent.most_common()
+    ]
+    if as_json:
+        counts: dict[str, Any] = {"sent": report.sent.total(), "left": report.left, "before": report.before}
+        counts |= {"foreign": report.foreign, "empty": report.empty, "failed": report.failed}
+        counts |= {"dry_run": dry_run, "letters": rows}
+        say_json(counts)
+    else:
+        _table(rows)
+        verb = "would be sent back" if dry_run else "sent back"
+        notes = [f"{report.sent.total():,} {verb} from {topic}"]
+        notes += [f"{report.left:,} left by the filters"] if report.left else []
+        notes += [f"{report.before:,} replayed before (--again)"] if report.before else []
+        notes += [f"{report.foreign:,} records are no dead letters"] if report.foreign else []
+        say(", ".join(notes))
+    if report.forgetful:
+        warn("too many gaps to remember; a later replay will repeat some")
+    if report.empty:
+        places = ", ".join(report.empty[:EMPTY_SHOWN]) + (", ..." if len(report.empty) > EMPTY_SHOWN else "")
+        complain(
+            f"{len(report.empty):,} have no payload to send; the records are, as long as their topic keeps them, at "
+            f"{places}"
+        )
+    for reason, number in list(report.failed.items())[:2]:
+        complain(f"{number:,} not sent: {reason}")
+
+
+def _table(rows: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    from streamer.cli.terminal import cell, output
+
+    if not rows:
+        return
+    table = Table("topic", "step", "error", "letters", box=None, header_style="bold", pad_edge=False)
+    for row in rows:
+        table.add_row(*(cell(row[key]) for key in ("topic", "step", "error", "count")))
+    output().print(table)

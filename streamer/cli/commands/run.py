@@ -1,0 +1,153 @@
+"""`streamer run`: services until they end, are told to stop, or fail."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from streamer.cli.options import AsJson, Env, Files, Runners, WithoutCode, no_code_given, runners_given
+
+if TYPE_CHECKING:
+    from streamer.agent.agent import Agent
+    from streamer.agent.summary import Summary
+    from streamer.definition.nocode import NoCode
+    from streamer.definition.service import Service
+
+Level = Literal["debug", "info", "warning", "error"]
+
+
+def run(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Service files; each YAML document in them is a service.")
+    ],
+    start_from: Annotated[
+        str | None,
+        typer.Option("--from", help="Put the sources back first: earliest, latest or a time (2026-01-31T12:00:00Z)."),
+    ] = None,
+    runner: Runners = None,
+    no_code: WithoutCode = False,
+    env: Env = None,
+    allowed: Files = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            "--profile", metavar="PATH", help="Write the times of stages and steps there, for a trace viewer."
+        ),
+    ] = None,
+    trace: Annotated[
+        bool,
+        typer.Option("--trace", help="Results carry a trace of each step, and the log has that of each first record."),
+    ] = False,
+    log_level: Annotated[
+        Level | None, typer.Option("--log-level", help="What is logged to stderr; by default warning, JSON info.")
+    ] = None,
+    log_json: Annotated[
+        bool | None,
+        typer.Option(
+            "--log-json/--no-log-json",
+            help="JSON lines on stderr and nothing else, or text. By default the log is text on a terminal, else JSON.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run services, all in this process, until SIGTERM, Ctrl-C or the end of their sources.
+
+    The first signal stops the intake, finishes what is in flight and ends with exit code 0, a second one ends at once
+    with 130. When one service fails the others are drained and the exit code is 1.
+    """
+    from streamer.agent.agent import Agent
+    from streamer.cli.folder import import_from_here
+    from streamer.cli.terminal import complain, json_lines, remark, say_json
+    from streamer.cli.together import run_together
+    from streamer.observe.logs import configure
+
+    in_json = not sys.stderr.isatty() if log_json is None else log_json
+    json_lines(bool(log_json))
+    configure(log_level or ("info" if in_json or trace else "warning"), as_json=in_json)
+    listed = no_code_given(not import_from_here(*files, no_code=no_code), env, allowed)
+    services = _observed(_loaded(files, runners_given(runner), listed), profile, trace)
+    agents = [Agent(service, start_from=start_from) for service in services]
+
+    def say(text: str) -> None:
+        # A log in JSON says it too, at its level info.
+        if not in_json:
+            remark(text)
+
+    summaries = run_together(
+        agents,
+        started=lambda agent: say(_started(agent)),
+        note="" if in_json else "stopping: finishing what is in flight (once more to end at once)",
+    )
+    for summary in summaries:
+        say(_ended(summary))
+        if summary.error is not None and not in_json:
+            complain(" ".join(summary.error.splitlines()[:2]))
+        if as_json:
+            say_json(summary.to_dict())
+    return 1 if any(summary.reason == "failed" for summary in summaries) else 0
+
+
+def _loaded(files: list[Path], runners: dict[str, str], no_code: NoCode | None) -> list[Service]:
+    from pipelines.errors import DefinitionError
+    from streamer.definition.loading import load_all
+
+    found: dict[str, tuple[Path, Service]] = {}
+    for file in files:
+        for service in load_all(file, no_code=no_code):
+            if service.name in found:
+                raise DefinitionError(
+                    f'{file}: {found[service.name][0]} has a service "{service.name}" too; '
+                    "their metrics and logs need names of their own"
+                )
+            found[service.name] = (file, service.with_runners(runners))
+    return [service for _, service in found.values()]
+
+
+def _observed(services: list[Service], profile: Path | None, trace: bool) -> list[Service]:
+    from streamer.definition.settings import Profile
+
+    if trace:
+        services = [service.model_copy(update={"debug": True}) for service in services]
+    if profile is None:
+        return services
+    # A file has one writer.
+    files = {service.name: profile for service in services}
+    if len(services) > 1:
+        files = {name: profile.with_name(f"{profile.stem}-{name}{profile.suffix}") for name in files}
+    observed = []
+    for service in services:
+        file = files[service.name]
+        kept = (service.profile or Profile(file=file)).model_copy(update={"file": file})
+        found = service.model_copy(update={"profile": kept})
+        # Whoever names it here allows it.
+        listed = service.no_code
+        observed.append(found if listed is None else found.without_code(listed.with_files(file)))
+    return observed
+
+
+def _started(agent: Agent) -> str:
+    service = agent.service
+    sources = ", ".join(map(described, service.sources))
+    sinks = ", ".join(map(described, service.sinks))
+    group = "".join(f", group {name}" for name in dict.fromkeys(service.groups.values()))
+    at = "" if agent.endpoint is None else ", metrics on http://{}:{}/metrics".format(*agent.endpoint)
+    return f"{service.name}: running, {sources} -> {sinks}{group}{at}"
+
+
+def _ended(summary: Summary) -> str:
+    counts = f"{summary.ok:,} ok, {summary.dead:,} dead, {summary.dropped:,} dropped"
+    return f"{summary.service}: {summary.reason} after {summary.seconds:.1f} s, {counts}"
+
+
+def described(config: object) -> str:
+    """A source or sink in a word or two: its type, and its topics or path."""
+    kind = getattr(config, "type", "?")
+    for field in ("topics", "topic", "path"):
+        found = getattr(config, field, None)
+        # A sink's `topics` is the list of allowed ones.
+        if found and not (field == "topics" and hasattr(config, "topic")):
+            return f"{kind} {', '.join(map(str, found)) if isinstance(found, (list, tuple)) else found}"
+    return str(kind)

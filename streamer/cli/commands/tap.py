@@ -1,0 +1,181 @@
+"""`streamer tap`: watch a topic, decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from streamer.cli.options import LOCAL, AsJson, Bootstrap, Client, CodecName
+
+if TYPE_CHECKING:
+    from connectors.codec import Codec
+    from connectors.records import Records
+    from pipelines.data.data import Data, RecordContext
+    from streamer.delivery.deadletter import Original
+
+
+def tap(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    start: Annotated[
+        str, typer.Option("--from", help="Where to begin: earliest, latest or a time (2026-01-31T12:00:00Z).")
+    ] = "latest",
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many records.")] = None,
+    end: Annotated[
+        bool, typer.Option("--end", help="End where the topic ends now, rather than wait for more.")
+    ] = False,
+    codec: CodecName = "protodata",
+    full: Annotated[bool, typer.Option("--full", help="With --json: whole values, in Konduit's JSON form.")] = False,
+    bootstrap: Bootstrap = LOCAL,
+    client: Client = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the records of a topic as they come: key, headers, time and values, arrays summarised.
+
+    It is no member of a group and commits nothing, so that nobody is disturbed. Dead letters are shown with their
+    step, error and origin. Ctrl-C ends it.
+    """
+    import threading
+
+    from connectors.codecs.registry import codec_of
+    from streamer.cli.folder import import_from_here
+    from streamer.cli.options import client_properties, codec_setting, position
+    from streamer.cli.signals import draining
+    from streamer.cli.terminal import quiet
+    from streamer.cli.topic import TopicReader
+
+    quiet()
+    import_from_here()
+    how = codec_of(codec_setting(codec))
+    stop = threading.Event()
+    shown = 0
+    begin = position(start)
+    with (
+        draining(stop.set),
+        TopicReader(bootstrap, topic, client_properties(client), group="streamer-tap") as reader,
+    ):
+        reader.begin(reader.starts(begin))
+        while not stop.is_set() and not (end and reader.at_end):
+            # One more look after the last end was told: a block may hold records and ends.
+            for seen in _seen(reader.poll(0.2), how):
+                _show(seen, as_json, full)
+                shown += 1
+                if shown == count:
+                    return
+
+
+class Seen(NamedTuple):
+    """One record as far as it could be read."""
+
+    record: RecordContext
+    data: Data | None
+    payload: bytes | None
+    error: Exception | None
+    origin: Original | None
+
+
+def _seen(records: Records, codec: Codec) -> Iterator[Seen]:
+    from streamer.delivery.deadletter import original
+
+    if not len(records):
+        return
+    decoded = codec.decode(records, None)
+    rows = dict(zip(decoded.batch.rows.tolist(), decoded.batch.to_list(), strict=True))
+    for row in range(len(records)):
+        record = records.context(row)
+        yield Seen(record, rows.get(row), records.values[row], decoded.failed.get(row), original(list(record.headers)))
+
+
+def _show(seen: Seen, as_json: bool, full: bool) -> None:
+    from streamer.cli.terminal import plain, say_json
+
+    if as_json:
+        say_json(_for_machines(seen, full))
+        return
+    for text, style in _for_people(seen):
+        plain(text, style)
+
+
+def _for_people(seen: Seen) -> Iterator[tuple[str, str]]:
+    from streamer.cli.values import line
+
+    record = seen.record
+    parts = [f"{record.topic}[{record.partition}]@{record.offset}", _time(record.timestamp) or "no time"]
+    if record.key is not None:
+        parts.append(f"key {_text(record.key)}")
+    headers = record.headers if seen.origin is None else seen.origin.headers
+    parts += [f"{name}={'' if value is None else _text(value)}" for name, value in headers]
+    yield "  ".join(parts), "bold"
+    if seen.origin is not None:
+        origin = seen.origin
+        yield f"  dead letter of {origin.topic}[{origin.partition}]@{origin.offset}, step {origin.step}", "yellow"
+        yield f"  {origin.error}: {origin.text}", "yellow"
+        if origin.left_out:
+            what = f"{origin.left_out} left out ({origin.size:,} bytes, SHA-256 {origin.sha256})"
+            yield f"  {what}: {origin.refusal}", "yellow"
+    if seen.payload is None:
+        yield "  no payload (a tombstone)", "dim"
+    elif seen.data is None:
+        reason = " ".join(str(seen.error).split())
+        yield f"  {len(seen.payload):,} bytes, not decoded: {reason}", "red"
+        yield f"  {seen.payload[:24].hex(' ')}", "dim"
+    else:
+        width = max((len(key) for key in seen.data), default=0)
+        for key, value in seen.data.items():
+            yield f"  {key.ljust(width)}  {line(value)}", ""
+        yield from _metadata(seen.data)
+
+
+def _metadata(data: Data) -> Iterator[tuple[str, str]]:
+    from streamer.agent.debugging import TRACE
+    from streamer.cli.values import line
+
+    for key, value in (data.metadata or {}).items():
+        text = value.get("text") if key == TRACE and hasattr(value, "get") else None
+        if not isinstance(text, str):
+            yield f"  @{key}  {line(value)}", "dim"
+            continue
+        yield f"  @{key}", "dim"
+        for part in text.splitlines():
+            yield f"    {part}", "dim"
+
+
+def _for_machines(seen: Seen, full: bool) -> dict[str, Any]:
+    import json
+
+    from streamer.cli.values import summary
+
+    record = seen.record
+    found: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": None if record.key is None else _text(record.key),
+        "headers": [[name, None if value is None else _text(value)] for name, value in record.headers],
+    }
+    if seen.origin is not None:
+        found["dead_letter"] = {key: value for key, value in seen.origin._asdict().items() if key != "headers"}
+    if seen.data is not None:
+        found["value"] = json.loads(seen.data.to_json()) if full else summary(seen.data)
+    elif seen.payload is None:
+        found["value"] = None
+    else:
+        found["error"] = str(seen.error)
+        found["payload"] = summary(seen.payload)
+    return found
+
+
+def _time(stamp: int | None) -> str:
+    if stamp is None or stamp < 0:
+        return ""
+    return datetime.fromtimestamp(stamp / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content.hex(" ")

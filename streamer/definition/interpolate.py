@@ -1,0 +1,144 @@
+"""`${VAR}`, `${VAR:-default}` and `${file:/run/secrets/x}` in the scalars of a parsed document.
+
+Replacing happens after parsing, so that what comes in can never become structure: the result is always text, whatever
+it looks like. Fields that want a number or a boolean read it from the text; a password `0123` stays one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.definitions.documents import KeyPath
+from pipelines.errors import DefinitionError, nearest
+from streamer.observe.shown import names_a_secret
+
+MAX_FILE_BYTES = 1 << 20
+"""A file that is put into a scalar may not be larger: it is a secret, not a document."""
+
+_REFERENCE = re.compile(r"\$\$|\$\{([^}]*)(\}?)")
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+
+
+class InterpolationError(DefinitionError):
+    """A reference cannot be replaced. `path` is where it stands; the message does not say it."""
+
+    def __init__(self, message: str, path: KeyPath) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+def interpolate(
+    tree: Any,
+    *,
+    base: Path,
+    environment: Mapping[str, str] | None = None,
+    untouched: Callable[[KeyPath], bool] = lambda path: False,
+    secret: Callable[[str], object] = lambda text: None,
+    refused: Callable[[Path], str | None] = lambda file: None,
+) -> Any:
+    """A copy of `tree` (mappings, lists, scalars) in which the references in its text scalars are replaced.
+
+    `${VAR}` is an environment variable, an error if it is not defined; `${VAR:-default}` is the default where the
+    variable is not defined or empty; `${file:PATH}` is a file's text without its last line end, `PATH` relative to
+    `base`; `$$` is a dollar. Any other dollar stands for itself. Keys are not touched, nor what is below a path for
+    which `untouched` says so; what was put in is not looked at again.
+
+    `secret` is told of every text that must not be shown: what came from a file, and what stands behind a key, or came
+    from a variable, whose name tells it (`streamer.observe.shown.names_a_secret`). `refused` says why a file may not be read.
+
+    Raises `InterpolationError`.
+    """
+    known = os.environ if environment is None else environment
+    return _Replacing(base, known, untouched, secret, refused).replaced(tree, ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Replacing:
+    base: Path
+    environment: Mapping[str, str]
+    untouched: Callable[[KeyPath], bool]
+    secret: Callable[[str], object]
+    refused: Callable[[Path], str | None]
+
+    def replaced(self, node: Any, path: KeyPath) -> Any:
+        if isinstance(node, str):
+            return self._text(node, path)
+        if not isinstance(node, (dict, list)):
+            self._note(node, path)
+            return node
+        if self.untouched(path):
+            return node
+        if isinstance(node, list):
+            return [self.replaced(one, (*path, index)) for index, one in enumerate(node)]
+        return {key: self.replaced(one, (*path, key)) for key, one in node.items()}
+
+    def _text(self, text: str, path: KeyPath) -> str:
+        def value(found: re.Match[str]) -> str:
+            if found[0] == "$$":
+                return "$"
+            if not found[2]:
+                raise InterpolationError(f'"{found[0]}" has no closing brace; write $$ for a dollar', path)
+            return self._value(found[1], path)
+
+        replaced = _REFERENCE.sub(value, text) if "$" in text else text
+        self._note(replaced, path)
+        return replaced
+
+    def _note(self, scalar: object, path: KeyPath) -> None:
+        if isinstance(scalar, (str, int, float)) and any(names_a_secret(str(part)) for part in path):
+            self.secret(str(scalar))
+
+    def _value(self, reference: str, path: KeyPath) -> str:
+        if reference.startswith("file:"):
+            file = self.base / Path(reference.removeprefix("file:")).expanduser()
+            if (why := self.refused(file)) is not None:
+                raise InterpolationError(why, path)
+            text = _file(file, path)
+            self.secret(text)
+            return text
+        try:
+            name, text = _variable(reference, path, self.environment)
+        except InterpolationError:
+            raise
+        except DefinitionError as error:
+            # An environment that does not give everything it has.
+            raise InterpolationError(str(error), path) from error
+        if names_a_secret(name):
+            self.secret(text)
+        return text
+
+
+def _variable(reference: str, path: KeyPath, environment: Mapping[str, str]) -> tuple[str, str]:
+    found = _VARIABLE.fullmatch(reference)
+    if found is None or "${" in reference:
+        raise InterpolationError(
+            f'"${{{reference}}}" is no reference; write ${{VAR}}, ${{VAR:-default}} or ${{file:PATH}}, '
+            "and $$ for a dollar",
+            path,
+        )
+    name, default = found[1], found[2]
+    if default is not None:
+        return name, environment.get(name) or default
+    if name not in environment:
+        hint = nearest(name, environment) or f"; set it, or write ${{{name}:-default}}"
+        raise InterpolationError(f"the environment variable {name} is not defined{hint}", path)
+    return name, environment[name]
+
+
+def _file(file: Path, path: KeyPath) -> str:
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise InterpolationError(f"{file} is larger than {MAX_FILE_BYTES} bytes", path)
+        text = content.decode()
+    except OSError as error:
+        raise InterpolationError(f"{file} cannot be read: {error.strerror or error}", path) from error
+    except UnicodeDecodeError as error:
+        raise InterpolationError(f"{file} is not UTF-8 text", path) from error
+    return text.removesuffix("\n").removesuffix("\r")

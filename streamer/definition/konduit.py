@@ -1,0 +1,198 @@
+"""A Konduit Serving `InferenceConfiguration` as a service.
+
+The format is Konduit Serving's own (`InferenceConfiguration` and `KafkaConfiguration` of its vertx-config module): one
+topic in, one out, values as Konduit's JSON or protobuf. What it leaves to chance is made safe: results are confirmed
+before anything is acknowledged.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from pipelines.definitions.documents import Document, KeyPath
+from pipelines.definitions.validation import validated
+from pipelines.errors import DefinitionError
+from pipelines.steps.config import Config
+
+DEFAULT_PORT: Final = 9092
+"""Kafka's port, for a configuration whose port is 0."""
+
+_JSON_OBJECT: Final = "io.vertx.kafka.client.serialization.JsonObject"
+
+_VARIABLES: Final = {
+    "start_http_server_for_kafka": "KONDUIT_START_HTTP_SERVER_FOR_KAFKA",
+    "http_kafka_host": "KONDUIT_HTTP_KAFKA_HOST",
+    "http_kafka_port": "KONDUIT_HTTP_KAFKA_PORT",
+    "consumer_topic_name": "KONDUIT_CONSUMER_TOPIC_NAME",
+    "consumer_key_deserializer_class": "KONDUIT_KAFKA_CONSUMER_SERIALIZER_CLASS",
+    "consumer_value_deserializer_class": "KONDUIT_KAFKA_CONSUMER_DESERIALIZER_CLASS",
+    "consumer_group_id": "KONDUIT_CONSUMER_GROUP_ID",
+    "consumer_auto_offset_reset": "KONDUIT_CONSUMER_OFFSET_RESET",
+    "consumer_auto_commit": "KONDUIT_CONSUMER_AUTO_COMMIT",
+    "producer_topic_name": "KONDUIT_PRODUCER_TOPIC_NAME",
+    "producer_key_serializer_class": "KONDUIT_KAFKA_PRODUCER_SERIALIZER_CLASS",
+    "producer_value_serializer_class": "KONDUIT_KAFKA_PRODUCER_DESERIALIZER_CLASS",
+    "producer_acks": "KONDUIT_PRODUCER_ACKS",
+}
+"""Environment variables that go before the configuration (two of them are misnamed, in Konduit Serving itself)."""
+_PORT_VARIABLE: Final = "KONDUIT_SERVING_PORT"
+
+
+class KonduitWarning(UserWarning):
+    """A service made from a Konduit configuration does something in a way that should be known."""
+
+
+class KafkaConfiguration(Config):
+    """The `kafkaConfiguration` of an `InferenceConfiguration`, with Konduit's defaults."""
+
+    start_http_server_for_kafka: bool = True
+    http_kafka_host: str = "localhost"
+    http_kafka_port: int = 0
+    consumer_topic_name: str = "inference-in"
+    consumer_key_deserializer_class: str = f"{_JSON_OBJECT}Deserializer"
+    consumer_value_deserializer_class: str = f"{_JSON_OBJECT}Deserializer"
+    consumer_group_id: str = "konduit-serving-consumer-group"
+    consumer_auto_offset_reset: str = "earliest"
+    consumer_auto_commit: str = "true"
+    producer_topic_name: str = "inference-out"
+    producer_key_serializer_class: str = f"{_JSON_OBJECT}Serializer"
+    producer_value_serializer_class: str = f"{_JSON_OBJECT}Serializer"
+    producer_acks: str = "1"
+
+
+class InferenceConfiguration(Config):
+    """Konduit Serving's server configuration."""
+
+    host: str = "localhost"
+    port: int = Field(default=0, ge=0, le=65535)
+    use_ssl: bool = False
+    ssl_key_path: str | None = None
+    ssl_certificate_path: str | None = None
+    protocol: Literal["HTTP", "MQTT", "GRPC", "KAFKA"] = "HTTP"
+    static_content_root: str = "static-content"
+    static_content_url: str = "/static-content"
+    static_content_index_page: str = "/index.html"
+    kafka_configuration: KafkaConfiguration = KafkaConfiguration()
+    mqtt_configuration: dict[str, Any] = Field(default={})
+    custom_endpoints: tuple[str, ...] = ()
+    pipeline: Any = None
+
+
+def is_konduit(data: object) -> bool:
+    """Whether this plain data is an `InferenceConfiguration` rather than a service of ours."""
+    if not isinstance(data, Mapping) or {"source", "sink"} & data.keys():
+        return False
+    return bool(data.keys() & InferenceConfiguration.keys().keys() - {"pipeline"})
+
+
+def from_konduit(document: Document, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What a service file would say, but for the pipeline, which is the document's own.
+
+    Environment variables go before the configuration, as in Konduit Serving. Warns with `KonduitWarning` of what is
+    not as it was there or has to be known. Raises `DefinitionError` for protocols other than KAFKA and for classes
+    of keys and values that are none of Konduit's.
+    """
+    config = validated(InferenceConfiguration, document)
+    if config.protocol != "KAFKA":
+        raise document.error(
+            ("protocol",) if "protocol" in document.data else (),
+            f"a service over {config.protocol} is not available yet, only KAFKA; "
+            "the pipeline by itself runs with pipelines.load on its part of the file",
+        )
+    if config.pipeline is None:
+        raise document.error(("pipeline",) if "pipeline" in document.data else (), "the configuration has no pipeline")
+    environment = os.environ if environment is None else environment
+    kafka = _overridden(config.kafka_configuration, environment, document)
+    bootstrap = _bootstrap(config, environment, document)
+    codec_in = _codec(kafka.consumer_value_deserializer_class, "Deserializer", document, _place(document, "consumer"))
+    codec_out = _codec(kafka.producer_value_serializer_class, "Serializer", document, _place(document, "producer"))
+    _warn_of_differences(document, kafka, codec_in, codec_out)
+    service: dict[str, Any] = {
+        "source": {
+            "type": "kafka",
+            "bootstrap": bootstrap,
+            "topics": [kafka.consumer_topic_name],
+            "group": kafka.consumer_group_id,
+            "start": kafka.consumer_auto_offset_reset,
+            "codec": codec_in,
+            "tombstones": "skip",
+        },
+        "sink": {
+            "type": "kafka",
+            "bootstrap": bootstrap,
+            "topic": kafka.producer_topic_name,
+            "codec": codec_out,
+        },
+        "on_error": "drop",
+    }
+    if kafka.start_http_server_for_kafka:
+        service["control"] = {"listen": f"{kafka.http_kafka_host}:{kafka.http_kafka_port}"}
+    return service
+
+
+def _overridden(kafka: KafkaConfiguration, environment: Mapping[str, str], document: Document) -> KafkaConfiguration:
+    # An empty variable counts as not set.
+    found = {field: text for field, name in _VARIABLES.items() if (text := _variable(environment, name, document))}
+    if not found:
+        return kafka
+    data = {**kafka.model_dump(), **found}
+    return validated(KafkaConfiguration, Document(data, f"{document.file}, with KONDUIT_ environment variables"))
+
+
+def _bootstrap(config: InferenceConfiguration, environment: Mapping[str, str], document: Document) -> str:
+    text = _variable(environment, _PORT_VARIABLE, document) or str(config.port)
+    if not text.isdecimal() or int(text) > 65535:
+        raise document.error((), f"the environment variable {_PORT_VARIABLE} is no port: {text!r}")
+    return f"{config.host}:{int(text) or DEFAULT_PORT}"
+
+
+def _variable(environment: Mapping[str, str], name: str, document: Document) -> str | None:
+    try:
+        return environment.get(name)
+    except DefinitionError as error:
+        raise document.error((), str(error)) from None
+
+
+def _codec(class_name: str, ending: str, document: Document, path: KeyPath) -> dict[str, Any]:
+    name = class_name.rpartition(".")[2].removesuffix(ending)
+    if name == "String" and ending == "Serializer":
+        return {"type": "json", "byte_order": "little", "pretty": True}
+    if name in ("JsonObject", "String"):
+        return {"type": "json", "byte_order": "little"}
+    if name in ("Buffer", "ByteArray"):
+        return {"type": "protodata"}
+    raise document.error(
+        path,
+        f'"{class_name}" is no class that values can be read or written with; there are JsonObject{ending}, '
+        f"String{ending}, Buffer{ending} and ByteArray{ending}",
+    )
+
+
+def _place(document: Document, side: str) -> KeyPath:
+    for kafka in ("kafkaConfiguration", "kafka_configuration"):
+        for key in (f"{side}Value", f"{side}_value"):
+            inner = document.data.get(kafka) or {}
+            if found := next((name for name in inner if name.startswith(key)), None):
+                return (kafka, found)
+    return ()
+
+
+def _warn_of_differences(
+    document: Document, kafka: KafkaConfiguration, codec_in: dict[str, Any], codec_out: dict[str, Any]
+) -> None:
+    notes = []
+    if "json" in (codec_in["type"], codec_out["type"]):
+        notes.append("arrays in JSON are little-endian, as in later Konduit Serving (ours are big-endian by default)")
+    notes.append("records that fail are logged and lost (on_error: drop), as there; a service file can keep them")
+    if kafka.producer_acks not in ("all", "-1"):
+        notes.append(
+            f"producerAcks is all, not {kafka.producer_acks}, and positions are acknowledged after the results"
+        )
+    warnings.warn(
+        f"{document.where()}a Konduit Serving configuration: " + "; ".join(notes), KonduitWarning, stacklevel=3
+    )

@@ -1,0 +1,240 @@
+"""Service files: YAML or JSON text into `Service`s, every error with file, line and key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+import pipelines
+from connectors.codecs.registry import CODECS
+from connectors.config import ConnectorConfig
+from connectors.registry import SINKS, SOURCES, Registry
+from pipelines.definitions.definition import read_pipeline
+from pipelines.definitions.documents import TEXT, Document, KeyPath, Place, only, parse_documents, read_documents
+from pipelines.definitions.validation import definition_error
+from pipelines.errors import DefinitionError, StreamerError
+from streamer.definition.interpolate import InterpolationError, interpolate
+from streamer.definition.konduit import from_konduit, is_konduit
+from streamer.definition.naming import default_name
+from streamer.definition.nocode import NoCode, code_allowed
+from streamer.definition.service import Service, checks, config_class
+from streamer.observe.shown import masked, remember
+
+SHOWN_ERRORS = 3
+"""How many errors one message lists."""
+
+Config = TypeVar("Config", bound=ConnectorConfig)
+Registered = TypeVar("Registered", bound=BaseModel)
+
+
+def load(
+    path: str | PathLike[str], *, environment: Mapping[str, str] | None = None, no_code: NoCode | None = None
+) -> Service:
+    """The service that a file defines; relative paths in it start at its folder.
+
+    `environment` stands in for the process's own in `${VAR}`. `no_code` is for definitions of strangers: the service
+    runs no code, and takes and touches no variables and files but those that are listed there (`streamer.NoCode`).
+    The environment variable STREAMER_NO_CODE says the same for all services.
+
+    Raises `DefinitionError` for what is wrong in it, and if it defines none or several (see `load_all`).
+    """
+    given = _Given.of(Path(path).parent, environment, no_code)
+    return _service(only(read_documents(path), str(path)), default_name(Path(path)), given)
+
+
+def load_all(
+    path: str | PathLike[str], *, environment: Mapping[str, str] | None = None, no_code: NoCode | None = None
+) -> list[Service]:
+    """All services that a file defines, one a YAML document. Raises `DefinitionError`, also for two of one name.
+
+    `environment` and `no_code` as in `load`.
+    """
+    documents = read_documents(path)
+    name, given = default_name(Path(path)), _Given.of(Path(path).parent, environment, no_code)
+    if len(documents) < 2:
+        return [_service(only(documents, str(path)), name, given)]
+    services: dict[str, Service] = {}
+    for index, document in enumerate(documents):
+        service = _service(document, f"{name}-{index}", given)
+        if service.name in services:
+            raise document.error(("name",), f'two services of the file have the name "{service.name}"')
+        services[service.name] = service
+    return list(services.values())
+
+
+def loads(
+    text: str | bytes,
+    base: str | PathLike[str] = ".",
+    *,
+    environment: Mapping[str, str] | None = None,
+    no_code: NoCode | None = None,
+) -> Service:
+    """The service that a text defines; relative paths in it start at `base`. Otherwise as `load`."""
+    return _service(only(parse_documents(text), TEXT), "service", _Given.of(Path(base), environment, no_code))
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What a definition meets where it is read."""
+
+    base: Path
+    environment: Mapping[str, str]
+    no_code: NoCode | None
+
+    @classmethod
+    def of(cls, base: Path, environment: Mapping[str, str] | None, no_code: NoCode | None) -> _Given:
+        if no_code is None and not code_allowed():
+            no_code = NoCode.of()
+        if no_code is not None:
+            no_code = replace(no_code, folder=base.absolute())
+        # Whoever hands variables over has chosen them.
+        own = os.environ if no_code is None else no_code.environment()
+        return cls(base, own if environment is None else environment, no_code)
+
+    def refused(self, file: Path) -> str | None:
+        return None if self.no_code is None else self.no_code.refusal(file)
+
+
+def _service(document: Document, name: str, given: _Given) -> Service:
+    try:
+        service = _read_service(document, name, given)
+        return service if given.no_code is None else service.without_code(given.no_code)
+    except DefinitionError as error:
+        # What is wrong may be quoted, and may be a secret, here and in the validation error behind it.
+        error.args = tuple(masked(str(one)) for one in error.args)
+        cause = str(error.__cause__)
+        if cause != masked(cause):
+            raise error from None
+        raise
+
+
+def _read_service(document: Document, name: str, given: _Given) -> Service:
+    if not isinstance(document.data, dict):
+        raise document.error((), "a service is a mapping with source, pipeline and sink")
+    if "steps" in document.data and "pipeline" not in document.data:
+        raise document.error((), "this is a pipeline, not a service: use pipelines.load, or name it in a service file")
+    if "@type" in document.data:
+        raise document.error((), "this is a single step, not a service: source, pipeline and sink are needed")
+    if is_konduit(document.data):
+        written = Document({"name": name, **from_konduit(document, given.environment)}, document.file)
+        pipeline = read_pipeline(document.at("pipeline"), base=given.base.absolute())
+        return _validated(written, given.base, {"pipeline": pipeline})
+    return _validated(_named(_interpolated(document, given), name), given.base, {})
+
+
+def _interpolated(document: Document, given: _Given) -> Document:
+    try:
+        data = interpolate(
+            document.data,
+            base=given.base,
+            environment=given.environment,
+            untouched=_is_pipeline,
+            secret=lambda text: remember([text]),
+            refused=given.refused,
+        )
+    except InterpolationError as error:
+        raise document.error(error.path, str(error)) from None
+    return Document(data, document.file, document.place)
+
+
+def _is_pipeline(path: KeyPath) -> bool:
+    return path == ("pipeline",)
+
+
+def _named(document: Document, name: str) -> Document:
+    # A key with nothing behind it says nothing: its section is commented out.
+    given = {key: value for key, value in document.data.items() if value is not None}
+    return Document({"name": name, **given}, document.file, document.place)
+
+
+def _validated(document: Document, base: Path, ready: dict[str, Any]) -> Service:
+    """The service of a document. `ready` are fields that are read already."""
+    problems: list[str] = []
+    fields = dict(ready)
+    readers: dict[str, Callable[[], Any]] = {
+        "source": lambda: _connectors(SOURCES, document, "source", base, problems),
+        "pipeline": lambda: _pipeline(document, base),
+        "sink": lambda: _connectors(SINKS, document, "sink", base, problems),
+        "dead_letter": lambda: _connector(SINKS, document.at("dead_letter"), base),
+    }
+    for key, read in readers.items():
+        if key not in document.data:
+            continue
+        try:
+            fields[key] = read()
+        except DefinitionError as error:
+            problems.append(str(error))
+    if problems:
+        raise _joined(problems)
+    try:
+        return Service.model_validate({**document.data, **fields}, context={"base": base.absolute()})
+    except ValidationError as error:
+        raise definition_error(error, document, Service, ignorable=False) from error
+
+
+def _connectors(
+    registry: Registry[Config], document: Document, key: str, base: Path, problems: list[str]
+) -> list[Config]:
+    value = document.data[key]
+    if not isinstance(value, list):
+        return [_connector(registry, document.at(key), base)]
+    found = []
+    for index in range(len(value)):
+        try:
+            found.append(_connector(registry, document.at(key, index), base))
+        except DefinitionError as error:
+            problems.append(str(error))
+    return found
+
+
+def _connector(registry: Registry[Config], document: Document, base: Path) -> Config:
+    config = _read(registry, document, base)
+    if isinstance(config.codec, dict):
+        _read(CODECS, document.at("codec"), base)
+    for field, check in checks(config).items():
+        try:
+            check()
+        except StreamerError as error:
+            raise document.error((field,) if field in document.data else (), str(error)) from error
+    return config
+
+
+def _read(registry: Registry[Registered], document: Document, base: Path) -> Registered:
+    try:
+        model = config_class(registry, document.data)
+    except DefinitionError as error:
+        typed = isinstance(document.data, dict) and "type" in document.data
+        raise document.error(("type",) if typed else (), str(error)) from None
+    try:
+        return model.model_validate(document.data, context={"base": base.absolute()})
+    except ValidationError as error:
+        raise definition_error(error, document, model, ignorable=False) from error
+
+
+def _pipeline(document: Document, base: Path) -> pipelines.Pipeline:
+    value = document.data["pipeline"]
+    if isinstance(value, str):
+        file = base / Path(value).expanduser()
+        try:
+            return pipelines.load(file)
+        except DefinitionError as error:
+            if file.is_file():
+                raise
+            raise document.error(("pipeline",), str(error)) from None
+    part = document.at("pipeline")
+    if isinstance(value, list):
+        place = None if part.place is None else Place(part.place.line, {"steps": part.place})
+        part = Document({"steps": value}, part.file, place, part.prefix)
+    return read_pipeline(part, base=base.absolute())
+
+
+def _joined(problems: list[str]) -> DefinitionError:
+    lines = [line for problem in problems for line in problem.splitlines()]
+    more = f" (and {len(lines) - SHOWN_ERRORS} more)" if len(lines) > SHOWN_ERRORS else ""
+    return DefinitionError("\n".join(lines[:SHOWN_ERRORS]) + more)

@@ -1,0 +1,81 @@
+"""What plug-ins add, over all kinds of things that they may add."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from connectors.codecs.registry import CODECS
+from connectors.registry import SINKS, SOURCES, Registry
+from pipelines.errors import DISTRIBUTION, StreamerError, nearest
+from pipelines.plugins.entrypoints import origin_of, plugin_points
+from pipelines.plugins.modelfiles import FETCHER_GROUP, fetchers
+from pipelines.plugins.registry import RUNNER_GROUP, TYPE_GROUPS, default_registry
+from pipelines.values import array_conversions, image_conversions
+from pipelines.values.conversion.convert import CONVERTER_GROUP, FORMAT_GROUP
+
+CONNECTORS: Final[tuple[Registry[Any], ...]] = (SOURCES, SINKS, CODECS)
+PREFIX: Final = "streamer."
+
+GROUPS: Final[tuple[str, ...]] = (
+    *TYPE_GROUPS,
+    RUNNER_GROUP,
+    FORMAT_GROUP,
+    CONVERTER_GROUP,
+    FETCHER_GROUP,
+    *(registry.group for registry in CONNECTORS),
+)
+"""Every group of entry points that plug-ins may use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One entry point of an installed distribution that is not ours."""
+
+    group: str
+    name: str
+    target: str
+    """`module:object`."""
+    distribution: str
+    version: str
+
+
+def listed() -> list[Plugin]:
+    """Every plug-in that is installed, by group and distribution. None is imported."""
+    groups = sorted(group for group in entry_points().groups if group.startswith(PREFIX))
+    return [
+        Plugin(group, point.name, point.value, origin_of(point), "" if point.dist is None else point.dist.version)
+        for group in groups
+        for point in plugin_points(group)
+        if origin_of(point) != DISTRIBUTION
+    ]
+
+
+def problems() -> list[str]:
+    """What of them cannot be used and why, one line each: what cannot be imported, names that exist twice, groups that
+    there are not. All are imported.
+    """
+    return list(dict.fromkeys(_problems()))
+
+
+def _problems() -> Iterator[str]:
+    for one in listed():
+        if one.group not in GROUPS:
+            yield f"plug-in {one.name} of {one.distribution}: there is no group {one.group}{nearest(one.group, GROUPS)}"
+    registry = default_registry()
+    # Asking is what loads the plug-ins.
+    registry.listing()
+    yield from registry.problems
+    for conversions in (array_conversions(), image_conversions()):
+        conversions.listing()
+        yield from conversions.problems
+    yield from fetchers().problems
+    for connectors in CONNECTORS:
+        for name, registered in connectors.known.items():
+            try:
+                if registered.distribution != DISTRIBUTION or name in connectors.clashes:
+                    connectors.get(name)
+            except StreamerError as error:
+                yield str(error)

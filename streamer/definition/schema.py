@@ -1,0 +1,116 @@
+"""The JSON schema of service files, for editors and linters: from the models of the service and of every connector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+import pipelines
+from connectors.codecs.registry import CODECS
+from connectors.registry import SINKS, SOURCES, Registry
+from pipelines.errors import DISTRIBUTION
+from streamer.definition.service import Service
+
+SCHEMA_ID: Final = f"urn:{DISTRIBUTION}:service"
+"""`$id` of the schema."""
+
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_REFERENCE: Final = {"$ref": "#/$defs/reference"}
+_DEFS: Final = "#/$defs/{model}"
+
+
+def service_schema() -> dict[str, Any]:
+    """The schema of one YAML document of a service file, with every connector and pipeline step that is installed.
+
+    Titles and descriptions are those of the models' fields. Where a number, boolean or fixed word stands, a text with
+    a `${VAR}` may stand too.
+    """
+    own = Service.model_json_schema(ref_template=_DEFS)
+    defs: dict[str, Any] = {
+        "reference": {"type": "string", "pattern": r"\$\{[^}]+\}", "description": "A text with a ${VAR} in it."},
+        **{name: _with_references(model) for name, model in own.pop("$defs").items()},
+    }
+    source, sink, codec = (_one_of(registry, defs) for registry in (SOURCES, SINKS, CODECS))
+    named = {"enum": sorted(CODECS.load_all())}
+    for key, model in defs.items():
+        if key.startswith(("source-", "sink-")):
+            described = {name: one for name, one in model["properties"]["codec"].items() if name != "anyOf"}
+            model["properties"]["codec"] = {**described, "anyOf": [named, codec, _REFERENCE]}
+    properties = {
+        key: value if key in ("source", "pipeline", "sink", "dead_letter") else _with_reference(value)
+        for key, value in own["properties"].items()
+    }
+    properties["source"] |= _one_or_several(source)
+    properties["pipeline"] |= _pipeline(defs)
+    properties["sink"] |= _one_or_several(sink)
+    properties["dead_letter"] |= {"anyOf": [sink, {"type": "null"}]}
+    return {
+        "$schema": _DIALECT,
+        "$id": SCHEMA_ID,
+        "title": "Service",
+        "description": own["description"].partition("\n\n")[0],
+        "type": "object",
+        "properties": properties,
+        "required": own["required"],
+        "additionalProperties": False,
+        "$defs": defs,
+    }
+
+
+def _one_of(registry: Registry[Any], defs: dict[str, Any]) -> dict[str, Any]:
+    """The connectors or codecs of one kind, told apart by `type`; their models go into `defs`."""
+    references = []
+    for name, model in registry.load_all().items():
+        key = f"{registry.kind}-{name}"
+        defs[key] = _connector(model, name, defs)
+        references.append({"$ref": f"#/$defs/{key}"})
+    defs[registry.kind] = {"oneOf": references, "discriminator": {"propertyName": "type"}}
+    return {"$ref": f"#/$defs/{registry.kind}"}
+
+
+def _connector(model: type[BaseModel], name: str, defs: dict[str, Any]) -> dict[str, Any]:
+    schema = model.model_json_schema(ref_template=_DEFS)
+    defs.update({inner: _with_references(one) for inner, one in schema.pop("$defs", {}).items()})
+    schema = _with_references(schema)
+    described = schema["properties"]["type"].get("description", f"Which {name} this is.")
+    schema["properties"]["type"] = {"const": name, "description": described}
+    schema["required"] = ["type", *(key for key in schema.get("required", []) if key != "type")]
+    return schema
+
+
+def _pipeline(defs: dict[str, Any]) -> dict[str, Any]:
+    schema = pipelines.pipeline_schema()
+    # Steps are no place for references, so that these models stay as they are.
+    defs.update(schema.pop("$defs"))
+    defs["pipeline"] = schema
+    steps = {"$ref": "#/$defs/sequence/properties/steps"}
+    return {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/pipeline"}, steps]}
+
+
+def _one_or_several(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+
+
+def _with_references(schema: dict[str, Any]) -> dict[str, Any]:
+    if "properties" not in schema:
+        return schema
+    return {**schema, "properties": {key: _with_reference(value) for key, value in schema["properties"].items()}}
+
+
+def _with_reference(schema: dict[str, Any]) -> dict[str, Any]:
+    """The field's schema, or a text with a reference where the field would not take a text."""
+    if any(_takes_any_text(one) for one in (schema, *schema.get("anyOf", ()))):
+        return schema
+    notes: dict[str, Any] = {
+        key: schema[key] for key in ("title", "description", "default", "examples") if key in schema
+    }
+    kept = {key: value for key, value in schema.items() if key not in notes}
+    if kept.get("type") in ("array", "object") or not kept or "$ref" in str(kept):
+        return schema
+    return {**notes, "anyOf": [*(kept["anyOf"] if list(kept) == ["anyOf"] else [kept]), _REFERENCE]}
+
+
+def _takes_any_text(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "string" and not schema.keys() & {"enum", "const", "pattern", "format"}

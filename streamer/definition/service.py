@@ -1,0 +1,352 @@
+"""`Service`: what a service file says, as one model. It holds data and validation; `streamer.agent.agent` does the work."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    SerializeAsAny,
+    TypeAdapter,
+    ValidationInfo,
+    field_validator,
+)
+
+import pipelines
+from connectors.codecs.registry import codec_config
+from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
+from connectors.registry import SINKS, SOURCES, Registry
+from pipelines.data.data import Data
+from pipelines.definitions.definition import read_pipeline
+from pipelines.definitions.documents import Document
+from pipelines.errors import DefinitionError, StreamerError
+from pipelines.hotpath import HotPath
+from streamer.agent.signals import stopped_by_signals
+from streamer.definition.hotpaths import inheriting
+from streamer.definition.nocode import NoCode, code_allowed
+from streamer.definition.settings import BatchSettings, Control, FailureSettings, Limits, Profile, Settings
+from streamer.routing.selection import check_topics
+from streamer.routing.when import check_condition
+
+if TYPE_CHECKING:
+    from streamer.agent.agent import Agent
+    from streamer.agent.summary import Summary
+
+Config = TypeVar("Config", bound=ConnectorConfig)
+Registered = TypeVar("Registered", bound=BaseModel)
+
+
+def config_class(registry: Registry[Registered], data: object) -> type[Registered]:
+    """The model that reads this mapping of a service file, by its `type`: a connector's or a codec's.
+
+    Raises `DefinitionError` if it is no mapping, says no type, or there is nothing of that type.
+    """
+    known = ", ".join(sorted(registry.known))
+    if not isinstance(data, Mapping):
+        raise DefinitionError(f"a mapping with a type is needed; known types are {known}")
+    kind = data.get("type")
+    if not isinstance(kind, str):
+        raise DefinitionError(f"type is required; known are {known}")
+    return registry.get(kind)
+
+
+def _configured(registry: Registry[Config], value: object, info: ValidationInfo) -> object:
+    if isinstance(value, ConnectorConfig):
+        return value
+    return config_class(registry, value).model_validate(value, context=info.context)
+
+
+def checks(config: ConnectorConfig) -> dict[str, Callable[[], object]]:
+    """What a connector's own model cannot check, by field; each raises `StreamerError` if the field is wrong."""
+    found: dict[str, Callable[[], object]] = {"codec": lambda: codec_config(config.codec)}
+    if isinstance(config, SourceConfig):
+        found["into"] = lambda: Data(dict.fromkeys(config.into.values(), ""))
+    if isinstance(config, SinkConfig):
+        found["when"] = lambda: check_condition(config.when)
+        found["topic"] = lambda: check_topics(config)
+    return found
+
+
+def _checked(config: Config) -> Config:
+    for field, check in checks(config).items():
+        try:
+            check()
+        except StreamerError as error:
+            raise ValueError(f"{field}: {error}") from error
+    return config
+
+
+def _source(value: object, info: ValidationInfo) -> object:
+    return _configured(SOURCES, value, info)
+
+
+def _sink(value: object, info: ValidationInfo) -> object:
+    return _configured(SINKS, value, info)
+
+
+_Source = Annotated[SourceConfig, BeforeValidator(_source), AfterValidator(_checked)]
+_Sink = Annotated[SinkConfig, BeforeValidator(_sink), AfterValidator(_checked)]
+_SOURCES = TypeAdapter(Annotated[list[_Source], Field(min_length=1)])
+_SINKS = TypeAdapter(Annotated[list[_Sink], Field(min_length=1)])
+_SINK: TypeAdapter[SinkConfig] = TypeAdapter(_Sink)
+
+
+def _sources(value: object, info: ValidationInfo) -> list[SourceConfig]:
+    sources = _named(_SOURCES.validate_python(_listed(value), context=info.context), "source")
+    return [inheriting(source, _hot_path(info)).in_service(_service_name(info)) for source in sources]
+
+
+def _sinks(value: object, info: ValidationInfo) -> list[SinkConfig]:
+    sinks = _named(_SINKS.validate_python(_listed(value), context=info.context), "sink")
+    given = info.data.get("source", ())
+    return [inheriting(sink, _hot_path(info)).in_service(_service_name(info), given) for sink in sinks]
+
+
+def _service_name(info: ValidationInfo) -> str:
+    name: str = info.data.get("name", "service")
+    return name
+
+
+def _hot_path(info: ValidationInfo) -> HotPath:
+    found: HotPath = info.data.get("hot_path", "auto")
+    return found
+
+
+def _listed(value: object) -> object:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _named(configs: list[Config], what: str) -> list[Config]:
+    """Each with a name of its own: the one it has, else its type, or `type-0`, `type-1`, ... among several."""
+    types = [config.type for config in configs]
+    named = []
+    for place, config in enumerate(configs):
+        if config.name is None:
+            index = types[:place].count(config.type)
+            name = config.type if types.count(config.type) == 1 else f"{config.type}-{index}"
+            config = config.model_copy(update={"name": name})
+        named.append(config)
+    names = [config.label for config in named]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f'two {what}s have the name "{twice}"; give each a name of its own')
+    return named
+
+
+def _dead_letter(value: object, info: ValidationInfo) -> SinkConfig | None:
+    if value is None:
+        return None
+    config = _SINK.validate_python(value, context=info.context)
+    if config.when is not None or config.keys is not None or config.drop:
+        raise ValueError("a dead letter takes whole records as they came: it has no when, keys or drop")
+    if check_topics(config) is not None:
+        raise ValueError("a dead letter's topic cannot be made from values: the record may have none")
+    config = config if config.name is not None else config.model_copy(update={"name": "dead_letter"})
+    config = config.for_dead_letters()
+    if any(sink.name == config.name for sink in info.data.get("sink", ())):
+        raise ValueError(f'a sink has the name "{config.name}" too; give each a name of its own')
+    return inheriting(config, _hot_path(info)).in_service(_service_name(info), info.data.get("source", ()))
+
+
+def _pipeline(value: object, info: ValidationInfo) -> pipelines.Pipeline:
+    base = Path((info.context or {}).get("base") or Path.cwd())
+    if isinstance(value, pipelines.Pipeline) and not isinstance(value, type):
+        return value
+    if isinstance(value, (str, Path)):
+        return pipelines.load(base / Path(value).expanduser())
+    if isinstance(value, list) and not any(isinstance(step, Mapping) for step in value):
+        return pipelines.Sequence(value)
+    return read_pipeline(Document({"steps": value} if isinstance(value, list) else value), base=base)
+
+
+class Service(Settings):
+    """A service: what it reads, the pipeline that runs on it, where results go, and what is guaranteed.
+
+    The same model in Python and in service files (`streamer.load`). Raises `pydantic.ValidationError` for what is
+    wrong; loading a file turns it into `DefinitionError` with file and line.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=200)] = "service"
+    """Label of its metrics and logs, and its consumer group where it names none; in a file by default the file's name without its ending, or the folder's for names that any file could have, such as `service.yaml`."""  # noqa: E501
+    # Before the connectors, which take it over.
+    hot_path: HotPath = "auto"
+    """Who does what has to be done for each record, in connectors and codecs that have a compiled form and do not say it themselves: `auto` takes it where it was built, `native` insists on it, `python` does without."""  # noqa: E501
+    source: Annotated[SerializeAsAny[SourceConfig] | list[SerializeAsAny[SourceConfig]], PlainValidator(_sources)]
+    """Where records come from, one or several; all feed the one pipeline. Kept as a list, see `sources`."""
+    pipeline: Annotated[Any, PlainValidator(_pipeline)]
+    """The pipeline: a path relative to the service file, the definition itself, or in Python a pipeline object."""
+    runners: dict[str, str] = Field(default_factory=dict)
+    """Which runner runs a type of step, by their names (`streamer steps` lists them), where several could:
+    `{ONNX: onnxruntime}`. By default the one of the highest priority that is installed."""
+    keep: Literal["all"] | list[str] | None = None
+    """Input values that the pipeline dropped and that are put back into the result of the same row."""
+    batch: BatchSettings = BatchSettings()
+    """When records that wait become a batch."""
+    sink: Annotated[SerializeAsAny[SinkConfig] | list[SerializeAsAny[SinkConfig]], PlainValidator(_sinks)]
+    """Where results go, one or several; every result goes to each that does not say otherwise with `when`."""
+    dead_letter: Annotated[SerializeAsAny[SinkConfig] | None, PlainValidator(_dead_letter)] = None
+    """Where records go that failed, as they came; without it a failing record stops the service."""
+    on_error: Literal["stop", "drop"] = "stop"
+    """What a failing record does where there is no dead letter: stop the service, or be lost."""
+    delivery: Literal["at_most_once", "at_least_once", "exactly_once"] = "at_least_once"
+    """at_least_once: acknowledged when its results are confirmed; at_most_once: acknowledged on arrival."""
+    limits: Annotated[Limits, Field(validate_default=True)] = Limits()
+    """How much may be under way, and how long the service waits."""
+    errors: FailureSettings = FailureSettings()
+    """When so many records fail that it is not their fault."""
+    control: Control | None = None
+    """Metrics and health over HTTP; by default none."""
+    profile: Profile | None = None
+    """A file that gets the times of stages and steps, for a trace viewer; by default none."""
+    debug: bool | Literal["records"] = False
+    """Results carry a trace of what each step did in their metadata: all of them, or, with `records`, those whose record asks for it with the header `streamer-debug`."""  # noqa: E501
+
+    _agent: Agent | None = PrivateAttr(default=None)
+    _no_code: NoCode | None = PrivateAttr(default=None)
+
+    @property
+    def sources(self) -> list[SourceConfig]:
+        """The sources, each with a name."""
+        return self.source if isinstance(self.source, list) else [self.source]
+
+    @property
+    def sinks(self) -> list[SinkConfig]:
+        """The sinks, each with a name."""
+        return self.sink if isinstance(self.sink, list) else [self.sink]
+
+    @property
+    def groups(self) -> dict[str, str]:
+        """The consumer groups, by the names of the sources that are in one."""
+        found = {config.label: getattr(config, "group", None) for config in self.sources}
+        return {label: group for label, group in found.items() if group}
+
+    def sequence(self) -> pipelines.Pipeline:
+        """The pipeline, not open."""
+        found: pipelines.Pipeline = self.pipeline
+        return found
+
+    def with_runners(self, runners: Mapping[str, str]) -> Service:
+        """The same service with these runners for these types of steps. Raises `DefinitionError` for unknown ones."""
+        pipelines.default_registry().check_runners(runners)
+        return self.model_copy(update={"runners": {**self.runners, **runners}})
+
+    @property
+    def allows_code(self) -> bool:
+        """Whether it may run code that its files hold or name: not if made by `without_code`, nor if the environment
+        variable STREAMER_NO_CODE says no.
+        """
+        return self.no_code is None
+
+    @property
+    def no_code(self) -> NoCode | None:
+        """What it may use all the same, if it may not run code; `None`: it may do everything."""
+        return self._no_code or (None if code_allowed() else NoCode.of())
+
+    def without_code(self, no_code: NoCode | None = None) -> Service:
+        """The same service, which refuses to start, with `DefinitionError`, if it would run code that its files hold or
+        name, or use files that are not listed in `no_code` (`streamer.definition.nocode` says what that is).
+
+        What its file takes from environment variables and `${file:...}` it has by then: load definitions of strangers
+        with `streamer.load(path, no_code=...)`, which does both.
+        """
+        copy = self.model_copy()
+        copy._agent, copy._no_code = None, no_code or NoCode.of()
+        return copy
+
+    def run(self, *, start_from: str | None = None) -> Summary:
+        """Run until SIGTERM or SIGINT (in the main thread), `stop`, the end of all sources, or a failure.
+
+        `start_from` puts the sources back first: earliest, latest or a time. Failing is told by the summary; what
+        cannot be opened (a missing model, bad credentials) is raised.
+        """
+        agent = self._begin(start_from)
+        with stopped_by_signals(agent.stop):
+            return agent.run()
+
+    def stop(self) -> None:
+        """Stop taking in, finish what is in flight, and end; returns at once. From any thread."""
+        if self._agent is not None:
+            self._agent.stop()
+
+    def __enter__(self) -> Service:
+        """Run in the background."""
+        self._begin(None).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop and wait for the end. Raises `StreamerError` if the service failed and nothing else did."""
+        if self._agent is None:
+            return
+        self._agent.stop()
+        summary = self._agent.join()
+        if summary.error is not None and error is None:
+            raise StreamerError(summary.error)
+
+    def _repr_html_(self) -> str:
+        lost = "lost" if self.on_error == "drop" else "stop the service"
+        rows = {
+            "from": ", ".join(f"{source.label} ({source.type})" for source in self.sources),
+            "pipeline": repr(self.sequence()),
+            "to": ", ".join(f"{sink.label} ({sink.type})" for sink in self.sinks),
+            "delivery": self.delivery,
+            "failed records": lost
+            if self.dead_letter is None
+            else f"{self.dead_letter.label} ({self.dead_letter.type})",
+        }
+        cells = "".join(f"<tr><td>{key}</td><td>{html.escape(value)}</td></tr>" for key, value in rows.items())
+        return f"<table><tr><th>service</th><th>{html.escape(self.name)}</th></tr>{cells}</table>"
+
+    def _begin(self, start_from: str | None) -> Agent:
+        from streamer.agent.agent import Agent
+
+        if self._agent is not None and self._agent.summary is None:
+            raise StreamerError(f'the service "{self.name}" runs already; stop it first, or make another')
+        self._agent = Agent(self, start_from=start_from)
+        return self._agent
+
+    @field_validator("runners")
+    @classmethod
+    def _known_runners(cls, runners: dict[str, str]) -> dict[str, str]:
+        try:
+            pipelines.default_registry().check_runners(runners)
+        except DefinitionError as error:
+            raise ValueError(str(error).removeprefix("runners: ")) from None
+        return runners
+
+    @field_validator("on_error")
+    @classmethod
+    def _one_place_for_failures(cls, on_error: str, info: ValidationInfo) -> str:
+        if on_error == "drop" and info.data.get("dead_letter") is not None:
+            raise ValueError("drop contradicts dead_letter, which takes what fails; remove one of them")
+        return on_error
+
+    @field_validator("delivery")
+    @classmethod
+    def _available(cls, delivery: str) -> str:
+        if delivery == "exactly_once":
+            raise DefinitionError("exactly_once is not available yet; use at_least_once, and make consumers idempotent")
+        return delivery
+
+    @field_validator("limits")
+    @classmethod
+    def _room_for_a_batch(cls, limits: Limits, info: ValidationInfo) -> Limits:
+        batch = info.data.get("batch")
+        if batch is not None and limits.in_flight < batch.max_bytes:
+            raise ValueError(
+                f"in_flight ({limits.in_flight} bytes) is less than one batch may hold (batch.max_bytes, "
+                f"{batch.max_bytes} bytes); raise the one or lower the other"
+            )
+        return limits

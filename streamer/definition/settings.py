@@ -1,0 +1,105 @@
+"""The parts of a service definition that are not connectors: batching, limits, failures, control."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+
+from connectors.config import LocalPath
+from connectors.units import Duration, Size
+
+if TYPE_CHECKING:
+    from streamer.batching.batcher import Batcher
+
+
+class Settings(BaseModel):
+    """Base of the parts: immutable, an unknown field is an error, numbers may be written as text (`${VAR}`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+
+class BatchSettings(Settings):
+    """When records that wait become a batch."""
+
+    type: Literal["soft", "hard"] = "soft"
+    """soft: at `max_wait` with what there is; hard: only when `max_records` are there, for models of one batch size."""
+    max_records: Annotated[int, Field(ge=1)] = 512
+    """Records in one batch at most. Where more wait, small batches that the pipeline runs in no time are decoded and sent together."""  # noqa: E501
+    max_wait: Duration = 0.005
+    """How long the oldest record waits for company at most, from its arrival (soft)."""
+    max_bytes: Annotated[Size, Field(ge=1)] = 16 << 20
+    """Size at which a batch is closed; one larger record is a batch of its own (soft)."""
+    max_age: Duration | None = None
+    """How long the oldest record waits at most before a smaller batch is run after all (hard); by default for ever."""
+
+    @field_validator("max_age")
+    @classmethod
+    def _of_a_hard_batch(cls, max_age: float | None, info: ValidationInfo) -> float | None:
+        if max_age is not None and info.data.get("type") == "soft":
+            raise ValueError("is for batches of type hard; a soft one waits for max_wait")
+        return max_age
+
+    def build(self) -> Batcher:
+        """A batcher for one source."""
+        from streamer.batching.batcher import HardBatcher, SoftBatcher
+
+        if self.type == "hard":
+            return HardBatcher(self.max_records, self.max_bytes, self.max_age)
+        return SoftBatcher(self.max_records, self.max_bytes, self.max_wait)
+
+
+class Limits(Settings):
+    """How much may be under way, and how long the service waits for others."""
+
+    in_flight: Annotated[Size, Field(ge=1)] = 64 << 20
+    """Payload bytes between arrival and confirmation; above it nothing more is polled."""
+    pixels: Annotated[Size, Field(ge=1)] = 256 << 20
+    """Bytes that the pictures which are run together take once they are decoded, by their headers; a batch with more is run in parts (but for one of type hard, which is run whole)."""  # noqa: E501
+    batches: Annotated[int, Field(ge=1)] = 2
+    """Decoded batches that wait for the pipeline at most; those that travel together, of 8192 records at most, count as one."""  # noqa: E501
+    drain: Duration = 25.0
+    """How long a stopping service may take to finish what it has begun; the rest is delivered again by the next run. Where records take long, a batch is run in portions of at most a quarter of this."""  # noqa: E501
+    threads: Annotated[int, Field(ge=0)] = 0
+    """Threads on which independent branches of a graph run at the same time; 0: one after the other."""
+    confirm: Annotated[Duration, Field(gt=0)] = 10.0
+    """How long one wait for the sinks' confirmations takes at most."""
+    stuck: Annotated[Duration, Field(gt=0)] = 120.0
+    """After how long in one batch, or without a record from a partition that has some, the service reports itself as not alive."""  # noqa: E501
+
+
+class FailureSettings(Settings):
+    """When failures are no longer the records' fault: the service stops instead of emptying the topic."""
+
+    stop_ratio: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """The service stops when more than this part of the last `over` records fail in the same step; 1: never."""
+    over: Annotated[int, Field(ge=1)] = 200
+    """How many of the last records are looked at."""
+
+
+def _host_and_port(listen: str) -> str:
+    found = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):(\d{1,5})", listen)
+    if found is None or int(found[1]) > 65535:
+        raise ValueError(f'host:port is needed, like 127.0.0.1:9464 or 0.0.0.0:9464, not "{listen}"')
+    return listen
+
+
+class Control(Settings):
+    """Where metrics and health are served."""
+
+    listen: Annotated[str, AfterValidator(_host_and_port)]
+    """`host:port`; 127.0.0.1 is for this machine only, 0.0.0.0 for all. Port 0 is any free one."""
+    token: Annotated[SecretStr, Field(min_length=1)] | None = None
+    """Whoever wants metrics, and the reasons behind /live and /ready, has to send it: `Authorization: Bearer TOKEN`. By default nobody has to."""  # noqa: E501
+
+
+class Profile(Settings):
+    """Where the times of stages and steps are written, for a trace viewer."""
+
+    file: LocalPath
+    """The file, in Chrome's trace format; what was there is replaced."""
+    split: Size = 64 << 20
+    """Size at which a file is closed and the next begun: `<base>_1.json`, `<base>_2.json`, ...; 0: never."""
+    files: Annotated[int, Field(ge=1)] = 10
+    """How many of these files are kept, the last ones."""

@@ -1,0 +1,57 @@
+"""Handing messages to a sink until it has taken them all."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from connectors.records import Messages
+from pipelines.errors import ConnectorError
+from streamer.delivery.failures import ServiceStopped
+from streamer.routing.sinkroute import Outlet, chosen
+
+SEND_TRY = 1.0
+"""Seconds of one attempt to hand messages to a full sink; with the pause after it, how late a stop is noticed."""
+LEAST_TRY = 0.1
+"""Seconds of one attempt when there is no time left: what is not full takes messages at once."""
+LONGEST_PAUSE = 1.0
+"""Seconds between two attempts at most."""
+
+
+def send_all(outlet: Outlet, messages: Messages, patience: Callable[[], float], log: Any) -> dict[int, ConnectorError]:
+    """Hand over all messages, waiting as long as the sink takes none; returns what it refuses for good, by index.
+
+    `patience` gives the seconds that this may take from now on. Raises `ServiceStopped` when there are none left.
+    """
+    final: dict[int, ConnectorError] = {}
+    if not len(messages):
+        return final
+    refused = outlet.sink.send(messages, time.monotonic() + min(SEND_TRY, max(patience(), LEAST_TRY)))
+    index = np.arange(len(messages) if refused else 0)
+    tries = 0
+    while refused:
+        final.update((int(index[at]), error) for at, error in refused.items() if not error.retriable)
+        again = np.array(sorted(at for at, error in refused.items() if error.retriable), np.int64)
+        if not len(again):
+            return final
+        left = patience()
+        if left <= 0:
+            raise ServiceStopped(f"the sink {outlet.name} takes nothing: {refused[int(again[0])]}")
+        if tries == 0:
+            reason = str(refused[int(again[0])])
+            log.warning("the sink takes nothing, waiting", sink=outlet.name, messages=len(again), reason=reason)
+        time.sleep(min(pause(tries), left))
+        tries += 1
+        messages, index = chosen(messages, again), index[again]
+        refused = outlet.sink.send(messages, time.monotonic() + min(SEND_TRY, max(patience(), LEAST_TRY)))
+    return final
+
+
+def pause(tries: int) -> float:
+    """Seconds to wait after so many attempts that failed: doubled each time, with jitter."""
+    # The power is bounded first: an outage of hours must not overflow it.
+    return random.uniform(0.5, 1.0) * min(0.2 * 2.0 ** min(tries, 10), LONGEST_PAUSE)  # noqa: S311

@@ -1,0 +1,19 @@
+"""Brokers for development and tests: a real Apache Kafka on this machine, with nothing installed but Python."""
+
+from streamer.devbroker.choose import Broker, open_broker
+from streamer.devbroker.errors import BrokerError
+from streamer.devbroker.jars import KAFKA_VERSION, KafkaJars
+from streamer.devbroker.local import LocalKafka
+from streamer.devbroker.mock import MockKafka
+from streamer.devbroker.topics import create_topics
+
+__all__ = [
+    "KAFKA_VERSION",
+    "Broker",
+    "BrokerError",
+    "KafkaJars",
+    "LocalKafka",
+    "MockKafka",
+    "create_topics",
+    "open_broker",
+]

@@ -1,0 +1,112 @@
+"""Find a broker: the one the user names, else a container, else Kafka's jars, else (if allowed) the mock cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from pipelines.errors import MissingPackageError
+from streamer.devbroker.container import IMAGE, kafka_container
+from streamer.devbroker.errors import BrokerError
+from streamer.devbroker.jars import Progress
+from streamer.devbroker.local import LocalKafka
+from streamer.devbroker.mock import MockKafka
+from streamer.devbroker.settings import SLOW_LOSS
+
+Kind = Literal["environment", "docker", "jars", "mock"]
+
+VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
+"""The environment variable that names a broker which runs already."""
+
+_ANSWER_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A broker that answers: where (`bootstrap`), of what kind, and in words."""
+
+    bootstrap: str
+    kind: Kind
+    description: str
+
+    def describe(self) -> str:
+        """One line for people."""
+        return self.description
+
+
+@contextmanager
+def open_broker(purpose: str, allow_mock: bool = False, progress: Progress | None = None) -> Iterator[Broker]:
+    """A Kafka broker for `purpose` (a noun phrase for the error text, such as "the demo"), stopped at the block's end.
+
+    Tried in this order: `KAFKA_BOOTSTRAP_SERVERS` (when it is set nothing else is tried, and it is never stopped), a
+    container if the Docker engine answers within 2 s, Apache Kafka's jars, and with `allow_mock` librdkafka's mock
+    cluster, which says in `describe()` that it is no real Kafka. `progress` is told what takes long.
+
+    Raises `MissingPackageError` (extra `broker`) when nothing but missing packages is in the way, else `BrokerError`,
+    with a line for each way tried and why it failed.
+    """
+    named = os.environ.get(VARIABLE)
+    if named:
+        yield _named(named, purpose)
+        return
+    ways: dict[Kind, Callable[[Progress | None], AbstractContextManager[Broker]]] = {"docker": _docker, "jars": _jars}
+    if allow_mock:
+        ways["mock"] = _mock
+    failures: dict[Kind, Exception] = {}
+    with ExitStack() as stack:
+        for kind, way in ways.items():
+            try:
+                broker = stack.enter_context(way(progress))
+            except (BrokerError, MissingPackageError) as error:
+                failures[kind] = error
+                continue
+            yield broker
+            return
+    raise _nothing(purpose, failures)
+
+
+def _named(bootstrap: str, purpose: str) -> Broker:
+    try:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+    except ImportError as error:
+        raise MissingPackageError("confluent-kafka", "broker", purpose) from error
+    try:
+        AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=_ANSWER_TIMEOUT)
+    except KafkaException as error:
+        raise BrokerError(
+            f"{purpose} needs a Kafka broker, and {VARIABLE}={bootstrap} does not answer ({error.args[0].str()}): "
+            "start it, correct the variable, or unset it to have one started here"
+        ) from error
+    return Broker(bootstrap, "environment", f"the broker named by {VARIABLE}, {bootstrap}")
+
+
+@contextmanager
+def _docker(progress: Progress | None) -> Iterator[Broker]:
+    with kafka_container(progress) as bootstrap:
+        yield Broker(bootstrap, "docker", f"{IMAGE} in a container on {bootstrap}")
+
+
+@contextmanager
+def _jars(progress: Progress | None) -> Iterator[Broker]:
+    with LocalKafka(settings=SLOW_LOSS, progress=progress) as kafka:
+        yield Broker(kafka.bootstrap, "jars", kafka.describe())
+
+
+@contextmanager
+def _mock(progress: Progress | None) -> Iterator[Broker]:
+    with MockKafka() as kafka:
+        if progress is not None:
+            progress(f"no real Kafka to be had: {kafka.describe()}")
+        yield Broker(kafka.bootstrap, "mock", kafka.describe())
+
+
+def _nothing(purpose: str, failures: Mapping[Kind, Exception]) -> BrokerError | MissingPackageError:
+    last = failures["jars"]
+    if isinstance(last, MissingPackageError):
+        return MissingPackageError(last.name or "jgo", "broker", f"{purpose} starts a Kafka broker, which")
+    tried = "\n".join(f"  {kind}: {error}" for kind, error in failures.items())
+    return BrokerError(f"{purpose} needs a Kafka broker and none could be had:\n  {VARIABLE}: not set\n{tried}")

@@ -1,0 +1,115 @@
+"""What travels around the pipeline: record metadata that becomes values, and input values put back into results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from connectors.records import Ints
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Column
+from pipelines.data.sparsecolumn import SparseColumn, divide
+from pipelines.errors import RowsFailed
+from streamer.routing.provenance import record_column
+
+Keep = Literal["all"] | Sequence[str]
+"""Which input values are put back into the results: their keys, or all."""
+
+
+def put_metadata(batch: Batch, into: Mapping[str, str]) -> Batch:
+    """`batch` with what its records say as values: `into` maps key, timestamp, topic, partition, offset, source or
+    `headers.NAME` to the value's key.
+
+    Keys and headers become text if they are UTF-8, else bytes. It replaces a value of the payload that has the same
+    key; a row whose record has no such thing lacks the value.
+    """
+    if not into:
+        return batch
+    return batch.with_columns({key: record_column(batch, name) for name, key in into.items()})
+
+
+def kept(result: Batch, given: Batch, keep: Keep | None) -> Batch:
+    """`result` with the values of `keep` that its rows lack, taken from the rows of `given` that they came from.
+
+    A value that the pipeline made, or left in place, stays; undecoded columns stay undecoded. A row made of several
+    records takes the values of the last. What `given` lacks is lacking, and so is what cannot be decoded but has to be,
+    to stand next to values of the pipeline. Where the rows of `result` are those of `given`, unchanged, the columns are
+    shared: no work per row.
+    """
+    there, made = given.columns, result.columns
+    wanted = [key for key in (there if keep == "all" else keep or ()) if key in there and _lacks(made.get(key))]
+    if not wanted:
+        return result
+    index = _places(result, given)
+    if index is None:
+        wanted = [key for key in wanted if made.get(key) is not there[key]]
+    rare = {key: column for key in wanted if isinstance(column := there[key], SparseColumn)}
+    taken: Mapping[str, Column] = rare
+    if index is not None:
+        (taken,) = divide(rare, [index])
+    found = {**taken, **{key: _taken(there[key], index) for key in wanted if key not in rare}}
+    return result.with_columns({key: _filled(made.get(key), found[key]) for key in wanted if key in found})
+
+
+def _lacks(column: Column | None) -> bool:
+    if column is None or isinstance(column, SparseColumn):
+        return True
+    present = column.mask
+    return present is not None and not present.all()
+
+
+def _places(result: Batch, given: Batch) -> Ints | None:
+    """For each row of `result` where its record is in `given`, -1 if it is not; `None`: all, in order."""
+    if result.splits is None and given.splits is None and _same(result.rows, given.rows):
+        return None
+    parents = _last(result)
+    numbers = _last(given)
+    if len(numbers) == 0:
+        return np.full(len(parents), -1, np.int64)
+    # Rows of one batch lie close together: a table of their places is quicker than a search for each.
+    low, high = int(numbers.min()), int(numbers.max())
+    table = np.full(high - low + 2, -1, np.int64)
+    table[numbers - low] = np.arange(len(numbers))
+    strange = (parents < low) | (parents > high)
+    if strange.any():
+        # Of no row here: so is what stands last in the table.
+        parents = np.where(strange, high + 1, parents)
+    places: Ints = table[parents - low]
+    return places
+
+
+def _same(a: Ints, b: Ints) -> bool:
+    return a is b or (len(a) == len(b) and bool((a == b).all()))
+
+
+def _last(batch: Batch) -> Ints:
+    if batch.splits is None:
+        return batch.rows
+    # A row without parents ends where it starts; what stands before it belongs to another row.
+    ends = np.append(batch.rows, -1)[batch.splits[1:] - 1]
+    return np.where(np.diff(batch.splits) == 0, -1, ends)
+
+
+def _taken(column: Column, index: Ints | None) -> Column:
+    if index is None:
+        return column
+    if (index >= 0).all():
+        return column.take(index)
+    with_gap = Column.concat([column, Column.absent(1)])
+    return with_gap.take(np.where(index < 0, len(column), index))
+
+
+def _filled(own: Column | None, taken: Column) -> Column:
+    if own is None or own.empty:
+        return taken
+    try:
+        if isinstance(own, SparseColumn) and isinstance(taken, SparseColumn):
+            return own.overlaid(taken)
+        present = np.ones(len(own), np.bool_) if own.mask is None else own.mask
+        places = np.arange(len(own), dtype=np.int64)
+        return Column.concat([own, taken]).take(np.where(present, places, places + len(own)))
+    except RowsFailed:
+        # What cannot be decoded is nothing to put back.
+        return own

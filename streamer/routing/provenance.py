@@ -1,0 +1,156 @@
+"""The records behind the rows of a batch, column by column.
+
+A row made of several records (a window) goes by the first of them, as `Batch.row` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.blockcolumns import taken
+from connectors.codec import RecordsOrigin
+from connectors.records import Header, Ints, Records
+from pipelines.data.batch import Batch
+from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn
+from pipelines.data.data import RecordContext
+from pipelines.data.spans import Spans
+from pipelines.data.spanscolumn import SpansColumn
+from pipelines.values import ValueType
+
+
+def record_keys(batch: Batch) -> Sequence[bytes | None] | None:
+    """The rows' record keys, N of them; `None` where no row has one."""
+    block = _block(batch)
+    if block is None:
+        return _none_if_empty([None if one is None else one.key for one in _contexts(batch)])
+    records, index = block
+    return None if records.keys is None else _picked(records.keys, index)
+
+
+def record_headers(batch: Batch) -> Sequence[Sequence[Header] | None] | None:
+    """The rows' record headers, N of them; `None` where no row has any."""
+    block = _block(batch)
+    if block is None:
+        return _none_if_empty([None if one is None else one.headers or None for one in _contexts(batch)])
+    records, index = block
+    headers = records.header_column()
+    return None if headers is None else _picked(headers, index)
+
+
+def record_timestamps(batch: Batch) -> Ints:
+    """The rows' record timestamps, `int64 (N,)` milliseconds since 1970, -1 where unknown."""
+    block = _block(batch)
+    if block is None:
+        stamps = [-1 if one is None or one.timestamp is None else one.timestamp for one in _contexts(batch)]
+        return np.array(stamps, np.int64)
+    records, index = block
+    stamps_of_all = records.timestamp_column()
+    return stamps_of_all if index is None else stamps_of_all[index]
+
+
+def record_column(batch: Batch, name: str) -> Column:
+    """What `name` says of the rows' records, as a column: what `into` and `{record.NAME}` take.
+
+    key, headers.NAME: the text if the bytes are UTF-8, else the bytes; a repeated header counts with its last value.
+    topic, source: text. partition, offset, timestamp (milliseconds since 1970): integers. A row whose record has no
+    such thing, or that came from no record, lacks the value.
+    """
+    if name == "key":
+        return _texts(record_keys(batch), batch.size)
+    if name == "timestamp":
+        stamps = record_timestamps(batch)
+        known = stamps >= 0
+        return DenseColumn(stamps, ValueType.INT64, None if known.all() else known)
+    if name.startswith("headers."):
+        return _texts(_header(record_headers(batch), name.removeprefix("headers.")), batch.size)
+    block = _block(batch)
+    if block is None:
+        contexts = _contexts(batch)
+        return Column.of([MISSING if one is None else getattr(one, name) for one in contexts])
+    return _of_block(*block, name)
+
+
+def _of_block(records: Records, index: Ints | None, name: str) -> Column:
+    if name == "offset":
+        return _integers(records.positions, index)
+    if name == "source":
+        count = len(records) if index is None else len(index)
+        return ObjectColumn([records.source] * count, ValueType.STRING)
+    counts = [span.stop - span.start for span in records.spans]
+    if name == "partition":
+        return _integers(np.repeat(np.array(records.partitions, np.int64), counts), index)
+    topics: list[Any] = []
+    for topic, count in zip(records.topics, counts, strict=True):
+        topics += [topic] * count
+    return ObjectColumn(list(_picked(topics, index)), ValueType.STRING)
+
+
+def _block(batch: Batch) -> tuple[Records, Ints | None] | None:
+    """The one block that all rows came from and each row's place in it; no places if they are the block's, in order."""
+    origin = batch.origin
+    if not isinstance(origin, RecordsOrigin):
+        return None
+    if batch.rows is origin.rows and batch.splits is None:
+        return origin.records, None
+    if batch.splits is not None and not np.diff(batch.splits).all():
+        return None
+    rows = batch.rows if batch.splits is None else batch.rows[batch.splits[:-1]]
+    count = len(origin.records)
+    if len(rows) == 0:
+        return origin.records, rows
+    first, last = rows[0] - origin.first, rows[-1] - origin.first
+    if first == 0 and last == count - 1 and len(rows) == count and bool((np.diff(rows) == 1).all()):
+        return origin.records, None
+    index = rows - origin.first
+    # A row kept from an earlier batch is not of this block.
+    return (origin.records, index) if index.min() >= 0 and index.max() < count else None
+
+
+def _contexts(batch: Batch) -> list[RecordContext | None]:
+    origin = batch.origin
+    if origin is None:
+        return [None] * batch.size
+    firsts = (batch.parents(position)[:1].tolist() for position in range(batch.size))
+    return [origin.record(first[0]) if first else None for first in firsts]
+
+
+def _header(column: Sequence[Sequence[Header] | None] | None, name: str) -> list[bytes | None] | None:
+    if column is None:
+        return None
+    return [next((value for key, value in reversed(headers or ()) if key == name), None) for headers in column]
+
+
+def _texts(column: Sequence[bytes | None] | None, count: int) -> Column:
+    if column is None:
+        return Column.absent(count)
+    texts = SpansColumn.of_texts(column) if isinstance(column, Spans) else None
+    if texts is not None:
+        return texts
+    try:
+        return ObjectColumn([MISSING if one is None else one.decode() for one in column], ValueType.STRING)
+    except UnicodeDecodeError:
+        return Column.of([MISSING if one is None else _text(one) for one in column])
+
+
+def _text(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def _integers(values: npt.NDArray[np.int64], index: Ints | None) -> DenseColumn:
+    chosen = values if index is None else values[index]
+    return DenseColumn(chosen.astype(np.int64, copy=False), ValueType.INT64)
+
+
+def _picked(column: Sequence[Any], index: Ints | None) -> Sequence[Any]:
+    return column if index is None else taken(column, index)
+
+
+def _none_if_empty(column: list[Any]) -> list[Any] | None:
+    return column if any(one is not None for one in column) else None

@@ -1,0 +1,174 @@
+"""What each sink gets of a batch of results: which rows, which values, under which topic and key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from connectors.config import SinkConfig
+from pipelines.data.batch import Batch
+from pipelines.data.membership import among
+from pipelines.errors import DefinitionError, StepError
+from streamer.routing.template import Allowed, Template, allowed, keys_of, template
+from streamer.routing.when import Condition, Failures, condition
+
+
+@dataclass(slots=True)
+class Selected:
+    """The part of a batch that goes to one sink.
+
+    `batch` holds the values to encode; `topics` and `keys` have an entry for each of its rows. `topics` `None`: the
+    sink's own topic. `keys` `None`: the keys of the records.
+    """
+
+    batch: Batch
+    topics: list[str] | None = None
+    keys: list[bytes | None] | None = None
+    failed: dict[int, Exception] = field(default_factory=dict)
+    """Rows that cannot go to this sink, by row number: `StepError` with the sink's name as the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A sink's choices, compiled once."""
+
+    sink: str
+    condition: Condition | None = None
+    written: tuple[str, ...] | None = None
+    dropped: tuple[str, ...] = ()
+    topic: Template | None = None
+    topics: Allowed | None = None
+    key: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the sink gets all results, with all values."""
+        return (
+            self.condition is None
+            and self.topic is None
+            and self.key is None
+            and self.written is None
+            and not self.dropped
+        )
+
+    def apply(self, batch: Batch) -> Selected:
+        """What the sink gets of these results. Without choices that is `batch` itself.
+
+        Values that are not written still choose rows, topics and keys.
+        """
+        if self.is_plain:
+            return Selected(batch)
+        failed: dict[int, Exception] = {}
+        if self.condition is not None:
+            chosen, failures = self.condition.rows(batch)
+            failed = self._failed(batch, failures)
+            if not chosen.all():
+                batch = batch.take(chosen)
+        topics, batch = self._topics(batch, failed)
+        keys = None
+        if self.key is not None:
+            keys, failures = keys_of(batch, self.key)
+            if failures:
+                failed |= self._failed(batch, failures)
+                stay = _others(batch, failures)
+                batch, keys = batch.take(stay), [keys[row] for row in stay]
+                topics = None if topics is None else [topics[row] for row in stay]
+        return Selected(self._values(batch), topics, keys, failed)
+
+    def _topics(self, batch: Batch, failed: dict[int, Exception]) -> tuple[list[str] | None, Batch]:
+        if self.topic is None:
+            return None, batch
+        topics, failures = self.topic.texts(batch)
+        if self.topics is not None:
+            self.topics.check(topics, failures)
+        if not failures:
+            return topics, batch
+        failed |= self._failed(batch, failures)
+        stay = _others(batch, failures)
+        return [topics[row] for row in stay], batch.take(stay)
+
+    def _values(self, batch: Batch) -> Batch:
+        if self.written is not None:
+            batch = batch.select({key: batch.column(key) for key in self.written if key in batch})
+        return batch.without(self.dropped) if self.dropped else batch
+
+    def _failed(self, batch: Batch, failures: Failures) -> dict[int, Exception]:
+        return {
+            number: StepError.of(self.sink, error)
+            for position, error in failures.items()
+            for number in batch.parents(position).tolist()
+        }
+
+
+def selection(sink: SinkConfig, label: str) -> Selection:
+    """The choices of this sink, which goes by the name `label`.
+
+    Read are `when`, `keys`, `drop`, and, where the connector has them, `topic`, `topics` and `key`. Raises
+    `DefinitionError` for what `check_topics` and `check_condition` refuse and for a function that cannot be imported.
+    """
+    try:
+        topic = check_topics(sink)
+        return Selection(
+            sink=label,
+            condition=condition(sink.when),
+            written=sink.keys,
+            dropped=sink.drop,
+            topic=topic,
+            topics=None if topic is None else allowed(_topics_of(sink)),
+            key=getattr(sink, "key", None),
+        )
+    except DefinitionError as error:
+        raise DefinitionError(f"{label}: {error}") from error
+
+
+def check_topics(sink: SinkConfig) -> Template | None:
+    """The template of a topic made from values, `None` if the sink has a plain topic or none.
+
+    Raises `DefinitionError` for a template that is none, or that has no `topics` to say what is allowed.
+    """
+    allowed(_topics_of(sink))
+    text = getattr(sink, "topic", None)
+    made = template(text) if isinstance(text, str) else None
+    if made is None or made.constant:
+        return None
+    if not _topics_of(sink):
+        raise DefinitionError(
+            f'"{made.text}" is made from values, so `topics` must list what is allowed: names, or regular expressions '
+            "that begin with ^"
+        )
+    return made
+
+
+def select_all(selections: Sequence[Selection], batch: Batch) -> tuple[list[Selected], dict[int, Exception]]:
+    """What each sink gets of these results, and the records that failed for one of them, by row number.
+
+    A record that fails for one sink has failed: no sink gets any of its results.
+    """
+    chosen = [one.apply(batch) for one in selections]
+    failed: dict[int, Exception] = {}
+    for one in chosen:
+        failed |= one.failed
+    if not failed:
+        return chosen, failed
+    bad = np.fromiter(failed, np.int64, len(failed))
+    chosen, more = select_all(selections, batch.take(_without(batch, bad)))
+    return chosen, failed | more
+
+
+def _without(batch: Batch, bad: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
+    hit = among(batch.rows, bad)
+    if batch.splits is None:
+        return np.flatnonzero(~hit).tolist()
+    edges = batch.splits.tolist()
+    return [row for row in range(batch.size) if not hit[edges[row] : edges[row + 1]].any()]
+
+
+def _others(batch: Batch, failures: Failures) -> list[int]:
+    return [row for row in range(batch.size) if row not in failures]
+
+
+def _topics_of(sink: SinkConfig) -> tuple[str, ...]:
+    topics = getattr(sink, "topics", None) or ()
+    return (topics,) if isinstance(topics, str) else tuple(topics)

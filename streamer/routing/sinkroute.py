@@ -1,0 +1,162 @@
+"""`Outlet`: one sink of a service, and the messages that a batch of results becomes there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from connectors.blockcolumns import joined, taken
+from connectors.codec import Codec, RecordsOrigin
+from connectors.config import SinkConfig
+from connectors.records import Ints, Messages
+from connectors.sink import Sink
+from pipelines.data.batch import Batch
+from pipelines.errors import StepError
+from streamer.agent.work import Work
+from streamer.routing.provenance import record_headers, record_keys, record_timestamps
+from streamer.routing.selection import Selected, Selection, selection
+
+Failed = dict[int, Exception]
+"""Row number to what went wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """A sink, the codec of its payloads, which results go there, and what of their records goes with them."""
+
+    name: str
+    sink: Sink
+    codec: Codec
+    selection: Selection
+    source_timestamp: bool = False
+    headers: bool = True
+
+    @classmethod
+    def of(cls, config: SinkConfig, sink: Sink, codec: Codec, name: str) -> Outlet:
+        """The outlet of a sink's configuration. Raises `DefinitionError` for a bad `when`, `topic` or `topics`."""
+        return cls(
+            name,
+            sink,
+            codec,
+            selection(config, f"sink {name}"),
+            source_timestamp=getattr(config, "timestamp", None) == "source",
+            headers=getattr(config, "headers", True),
+        )
+
+    def messages(self, selected: Selected) -> tuple[Messages, Failed]:
+        """One message for each selected row, and the rows whose values the codec cannot write, which have none."""
+        batch = selected.batch
+        encoded = self.codec.encode(batch)
+        messages = self._block(batch, encoded.values, selected.keys, selected.topics)
+        failed: Failed = {}
+        for position, error in encoded.failed.items():
+            wrapped = StepError.of(f"sink {self.name}", error)
+            failed.update(dict.fromkeys(batch.parents(position).tolist(), wrapped))
+        return messages, failed
+
+    def tombstones(self, work: Work) -> tuple[Messages, Failed]:
+        """The records of `work` that have no payload, as messages without one, and those that have no topic here."""
+        rows = np.array(work.tombstones, np.int64)
+        batch = Batch({}, len(rows), rows=rows, origin=RecordsOrigin(work.records, work.first))
+        bare = Selection(self.selection.sink, topic=self.selection.topic, topics=self.selection.topics)
+        selected = bare.apply(batch)
+        messages = self._block(selected.batch, [None] * selected.batch.size, None, selected.topics)
+        return messages, selected.failed
+
+    def _block(
+        self,
+        batch: Batch,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
+        topics: list[str] | None,
+    ) -> Messages:
+        return Messages(
+            rows=batch.rows,
+            values=values,
+            keys=record_keys(batch) if keys is None else keys,
+            headers=record_headers(batch) if self.headers else None,
+            timestamps=record_timestamps(batch) if self.source_timestamp else None,
+            topics=topics,
+            splits=batch.splits,
+        )
+
+
+def chosen(messages: Messages, index: Ints) -> Messages:
+    """The messages at these positions, in this order."""
+    if messages.splits is None:
+        rows, splits = messages.rows[index], None
+    else:
+        parts = [messages.parents(position) for position in index.tolist()]
+        rows = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        splits = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+
+    def pick(column: Any) -> Any:
+        return None if column is None else taken(column, index)
+
+    return Messages(
+        rows=rows,
+        values=pick(messages.values),
+        keys=pick(messages.keys),
+        headers=pick(messages.headers),
+        timestamps=None if messages.timestamps is None else messages.timestamps[index],
+        topics=pick(messages.topics),
+        splits=splits,
+    )
+
+
+def without(messages: Messages, rows: Collection[int]) -> Messages:
+    """The messages that answer none of these rows."""
+    hit = np.isin(messages.rows, np.fromiter(rows, np.int64, len(rows)))
+    if messages.splits is not None:
+        # The empty sum of a message without parents is zero, which `reduceat` does not give.
+        total = np.concatenate([[0], np.cumsum(hit)])
+        hit = total[messages.splits[1:]] > total[messages.splits[:-1]]
+    return chosen(messages, np.flatnonzero(~hit)) if hit.any() else messages
+
+
+def in_row_order(first: Messages, second: Messages) -> Messages:
+    """Both blocks as one, ordered by row, so that what shares a key keeps its order.
+
+    A message that answers several records stands where the last of them does.
+    """
+    if not len(first):
+        return second
+    if not len(second):
+        return first
+    return chosen(_joined(first, second), np.argsort(np.concatenate([_last(first), _last(second)]), kind="stable"))
+
+
+def _last(messages: Messages) -> Ints:
+    if messages.splits is None:
+        return messages.rows
+    return np.array([messages.parents(at).max(initial=-1) for at in range(len(messages))], np.int64)
+
+
+def _joined(first: Messages, second: Messages) -> Messages:
+    def join(a: Any, b: Any) -> Any:
+        if a is None and b is None:
+            return None
+        return joined([[None] * len(first) if a is None else a, [None] * len(second) if b is None else b])
+
+    stamps = splits = None
+    if first.timestamps is not None and second.timestamps is not None:
+        stamps = np.concatenate([first.timestamps, second.timestamps])
+    if first.splits is not None or second.splits is not None:
+        edges, more = _edges(first), _edges(second)
+        splits = np.concatenate([edges, more[1:] + edges[-1]])
+    return Messages(
+        rows=np.concatenate([first.rows, second.rows]),
+        values=join(first.values, second.values),
+        keys=join(first.keys, second.keys),
+        headers=join(first.headers, second.headers),
+        timestamps=stamps,
+        topics=join(first.topics, second.topics),
+        splits=splits,
+    )
+
+
+def _edges(messages: Messages) -> Ints:
+    return np.arange(len(messages) + 1, dtype=np.int64) if messages.splits is None else messages.splits

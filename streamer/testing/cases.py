@@ -1,0 +1,140 @@
+"""Cases: records for a service, and what is expected of it. Kept in files beside the service file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from pipelines.data.data import Data
+from pipelines.definitions.documents import Document, parse_documents, read_documents
+from pipelines.definitions.validation import definition_error
+from pipelines.errors import DefinitionError, StreamerError
+from pipelines.values import Image
+from pipelines.wire.json import value_from_plain
+from streamer.definition.settings import Settings
+
+FOLDER: Final = "cases"
+"""Where cases are looked for, beside the service file."""
+FILE: Final = "@file"
+"""`{"@file": "a.png"}` stands for what the file holds: a picture, or the array of a `.npy` file."""
+
+PICTURES: Final = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif"})
+WRITTEN: Final = frozenset({".yaml", ".yml", ".json", ".jsonl", ".ndjson"})
+
+
+class Case(Settings):
+    """One case. A YAML or JSON file holds one (YAML documents: several), a file of JSON lines one a line."""
+
+    name: str = ""
+    """What it is called; by default after its file."""
+    input: dict[str, Any] | list[dict[str, Any]] | str
+    """The record's values, or those of several records, in the JSON form; a text is a payload as it is."""
+    source: str | None = None
+    """The source that the records come from, where there are several; by default the first."""
+    key: str | None = None
+    """The records' key."""
+    headers: dict[str, str] = {}  # noqa: RUF012 - pydantic copies it
+    """The records' headers."""
+    expect: dict[str, Any] | list[dict[str, Any]] | None = None
+    """The values of the result, or of several; `[]`: none. Without it and `fails` the case only has to run."""
+    sink: str | None = None
+    """The sink whose results are meant, where there are several; by default the first."""
+    exact: bool = False
+    """Whether a result may have no values but those expected."""
+    tolerance: Annotated[float, Field(ge=0)] = 1e-4
+    """How far numbers may be off, as a part of their size or, near zero, as they are."""
+    fails: bool | str = False
+    """Whether a record has to fail, or in which step."""
+    folder: Annotated[Path, Field(exclude=True)] = Path()
+    """Where files that it names are looked for."""
+
+    def records(self) -> list[Data | bytes]:
+        """The records as values or payloads. Raises `DefinitionError` for values that there are not."""
+        if isinstance(self.input, str):
+            return [self.input.encode()]
+        given = self.input if isinstance(self.input, list) else [self.input]
+        return [Data({key: self.value(value) for key, value in one.items()}) for one in given]
+
+    def expected(self) -> list[dict[str, Any]] | None:
+        """The values expected, one mapping a result; `None`: nothing is."""
+        return [self.expect] if isinstance(self.expect, dict) else self.expect
+
+    def value(self, plain: object) -> Any:
+        """A value of the case: what the JSON form or a file says. Raises `DefinitionError` naming the case."""
+        try:
+            if isinstance(plain, Mapping) and set(plain) == {FILE}:
+                return _content(self.folder / str(plain[FILE]))
+            return value_from_plain(plain)
+        except (StreamerError, OSError, ValueError) as error:
+            raise DefinitionError(f'case "{self.name}": {error}') from error
+
+
+def cases_of(service_file: Path, given: list[Path]) -> list[Case]:
+    """The cases in these files and folders; without any, in the folder `cases` beside the service file.
+
+    Raises `DefinitionError` for what is no case, for two of one name, and where there are none.
+    """
+    places = given or [service_file.parent / FOLDER]
+    if not given and not places[0].is_dir():
+        raise DefinitionError(
+            f"{service_file}: there are no cases; write some into {places[0]}, or name their files. One is a YAML file "
+            "with input and expect"
+        )
+    found: dict[str, Case] = {}
+    for place in places:
+        for case in _in(place):
+            if case.name in found:
+                raise DefinitionError(f'{place}: two cases have the name "{case.name}"; give each one of its own')
+            found[case.name] = case
+    if not found:
+        raise DefinitionError(f"{', '.join(map(str, places))}: there are no cases; one is a YAML file with an input")
+    return list(found.values())
+
+
+def _in(place: Path) -> Iterator[Case]:
+    if place.is_dir():
+        # Pictures in a folder belong to cases that name them.
+        for file in sorted(place.iterdir()):
+            if file.suffix.lower() in WRITTEN:
+                yield from _written(file)
+        return
+    if place.suffix.lower() in PICTURES:
+        yield Case(name=place.stem, input={"image": {FILE: place.name}}, folder=place.parent)
+        return
+    yield from _written(place)
+
+
+def _written(file: Path) -> Iterator[Case]:
+    documents = _lines(file) if file.suffix.lower() in (".jsonl", ".ndjson") else read_documents(file)
+    for number, document in enumerate(documents, start=1):
+        name = file.stem if len(documents) == 1 else f"{file.stem}-{number}"
+        if not isinstance(document.data, dict):
+            raise document.error((), "a case is a mapping with input, and what to expect")
+        try:
+            yield Case.model_validate({"name": name, **document.data, "folder": file.parent})
+        except ValidationError as error:
+            raise definition_error(error, document, Case, ignorable=False) from error
+
+
+def _lines(file: Path) -> list[Document]:
+    found = []
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DefinitionError(f"{file}: cannot be read: {error}") from error
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            found += parse_documents(line, f"{file}:{number}")
+    return found
+
+
+def _content(file: Path) -> Any:
+    if file.suffix.lower() in PICTURES:
+        return Image(file.read_bytes())
+    if file.suffix.lower() == ".npy":
+        return np.load(file, allow_pickle=False)
+    raise DefinitionError(f"{file}: a picture ({', '.join(sorted(PICTURES))}) or a .npy file is needed")

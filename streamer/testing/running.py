@@ -1,0 +1,148 @@
+"""Run a service without a broker: the same definition on memory connectors, for tests and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from connectors.codec import Codec
+from connectors.codecs.registry import codec_of
+from connectors.memory import MemorySink, MemorySource
+from connectors.message import Message
+from connectors.records import Lane, Records, Span
+from pipelines.data.batch import Batch
+from pipelines.data.data import Data
+from pipelines.errors import StreamerError
+from streamer.agent.agent import Agent
+from streamer.agent.assembly import build
+from streamer.agent.summary import Summary
+from streamer.definition.service import Service
+from streamer.delivery.deadletter import Original, original
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that failed: what came, and what was said of it."""
+
+    message: Message
+    origin: Original
+
+    @property
+    def step(self) -> str:
+        """The step in which it failed; `decode` if its payload could not be read."""
+        return self.origin.step
+
+    @property
+    def error(self) -> str:
+        """Class and text of the error."""
+        return f"{self.origin.error}: {self.origin.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a service made of the records it was given."""
+
+    sinks: Mapping[str, list[Message]]
+    """The messages that each sink got, by its name, in order."""
+    decoded: Mapping[str, list[Data | None]]
+    """The same, decoded; `None` for a message without a payload."""
+    dead: list[DeadLetter]
+    """The dead letters, in order."""
+    acknowledged: int
+    """How many records were acknowledged, over all sources."""
+    summary: Summary
+
+    @property
+    def results(self) -> list[Data | None]:
+        """What the first sink got, decoded."""
+        return next(iter(self.decoded.values()))
+
+
+def run(
+    service: Service,
+    records: Iterable[Data | bytes | Message | None] | Mapping[str, Iterable[Data | bytes | Message | None]],
+    *,
+    timeout: float = 60.0,
+) -> Report:
+    """Run `service` over `records` to their end and report.
+
+    `records` are `Data` (encoded with the source's codec), payloads, `None` (a tombstone) or `Message`s with key
+    and headers; with several sources a mapping by the source's name. Sources and sinks are in memory; pipeline,
+    codecs, batching, delivery and failure rules are the service's own. A service that fails reports so in
+    `summary`; what cannot be opened is raised. `TimeoutError` after `timeout` seconds.
+    """
+    by_source = records if isinstance(records, Mapping) else {service.sources[0].label: records}
+    unknown = set(by_source) - {config.label for config in service.sources}
+    if unknown:
+        raise StreamerError(f"the service has no source {sorted(unknown)[0]!r}")
+    sources = {}
+    for config in service.sources:
+        codec = codec_of(config.codec)
+        given = [_payload(record, codec) for record in by_source.get(config.label, ())]
+        sources[config.label] = MemorySource(given, name=config.label)
+    sinks = {config.label: MemorySink(name=config.label) for config in service.sinks}
+    dead = MemorySink(name="dead_letter")
+    agent = Agent(service, parts=build(service, sources=sources, sinks=sinks, dead=dead))
+    agent.start()
+    try:
+        summary = agent.join(timeout)
+    finally:
+        agent.stop()
+    return Report(
+        sinks={name: sink.messages for name, sink in sinks.items()},
+        decoded={
+            config.label: _decoded(sinks[config.label].messages, codec_of(config.codec)) for config in service.sinks
+        },
+        dead=[_dead_letter(message) for message in dead.messages],
+        acknowledged=sum(sum(source.acknowledged) for source in sources.values()),
+        summary=summary,
+    )
+
+
+def payload(record: Data | bytes, codec: str | dict[str, object]) -> bytes:
+    """The payload of a record, by the codec of this setting; one that is a payload already stays as it is.
+
+    Raises what the codec says of a value that it cannot write.
+    """
+    found = _payload(record, codec_of(codec))
+    assert isinstance(found, bytes)
+    return found
+
+
+def _payload(record: Data | bytes | Message | None, codec: Codec) -> Message | bytes | None:
+    if not isinstance(record, Data):
+        return record
+    encoded = codec.encode(Batch.of([record]))
+    for error in encoded.failed.values():
+        raise error
+    return encoded.values[0]
+
+
+def _decoded(messages: list[Message], codec: Codec) -> list[Data | None]:
+    count = len(messages)
+    if not count:
+        return []
+    block = Records(
+        "report",
+        [message.value for message in messages],
+        [message.key for message in messages],
+        np.arange(count, dtype=np.int64),
+        [Span(Lane("report", "0", 0), 0, count)],
+        ["report"],
+        [0],
+        0,
+    )
+    found = codec.decode(block, None)
+    for error in found.failed.values():
+        raise error
+    rows = dict(zip(found.batch.rows.tolist(), found.batch.to_list(), strict=True))
+    return [rows.get(row) for row in range(count)]
+
+
+def _dead_letter(message: Message) -> DeadLetter:
+    origin = original(message.headers)
+    if origin is None:
+        raise StreamerError("the dead letter sink got something that is no dead letter")
+    return DeadLetter(message, origin)

@@ -1,0 +1,106 @@
+"""Running a case: its records through the whole service, on connectors in memory."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from connectors.memory.config import MemorySinkConfig
+from connectors.message import Message
+from pipelines.data.data import Data
+from pipelines.errors import DefinitionError, nearest
+from streamer.definition.service import Service
+from streamer.definition.settings import FailureSettings
+from streamer.testing import running as testing
+from streamer.testing.cases import Case
+from streamer.testing.differences import differences
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What became of a case."""
+
+    case: Case
+    results: list[Data | None]
+    """What the sink got; `None` for a message without a payload."""
+    problems: list[str]
+    """What is not as expected, a line each."""
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is as expected."""
+        return not self.problems
+
+
+def tried(service: Service, case: Case, *, timeout: float = 60.0) -> Tried:
+    """Run a case by itself: models are loaded for it, windows begin empty.
+
+    Codecs, pipeline, batching and the choice of sinks are the service's; nothing is connected to, and records that fail
+    go to a dead letter in memory. Raises `DefinitionError` for a source or sink that the service does not have, and
+    what opening the pipeline raises.
+    """
+    source = _named(case, "source", case.source, [config.label for config in service.sources])
+    sink = _named(case, "sink", case.sink, [config.label for config in service.sinks])
+    began = time.monotonic()
+    codec = next(config.codec for config in service.sources if config.label == source)
+    report = testing.run(_alone(service), {source: _messages(case, codec)}, timeout=timeout)
+    results = report.decoded[sink]
+    problems = [] if report.summary.error is None else [report.summary.error]
+    problems += _of_failures(case, report.dead)
+    if not problems:
+        problems = _of_results(case, results)
+    return Tried(case, results, problems, time.monotonic() - began)
+
+
+def _alone(service: Service) -> Service:
+    return service.model_copy(
+        update={
+            "dead_letter": MemorySinkConfig(name="dead_letter", topic="dead_letter"),
+            "on_error": "stop",
+            "errors": FailureSettings(stop_ratio=1.0),
+            "delivery": "at_least_once",
+            "control": None,
+            "profile": None,
+        }
+    )
+
+
+def _messages(case: Case, codec: str | dict[str, object]) -> list[Message]:
+    key = None if case.key is None else case.key.encode()
+    headers = tuple((name, value.encode()) for name, value in case.headers.items())
+    return [Message(testing.payload(record, codec), key, headers) for record in case.records()]
+
+
+def _of_failures(case: Case, dead: list[testing.DeadLetter]) -> list[str]:
+    if not case.fails:
+        return [f"failed in {letter.step}: {letter.error}" for letter in dead]
+    where = "" if case.fails is True else f" in {case.fails}"
+    if any(case.fails is True or letter.step == case.fails for letter in dead):
+        return []
+    other = f"; one failed in {dead[0].step}" if dead else ""
+    return [f"no record failed{where}, and one should have{other}"]
+
+
+def _of_results(case: Case, results: list[Data | None]) -> list[str]:
+    expected = case.expected()
+    if expected is None:
+        return []
+    problems = []
+    if len(expected) != len(results):
+        problems.append(f"expected {len(expected)} results, got {len(results)}")
+    for number, (one, result) in enumerate(zip(expected, results, strict=False)):
+        if result is None:
+            problems.append(f"result {number} has no payload")
+            continue
+        found = differences(one, result, case.value, tolerance=case.tolerance, exact=case.exact)
+        problems += [f"result {number}: {line}" for line in found] if len(expected) > 1 else found
+    return problems
+
+
+def _named(case: Case, kind: str, name: str | None, known: list[str]) -> str:
+    if name is None:
+        return known[0]
+    if name not in known:
+        raise DefinitionError(f'case "{case.name}": the service has no {kind} "{name}"{nearest(name, known)}')
+    return name

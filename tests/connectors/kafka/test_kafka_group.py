@@ -1,0 +1,510 @@
+"""A Kafka source as a member of its group: where it begins, what it commits, and how it shares partitions."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from connectors.contract import Reader, Received
+from connectors.kafka.config import KafkaSourceConfig
+from connectors.kafka.source import KafkaSource
+from connectors.records import Lane
+from connectors.source import LaneEnded
+from pipelines.errors import ConnectorError
+from streamer.devbroker import Broker, LocalKafka, create_topics
+
+pytestmark = pytest.mark.usefixtures("hot_path")
+
+Topics = Callable[..., str]
+Name = Callable[..., str]
+MakeSource = Callable[..., KafkaSource]
+Write = Callable[..., None]
+Committed = Callable[..., int]
+Polled = Callable[[Reader], AbstractContextManager[list[Received]]]
+
+
+class CuttableKafka(Protocol):
+    """The fixture of `conftest`."""
+
+    bootstrap: str
+    broker: LocalKafka
+
+    def cut(self) -> None: ...
+    def mend(self) -> None: ...
+
+
+def numbers(start: int, stop: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, stop)]
+
+
+def values(received: Iterable[Received]) -> list[bytes]:
+    return [one.message.value for one in received]
+
+
+def test_where_the_group_has_committed_the_start_does_not_count(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 10))
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        reader.acknowledge(reader.take(4))
+    with Reader(source(kafka.bootstrap, topic, topic, start="latest")) as reader:
+        assert values(reader.take(6)) == numbers(4, 10)
+
+
+def test_a_crash_before_the_first_acknowledgement_loses_nothing_that_came_after_latest(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 3))
+    with Reader(source(kafka.bootstrap, topic, topic, start="latest")) as reader:
+        reader.until(lambda r: bool(r.lanes))
+        write(kafka.bootstrap, topic, numbers(3, 6))
+        assert values(reader.take(3)) == numbers(3, 6)
+    write(kafka.bootstrap, topic, numbers(6, 8))
+    with Reader(source(kafka.bootstrap, topic, topic, start="latest")) as reader:
+        assert values(reader.take(5)) == numbers(3, 8)
+
+
+SOON = {"topic.metadata.refresh.interval.ms": 300}
+
+
+def grow(bootstrap: str, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for grown in admin.create_partitions([NewPartitions(topic, partitions)]).values():
+        grown.result(60)
+    create_topics(bootstrap, {topic: partitions})
+
+
+def make_anew(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for deleted in admin.delete_topics([topic]).values():
+        deleted.result(60)
+    deadline = time.monotonic() + 60
+    while topic in admin.list_topics(timeout=60).topics:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    create_topics(bootstrap, {topic: 1})
+
+
+@pytest.mark.parametrize("start", ["latest", "2100-01-01T00:00:00Z"])
+def test_partitions_that_are_added_later_begin_at_their_first_record(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write, start: str
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 5))
+    with Reader(source(kafka.bootstrap, topic, topic, start=start, client=SOON)) as reader:
+        reader.until(lambda r: bool(r.lanes))
+        grow(kafka.bootstrap, topic, 2)
+        write(kafka.bootstrap, topic, numbers(100, 110), 1)
+        write(kafka.bootstrap, topic, numbers(5, 8))
+        assert sorted(values(reader.take(13))) == sorted(numbers(5, 8) + numbers(100, 110))
+    # Also where they are added while nobody reads.
+    grow(kafka.bootstrap, topic, 3)
+    write(kafka.bootstrap, topic, numbers(200, 204), 2)
+    with Reader(source(kafka.bootstrap, topic, topic, start=start)) as reader:
+        assert sorted(values(reader.take(17))) == sorted(numbers(5, 8) + numbers(100, 110) + numbers(200, 204))
+
+
+def test_topics_that_begin_to_match_a_pattern_begin_at_their_first_record(
+    kafka: Broker, topics: Topics, topic_name: Name, source: MakeSource, write: Write
+) -> None:
+    prefix = topic_name()
+    topics(2, prefix)
+    later = f"{prefix}-later"
+    with Reader(source(kafka.bootstrap, f"^{prefix}.*", prefix, start="latest", client=SOON)) as reader:
+        reader.until(lambda r: bool(r.lanes))
+        create_topics(kafka.bootstrap, {later: 1})
+        write(kafka.bootstrap, later, numbers(0, 10))
+        assert values(reader.take(10)) == numbers(0, 10)
+
+
+def test_members_that_begin_a_group_together_all_begin_at_its_start(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write, polled: Polled
+) -> None:
+    topic = topics(4)
+    for partition in range(4):
+        write(kafka.bootstrap, topic, numbers(0, 50), partition)
+    members = [Reader(source(kafka.bootstrap, topic, topic, start="latest", name=f"m{n}")) for n in range(3)]
+    with polled(members[0]) as first, polled(members[1]) as second, polled(members[2]) as third:
+        deadline = time.monotonic() + 60
+        while not all(len(member.lanes) in (1, 2) for member in members):
+            assert time.monotonic() < deadline, [member.lanes for member in members]
+            time.sleep(0.05)
+        for partition in range(4):
+            write(kafka.bootstrap, topic, numbers(50, 55), partition)
+        while len(first) + len(second) + len(third) < 20:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert sorted(values([*first, *second, *third])) == sorted(4 * numbers(50, 55))
+
+
+def test_a_group_whose_positions_another_program_committed_begins_new_partitions_at_their_first_record(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write
+) -> None:
+    topic = topics(2)
+    for partition in (0, 1):
+        write(kafka.bootstrap, topic, numbers(100 * partition, 100 * partition + 5), partition)
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 3, "{not ours")], asynchronous=False)
+    consumer.close()
+    with Reader(source(kafka.bootstrap, topic, topic, start="latest")) as reader:
+        assert sorted(values(reader.take(7))) == sorted(numbers(3, 5) + numbers(100, 105))
+
+
+def test_a_topic_that_was_created_again_is_not_read_from_the_position_of_the_former_one(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write, committed: Committed
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 10))
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        reader.acknowledge(reader.take(10))
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic})
+    position = consumer.committed([TopicPartition(topic, 0)], 60)
+    make_anew(kafka.bootstrap, topic)
+    write(kafka.bootstrap, topic, numbers(0, 30))
+    # A commit that was late: deleting the topic had removed the position.
+    consumer.commit(offsets=position, asynchronous=False)
+    consumer.close()
+    with (
+        Reader(source(kafka.bootstrap, topic, topic)) as reader,
+        pytest.raises(ConnectorError, match=f'"{topic}" was deleted and created again: .* position 10 .*out_of_range'),
+    ):
+        reader.until(lambda r: False)
+    assert committed(kafka.bootstrap, topic, topic) == 10
+    with Reader(source(kafka.bootstrap, topic, topic, out_of_range="latest")) as reader:
+        reader.until(lambda r: bool(r.lanes))
+        write(kafka.bootstrap, topic, numbers(30, 32))
+        assert values(reader.take(2)) == numbers(30, 32)
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic})
+    consumer.commit(offsets=position, asynchronous=False)
+    consumer.close()
+    with Reader(source(kafka.bootstrap, topic, topic, out_of_range="earliest")) as reader:
+        received = reader.take(32)
+        assert values(received) == numbers(0, 32)
+        reader.acknowledge(received)
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        assert reader.listen(1) == []
+
+
+@pytest.mark.parametrize("out_of_range", ["stop", "earliest"])
+def test_a_topic_that_is_created_again_while_it_is_read_is_found_out(
+    kafka: Broker,
+    topics: Topics,
+    source: MakeSource,
+    write: Write,
+    out_of_range: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("connectors.kafka.source._IDS_AFTER", 0.5)
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 10))
+    with Reader(source(kafka.bootstrap, topic, topic, out_of_range=out_of_range)) as reader:
+        received = reader.take(10)
+        # The source stands still, so that the client does not notice that its position was not there for a while.
+        reader.source.standing_still(True)
+        make_anew(kafka.bootstrap, topic)
+        write(kafka.bootstrap, topic, numbers(0, 30))
+        reader.source.standing_still(False)
+        if out_of_range == "stop":
+            with pytest.raises(ConnectorError, match=f'"{topic}" was deleted and created again'):
+                reader.until(lambda r: False)
+            return
+        reader.until(lambda r: len(r.events(LaneEnded)) == 1)
+        (begun,) = reader.lanes
+        assert begun.epoch > received[0].lane.epoch
+        assert values(reader.take(30)) == numbers(0, 30)
+
+
+@pytest.mark.parametrize(("position", "first"), [("earliest", 0), ("latest", 9), ("2023-11-14T22:13:20Z", 5)])
+def test_a_group_can_be_put_back(
+    kafka: Broker, topics: Topics, position: str, first: int, source: MakeSource, write: Write
+) -> None:
+    topic = topics(1, retention_ms="-1")
+    write(kafka.bootstrap, topic, numbers(0, 5), timestamp=1_000_000)
+    write(kafka.bootstrap, topic, numbers(5, 9), timestamp=1_700_000_000_000)
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        reader.acknowledge(reader.take(7))
+    config = KafkaSourceConfig(bootstrap=kafka.bootstrap, topics=(topic,), group=topic).starting(position)
+    with Reader(config.build()) as reader:
+        received = reader.until(lambda r: bool(r.lanes))
+        write(kafka.bootstrap, topic, [b"9"])
+        received += reader.take(10 - first - len(received))
+    assert values(received) == numbers(first, 10)
+
+
+def test_a_group_with_members_cannot_be_put_back(kafka: Broker, topics: Topics, source: MakeSource) -> None:
+    topic = topics(1)
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        reader.until(lambda r: bool(r.lanes))
+        with pytest.raises(ConnectorError, match="kafka"):
+            source(kafka.bootstrap, topic, topic, reset="earliest").open()
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "consumer", "cooperative-sticky"])
+def test_a_member_that_joins_gets_its_share_and_no_record_is_lost_or_done_twice(
+    kafka: Broker, topics: Topics, assignor: str, source: MakeSource, write: Write, polled: Polled
+) -> None:
+    topic = topics(2)
+    done: list[Received] = []
+
+    def settle(lanes: Iterable[Lane], deadline: float) -> Mapping[Lane, int]:
+        return {lane: max((one.position + 1 for one in done if one.lane == lane), default=0) for lane in lanes}
+
+    for partition in (0, 1):
+        write(kafka.bootstrap, topic, numbers(100 * partition, 100 * partition + 20), partition)
+    first = Reader(source(kafka.bootstrap, topic, topic, assignor=assignor), settle=settle)
+    second = Reader(source(kafka.bootstrap, topic, topic, assignor=assignor, name="second"))
+    with first:
+        done += first.take(40)
+        with polled(second) as others:
+            done += first.until(lambda r: bool(r.events(LaneEnded)) and len(second.lanes) == 1 and len(r.lanes) == 1)
+            for partition in (0, 1):
+                write(kafka.bootstrap, topic, numbers(100 * partition + 20, 100 * partition + 30), partition)
+            done += first.until(lambda r: len(others) >= 10 and len(done) + len(others) >= 50)
+            done += first.take(60 - len(done) - len(others)) if len(done) + len(others) < 60 else []
+    assert sorted(values(done) + values(others)) == sorted(numbers(0, 30) + numbers(100, 130))
+    assert {one.message.partition for one in others} != {0, 1}
+
+
+def test_a_late_acknowledgement_of_a_partition_that_another_member_has_commits_nothing(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write, committed: Committed, polled: Polled
+) -> None:
+    topic = topics(2)
+    for partition in (0, 1):
+        write(kafka.bootstrap, topic, numbers(0, 10), partition)
+    first = Reader(source(kafka.bootstrap, topic, topic))
+    with first:
+        received = first.take(20)
+        with polled(Reader(source(kafka.bootstrap, topic, topic, name="second"))) as others:
+            first.until(lambda r: bool(r.events(LaneEnded)) and len(r.lanes) == 1)
+            (kept,) = {lane.partition for lane in first.lanes}
+            first.until(lambda r: len(others) == 10)
+            first.acknowledge(received)
+            time.sleep(0.3)
+            given = 1 - int(kept[-1])
+            assert committed(kafka.bootstrap, topic, topic, given) < 0
+
+
+def test_what_settle_returns_is_committed_before_the_partitions_go(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write, polled: Polled
+) -> None:
+    topic = topics(2)
+    for partition in (0, 1):
+        write(kafka.bootstrap, topic, numbers(0, 10), partition)
+    budgets: list[float] = []
+
+    def settle(lanes: Iterable[Lane], deadline: float) -> Mapping[Lane, int]:
+        budgets.append(deadline - time.monotonic())
+        return dict.fromkeys(lanes, 7)
+
+    first = Reader(source(kafka.bootstrap, topic, topic, revoke_timeout="4s"), settle=settle)
+    with first:
+        first.take(20)
+        with polled(Reader(source(kafka.bootstrap, topic, topic, name="second"))) as others:
+            first.until(lambda r: len(others) == 3)
+            assert [one.position for one in others] == [7, 8, 9]
+    assert budgets
+    assert max(budgets) <= 4
+
+
+def test_a_static_member_that_restarts_keeps_its_partitions_without_a_rebalance(
+    kafka: Broker, topics: Topics, source: MakeSource, polled: Polled
+) -> None:
+    topic = topics(2)
+    # As much time for the restart as there is outside of tests.
+    client = {"session.timeout.ms": 45_000}
+    other = Reader(source(kafka.bootstrap, topic, topic, name="other", instance="two", client=client))
+    with polled(other):
+        with Reader(source(kafka.bootstrap, topic, topic, instance="one", client=client)) as reader:
+            reader.until(lambda r: len(r.lanes) == 1 and len(other.lanes) == 1)
+            mine = {lane.partition for lane in reader.lanes}
+        before = len(other.seen)
+        with Reader(source(kafka.bootstrap, topic, topic, instance="one", client=client)) as reader:
+            reader.until(lambda r: bool(r.lanes))
+            assert {lane.partition for lane in reader.lanes} == mine
+        assert len(other.seen) == before
+
+
+def test_two_members_with_one_instance_name_are_an_error_for_the_first(
+    kafka: Broker, topics: Topics, source: MakeSource, polled: Polled
+) -> None:
+    topic = topics(1)
+    with Reader(source(kafka.bootstrap, topic, topic, instance="same")) as reader:
+        reader.until(lambda r: bool(r.lanes))
+        with (
+            polled(Reader(source(kafka.bootstrap, topic, topic, instance="same"))),
+            pytest.raises(ConnectorError, match="give each its own"),
+        ):
+            reader.until(lambda r: False)
+
+
+def test_a_source_that_stands_still_keeps_its_partitions_and_loses_nothing(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write, committed: Committed
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 500))
+    # Whoever does not poll for so long is thrown out of the group.
+    member = source(kafka.bootstrap, topic, topic, assignor="consumer", client={"max.poll.interval.ms": 1500})
+    with Reader(member) as reader:
+        received = reader.take(100)
+        writing = threading.Thread(target=write, args=(kafka.bootstrap, topic, numbers(500, 510)))
+        writing.start()
+        deadline = time.monotonic() + 2.5
+        while time.monotonic() < deadline or writing.is_alive():
+            reader.source.standing_still(True)
+            time.sleep(0.05)
+        writing.join()
+        reader.source.standing_still(False)
+        received += reader.take(410)
+        assert values(received) == numbers(0, 510)
+        assert not reader.events(LaneEnded)
+        reader.acknowledge(received)
+    assert committed(kafka.bootstrap, topic, topic) == 510
+
+
+def test_partitions_assigned_while_standing_still_wait_too(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 10))
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        deadline = time.monotonic() + reader.patience
+        while not reader.lanes and time.monotonic() < deadline:
+            reader.source.standing_still(True)
+            reader.notice()
+            time.sleep(0.02)
+        assert reader.lanes
+        reader.source.standing_still(False)
+        assert values(reader.take(10)) == numbers(0, 10)
+
+
+@pytest.mark.parametrize("assignor", ["range", "consumer", "cooperative-sticky"])
+def test_partitions_that_went_while_standing_still_are_read_when_they_are_back(
+    kafka: Broker, topics: Topics, assignor: str, source: MakeSource, write: Write, polled: Polled
+) -> None:
+    topic = topics(2)
+    for partition in (0, 1):
+        write(kafka.bootstrap, topic, numbers(0, 10), partition)
+    reader = Reader(source(kafka.bootstrap, topic, topic, assignor=assignor))
+
+    with reader:
+        reader.take(20)
+        with polled(Reader(source(kafka.bootstrap, topic, topic, assignor=assignor, name="second"))):
+            deadline = time.monotonic() + reader.patience
+            while len(reader.lanes) != 1:
+                assert time.monotonic() < deadline, reader.seen
+                reader.source.standing_still(True)
+                reader.notice()
+                time.sleep(0.02)
+            reader.source.standing_still(False)
+        reader.until(lambda r: len(r.lanes) == 2)
+        for partition in (0, 1):
+            write(kafka.bootstrap, topic, numbers(10, 20), partition)
+        wanted = {(partition, offset) for partition in (0, 1) for offset in range(10, 20)}
+        seen: set[tuple[int, int]] = set()
+        deadline = time.monotonic() + reader.patience
+        while not wanted <= seen and time.monotonic() < deadline:
+            seen |= {(one.message.partition, one.position) for one in reader.poll()}
+        assert wanted <= seen
+
+
+def test_a_source_that_nobody_polls_is_thrown_out_says_so_and_comes_back(
+    kafka: Broker,
+    topics: Topics,
+    caplog: pytest.LogCaptureFixture,
+    source: MakeSource,
+    write: Write,
+    committed: Committed,
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 10))
+    member = source(kafka.bootstrap, topic, topic, assignor="consumer", client={"max.poll.interval.ms": 1500})
+    with Reader(member) as reader:
+        received = reader.take(10)
+        with caplog.at_level(logging.WARNING):
+            time.sleep(2.5)
+            again = reader.take(10)
+        reader.acknowledge(received)
+        assert values(again) == values(received)
+        assert [event.lane for event in reader.events(LaneEnded)] == [received[0].lane]
+    assert committed(kafka.bootstrap, topic, topic) < 0
+    assert any("maximum poll interval" in record.getMessage() for record in caplog.records)
+
+
+def test_a_commit_that_the_broker_is_late_for_arrives_all_the_same(
+    cuttable_kafka: CuttableKafka, topic_name: Name, source: MakeSource, write: Write, committed: Committed
+) -> None:
+    topic = topic_name()
+    create_topics(cuttable_kafka.bootstrap, {topic: 1})
+    write(cuttable_kafka.bootstrap, topic, numbers(0, 5))
+    client = {"reconnect.backoff.max.ms": 300}
+    with Reader(source(cuttable_kafka.bootstrap, topic, topic, client=client)) as reader:
+        received = reader.take(5)
+        cuttable_kafka.cut()
+        reader.acknowledge(received, wait=False)
+        reader.listen(0.5)
+        cuttable_kafka.mend()
+        deadline = time.monotonic() + reader.patience
+        while committed(cuttable_kafka.bootstrap, topic, topic) != 5 and time.monotonic() < deadline:
+            reader.poll()
+        assert committed(cuttable_kafka.bootstrap, topic, topic) == 5
+
+
+def test_a_topic_that_is_deleted_is_an_error_and_commits_to_it_are_told_to_fail(
+    kafka: Broker, topics: Topics, caplog: pytest.LogCaptureFixture, source: MakeSource, write: Write
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 5))
+    client = {"topic.metadata.refresh.interval.ms": 300}
+    with Reader(source(kafka.bootstrap, topic, topic, client=client)) as reader:
+        received = reader.take(5)
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        for deleted in admin.delete_topics([topic]).values():
+            deleted.result(60)
+        with caplog.at_level(logging.WARNING, "connectors.kafka"):
+            reader.acknowledge(received, wait=False)
+            with pytest.raises(ConnectorError, match=f"{topic}.*create the topic, or check its name"):
+                reader.until(lambda r: False)
+    assert any("cannot commit its positions" in record.getMessage() for record in caplog.records)
+
+
+def test_waiting_for_a_commit_ends_when_the_broker_hangs(
+    cuttable_kafka: CuttableKafka, topic_name: Name, monkeypatch: pytest.MonkeyPatch, source: MakeSource, write: Write
+) -> None:
+    monkeypatch.setattr("connectors.kafka.source._COMMIT_WAIT", 0.5)
+    topic = topic_name()
+    create_topics(cuttable_kafka.bootstrap, {topic: 1})
+    write(cuttable_kafka.bootstrap, topic, numbers(0, 5))
+    with Reader(source(cuttable_kafka.bootstrap, topic, topic)) as reader:
+        received = reader.take(5)
+        cuttable_kafka.broker.freeze()
+        began = time.monotonic()
+        with pytest.raises(ConnectorError) as raised:
+            reader.acknowledge(received)
+        assert time.monotonic() - began < 8
+        assert raised.value.retriable
+        cuttable_kafka.broker.thaw()
+
+
+def test_a_transaction_can_commit_positions_with_its_token(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write, committed: Committed
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 5))
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        reader.take(5)
+        producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction([TopicPartition(topic, 0, 3)], reader.source.transaction_token(), 60)
+        producer.commit_transaction(60)
+    assert committed(kafka.bootstrap, topic, topic) == 3

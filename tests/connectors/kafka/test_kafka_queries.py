@@ -1,0 +1,73 @@
+"""What brokers are asked beside a consumer, also before they know the answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from connectors.kafka.client.queries import Queries, Start
+from streamer.devbroker import Broker, create_topics
+
+Name = Callable[..., str]
+Topics = Callable[..., str]
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def queries(kafka: Broker) -> Queries:
+    return Queries({"bootstrap.servers": kafka.bootstrap})
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", 1_000_000])
+def test_a_client_that_asks_before_the_topic_is_made_finds_where_it_begins_and_ends(
+    kafka: Broker, topic_name: Name, queries: Queries, start: Start
+) -> None:
+    topic = topic_name()
+    making = threading.Timer(0.5, create_topics, (kafka.bootstrap, {topic: 1}))
+    making.start()
+    try:
+        assert queries.positions([(topic, 0)], start) == {(topic, 0): 0}
+    finally:
+        making.join()
+
+
+def test_a_topic_that_does_not_come_is_an_error_in_the_end(
+    monkeypatch: pytest.MonkeyPatch, topic_name: Name, queries: Queries
+) -> None:
+    monkeypatch.setattr("connectors.kafka.client.queries._PATIENCE", 1.0)
+    with pytest.raises(KafkaException) as raised:
+        queries.positions([(topic_name(), 0)], "latest")
+    assert raised.value.args[0].code() == KafkaError._NOENT
+
+
+def test_the_position_of_a_time_is_that_of_its_first_record_or_the_end(
+    kafka: Broker, topics: Topics, queries: Queries, write: Write
+) -> None:
+    topic = topics(2, retention_ms="-1")
+    write(kafka.bootstrap, topic, [b"0", b"1"], timestamp=1_000_000)
+    write(kafka.bootstrap, topic, [b"2"], timestamp=3_000_000)
+    places = [(topic, 0), (topic, 1)]
+    assert queries.positions(places, 2_000_000) == {(topic, 0): 2, (topic, 1): 0}
+    assert queries.positions(places, 4_000_000) == {(topic, 0): 3, (topic, 1): 0}
+    assert queries.positions([], "latest") == {}
+
+
+def test_a_topic_that_is_not_there_has_no_id_and_holds_up_no_other(
+    kafka: Broker, topics: Topics, topic_name: Name, queries: Queries
+) -> None:
+    topic = topics(1)
+    found = queries.ids_now([topic, topic_name()])
+    assert list(found) == [topic]
+    assert queries.ids_now([topic]) == found
+    assert queries.ids_now([]) == {}
+
+
+def test_brokers_that_are_away_have_no_answers_and_nothing_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connectors.kafka.client.queries._ATTEMPT", 0.3)
+    queries = Queries({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    assert queries.ids_now(["digits"]) == {}
+    queries.ask_ends([("digits", 0)])
+    assert queries.ends() == {}

@@ -1,0 +1,292 @@
+"""What is Kafka's own about its source; what every source must do is in test_kafka_contract."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from connectors.contract import Reader, Received
+from connectors.kafka.source import KafkaSource
+from connectors.source import LaneBegan, SourceDown
+from pipelines.errors import ConnectorError
+from streamer.devbroker import Broker, LocalKafka, MockKafka, create_topics
+
+pytestmark = pytest.mark.usefixtures("hot_path")
+
+Topics = Callable[..., str]
+Name = Callable[..., str]
+MakeSource = Callable[..., KafkaSource]
+Write = Callable[..., None]
+Committed = Callable[..., int]
+Polled = Callable[[Reader], AbstractContextManager[list[Received]]]
+
+
+class CuttableKafka(Protocol):
+    """The fixture of `conftest`."""
+
+    bootstrap: str
+    broker: LocalKafka
+
+    def cut(self) -> None: ...
+    def mend(self) -> None: ...
+
+
+def numbers(start: int, stop: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, stop)]
+
+
+def values(received: Iterable[Received]) -> list[bytes]:
+    return [one.message.value for one in received]
+
+
+def test_a_poll_may_ask_for_any_number_of_records(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 100))
+    polled = source(kafka.bootstrap, topic, topic)
+    polled.open()
+    deadline = time.monotonic() + 30
+    received: list[bytes] = []
+    while len(received) < 100:
+        assert time.monotonic() < deadline
+        received += polled.poll(10**15, 2**60, 0.1).values
+    polled.close()
+    assert received == numbers(0, 100)
+
+
+def test_a_regular_expression_takes_all_topics_that_match_and_those_that_come_later(
+    kafka: Broker, topic_name: Name, source: MakeSource, write: Write
+) -> None:
+    mark = topic_name("regex")
+    create_topics(kafka.bootstrap, {f"{mark}-a": 1, f"{mark}-b": 1, f"other-{mark}": 1})
+    for topic in (f"{mark}-a", f"{mark}-b", f"other-{mark}"):
+        write(kafka.bootstrap, topic, [topic.encode()])
+    client = {"topic.metadata.refresh.interval.ms": 500}
+    with Reader(source(kafka.bootstrap, f"^{mark}-.*", mark, client=client)) as reader:
+        received = reader.take(2)
+        assert sorted((one.message.topic, one.message.value) for one in received) == [
+            (f"{mark}-a", f"{mark}-a".encode()),
+            (f"{mark}-b", f"{mark}-b".encode()),
+        ]
+        reader.acknowledge(received)
+        create_topics(kafka.bootstrap, {f"{mark}-c": 1})
+        write(kafka.bootstrap, f"{mark}-c", [b"late"])
+        assert b"late" in values(reader.take(1))
+
+
+def test_several_topics_share_a_block_in_spans_of_their_own(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write
+) -> None:
+    names = [topics(2), topics(1)]
+    for name, partition in ((names[0], 0), (names[1], 0), (names[0], 1)):
+        write(kafka.bootstrap, name, numbers(0, 5), partition)
+    with Reader(source(kafka.bootstrap, names, names[0])) as reader:
+        received = reader.take(15)
+    places = {(one.message.topic, one.message.partition) for one in received}
+    assert places == {(names[0], 0), (names[1], 0), (names[0], 1)}
+    for place in places:
+        here = [one for one in received if (one.message.topic, one.message.partition) == place]
+        assert values(here) == numbers(0, 5)
+
+
+def test_a_group_that_committed_nothing_begins_at_the_time_it_is_told(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write
+) -> None:
+    topic = topics(2, retention_ms="-1")
+    for stamp in (1_000_000, 2_000_000, 3_000_000):
+        write(kafka.bootstrap, topic, [b"%d" % stamp], timestamp=stamp)
+    write(kafka.bootstrap, topic, [b"old"], 1, timestamp=1_000_000)
+    with Reader(source(kafka.bootstrap, topic, topic, start=2_000_000)) as reader:
+        received = reader.take(2)
+        began = {event.partition: event.position for event in reader.events(LaneBegan)}
+        # Nothing in partition 1 is as young: what comes next is.
+        write(kafka.bootstrap, topic, [b"new"], 1)
+        later = reader.take(1)
+    assert values(received) == [b"2000000", b"3000000"]
+    assert values(later) == [b"new"]
+    assert began == {0: 1, 1: 1}
+
+
+def test_what_is_fetched_ahead_while_nobody_polls_does_not_fill_the_memory(
+    kafka: Broker, topics: Topics, source: MakeSource
+) -> None:
+    topic = topics(4)
+    # Not compressed: limits are about bytes as they are sent, so of what compresses well any amount may come at once.
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 5})
+    for number in range(4000):
+        producer.produce(topic, b"%06d" % number + bytes(100_000), partition=number % 4)
+        producer.poll(0)
+    assert producer.flush(120) == 0
+    del producer
+    process = psutil.Process()
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        reader.take(1)
+        before = process.memory_info().rss
+        highest = before
+        for _ in range(20):
+            time.sleep(0.1)
+            highest = max(highest, process.memory_info().rss)
+        # 400 MB wait in the topic; 32 MiB and one fetch of 16 MiB may be here, and as much again in copies.
+        assert highest - before < 200 * 2**20
+        assert len(reader.take(1599, timeout=0.5)) == 1599
+
+
+@pytest.mark.parametrize("policy", ["stop", "earliest", "latest"])
+def test_a_position_that_retention_has_deleted_is_an_error_unless_it_is_said_where_to_go_on(
+    kafka: Broker, topics: Topics, policy: str, source: MakeSource, write: Write, committed: Committed
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 20))
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        reader.acknowledge(reader.take(5))
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for deleted in admin.delete_records([TopicPartition(topic, 0, 12)]).values():
+        deleted.result(60)
+    with Reader(source(kafka.bootstrap, topic, topic, out_of_range=policy)) as reader:
+        if policy == "stop":
+            with pytest.raises(ConnectorError, match="set out_of_range to earliest or latest"):
+                reader.take(1)
+            return
+        if policy == "earliest":
+            received = reader.take(8)
+            assert values(received) == numbers(12, 20)
+            reader.acknowledge(received)
+            assert committed(kafka.bootstrap, topic, topic) == 20
+            return
+        deadline = time.monotonic() + reader.patience
+        received = []
+        while not received and time.monotonic() < deadline:
+            write(kafka.bootstrap, topic, [b"new"])
+            received = reader.listen(0.3)
+        assert set(values(received)) == {b"new"}
+
+
+def test_a_topic_made_anew_begins_another_life_of_its_lane(
+    kafka: Broker, topics: Topics, source: MakeSource, write: Write, committed: Committed
+) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 3))
+    with Reader(source(kafka.bootstrap, topic, topic, out_of_range="earliest")) as reader:
+        received = reader.take(3)
+        # What a topic made anew looks like to a consumer: positions that were there before.
+        progress = reader.source._lanes.places[topic, 0]  # type: ignore[attr-defined]
+        reader.acknowledge(received)
+        progress.delivered = 100
+        write(kafka.bootstrap, topic, numbers(3, 5))
+        again = reader.take(2)
+        assert values(again) == numbers(3, 5)
+        assert again[0].lane.epoch > received[0].lane.epoch
+        reader.acknowledge(again)
+    assert committed(kafka.bootstrap, topic, topic) == 5
+
+
+@pytest.mark.parametrize("fields", [{}, {"assignor": "consumer"}])
+def test_an_unknown_topic_is_an_error_that_names_the_nearest(
+    kafka: Broker, topics: Topics, fields: Any, source: MakeSource
+) -> None:
+    topic = topics(1)
+    with pytest.raises(ConnectorError, match=f'topic "{topic}x": .*; did you mean "{topic}"') as raised:
+        source(kafka.bootstrap, topic + "x", topic, **fields).open()
+    assert not raised.value.retriable
+
+
+def test_an_unknown_property_is_an_error_that_names_it(kafka: Broker, source: MakeSource) -> None:
+    with pytest.raises(ConnectorError, match=r'"sesion\.timeout\.ms"'):
+        source(kafka.bootstrap, "t", "g", client={"sesion.timeout.ms": 1}).open()
+
+
+def test_a_login_that_is_refused_is_an_error_without_the_password(kafka: Broker, source: MakeSource) -> None:
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": "correct-horse",
+    }
+    with pytest.raises(ConnectorError, match=r"check security\.protocol") as raised:
+        source(kafka.bootstrap, "t", "g", client=login).open()
+    assert "correct-horse" not in str(raised.value)
+
+
+def test_an_oauth_callback_is_asked_for_the_token(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: MakeSource
+) -> None:
+    (tmp_path / "login_of_the_test.py").write_text(
+        "asked = []\ndef token(config):\n    asked.append(config)\n    return 'x.y.z', 4e9\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "login_of_the_test", raising=False)
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.config": "scope=digits",
+        "oauth_cb": "login_of_the_test:token",
+    }
+    # This broker knows no logins at all.
+    with pytest.raises(ConnectorError, match=r"check security\.protocol"):
+        source(kafka.bootstrap, "t", "g", client=login).open()
+    assert importlib.import_module("login_of_the_test").asked == ["scope=digits"]
+
+
+def test_brokers_that_are_away_are_an_event_and_so_is_their_return(
+    cuttable_kafka: CuttableKafka, topic_name: Name, source: MakeSource, write: Write
+) -> None:
+    topic = topic_name()
+    create_topics(cuttable_kafka.bootstrap, {topic: 1})
+    client = {"reconnect.backoff.max.ms": 300}
+    with Reader(source(cuttable_kafka.bootstrap, topic, topic, client=client)) as reader:
+        reader.until(lambda r: bool(r.lanes))
+        cuttable_kafka.cut()
+        reader.until(lambda r: [e.down for e in r.seen if isinstance(e, SourceDown)] == [True])
+        (down,) = [event for event in reader.seen if isinstance(event, SourceDown)]
+        assert cuttable_kafka.bootstrap in down.reason
+        cuttable_kafka.mend()
+        reader.until(lambda r: [e.down for e in r.seen if isinstance(e, SourceDown)] == [True, False])
+        write(cuttable_kafka.bootstrap, topic, [b"after"])
+        assert values(reader.take(1)) == [b"after"]
+
+
+def test_a_source_opens_and_closes_without_a_broker(cuttable_kafka: CuttableKafka, source: MakeSource) -> None:
+    cuttable_kafka.cut()
+    one = source(cuttable_kafka.bootstrap, "t", "g")
+    one.open()
+    assert len(one.poll(1, 1000, 0.2)) == 0
+    assert [event.down for event in one.events() if isinstance(event, SourceDown)] == [True]
+    began = time.monotonic()
+    one.close()
+    assert time.monotonic() - began < 10
+
+
+def test_lag_is_the_distance_to_the_end(kafka: Broker, topics: Topics, source: MakeSource, write: Write) -> None:
+    topic = topics(1)
+    write(kafka.bootstrap, topic, numbers(0, 50))
+    with Reader(source(kafka.bootstrap, topic, topic)) as reader:
+        reader.take(20)
+        reader.until(lambda r: bool(r.source.lag()))
+        deadline = time.monotonic() + reader.patience
+        while reader.source.lag() != {(topic, 0): 0} and time.monotonic() < deadline:
+            reader.poll()
+        assert reader.source.lag() == {(topic, 0): 0}
+
+
+def test_it_also_reads_from_the_clients_own_mock_cluster(
+    mock_kafka: MockKafka, topic_name: Name, source: MakeSource, write: Write, committed: Committed
+) -> None:
+    topic = topic_name()
+    create_topics(mock_kafka.bootstrap, {topic: 4})
+    write(mock_kafka.bootstrap, topic, numbers(0, 10))
+    with Reader(source(mock_kafka.bootstrap, topic, topic)) as reader:
+        received = reader.take(10)
+        reader.acknowledge(received)
+    assert values(received) == numbers(0, 10)
+    assert committed(mock_kafka.bootstrap, topic, topic) == 10

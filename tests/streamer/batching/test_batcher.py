@@ -1,0 +1,197 @@
+"""When batches are closed, with a source whose polls the test writes down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from connectors.records import Lane, Records, Span
+from connectors.source import Event, Replays, Settle, Source
+from streamer.batching.batcher import Batcher, Closed, HardBatcher, SoftBatcher
+from streamer.batching.travel import TOGETHER_BYTES, Pace
+
+A, B = Lane("s", "0", 1), Lane("s", "1", 1)
+
+
+def records(*rows: int, lane: Lane = A, size: int = 10) -> Records:
+    return Records(
+        "s",
+        [b"%d" % row for row in rows],
+        [b"k%d" % row for row in rows],
+        np.array(rows, np.int64),
+        [Span(lane, 0, len(rows))],
+        ["topic"],
+        [int(lane.partition)],
+        size * len(rows),
+        headers=lambda: [[("h", b"%d" % row)] for row in rows],
+        timestamps=lambda: np.array(rows, np.int64) * 1000,
+    )
+
+
+class Scripted(Source):
+    """Gives blocks from a list, one a poll, cut to what is asked for; then nothing, after the time asked for."""
+
+    name, replays = "s", Replays.NONE
+
+    def __init__(self, *blocks: list[int], size: int = 10) -> None:
+        self.blocks = [list(block) for block in blocks]
+        self.size = size
+        self.asked: list[tuple[int, int, float]] = []
+
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        self.asked.append((max_records, max_bytes, timeout))
+        if not self.blocks:
+            time.sleep(timeout)
+            return Records.empty("s")
+        count = min(max_records, max(1, max_bytes // self.size))
+        given, rest = self.blocks[0][:count], self.blocks[0][count:]
+        self.blocks[:1] = [rest] if rest else []
+        return records(*given, size=self.size)
+
+    def open(self, settle: Settle | None = None) -> None: ...
+    def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None: ...
+    def rewind(self, lanes: Iterable[Lane]) -> None: ...
+    def close(self) -> None: ...
+
+    def events(self) -> list[Event]:
+        return []
+
+
+def closed(batcher: Batcher, source: Source, calls: int = 50) -> Closed:
+    for _ in range(calls):
+        batcher.gather(source)
+        found = batcher.ready()
+        if found is not None:
+            return found
+    raise AssertionError("no batch was closed")
+
+
+def rows(found: Closed | None) -> list[int]:
+    assert found is not None
+    return found.records.positions.tolist()
+
+
+def test_a_soft_batch_is_closed_when_it_has_enough_records() -> None:
+    batcher, source = SoftBatcher(4, 1000, 60.0), Scripted([1, 2, 3], [4, 5, 6])
+    found = closed(batcher, source)
+    assert (rows(found), found.reason) == ([1, 2, 3, 4], "records")
+    assert source.blocks == [[5, 6]], "nothing is asked for beyond what a batch holds"
+
+
+def test_several_soft_batches_are_taken_at_once_where_they_wait_already_and_may_travel_together() -> None:
+    batcher, source = SoftBatcher(2, 1000, 60.0), Scripted([1, 2, 3, 4, 5, 6, 7])
+    batcher.pace = Pace(2)
+    batcher.pace.batches = 3
+    found = closed(batcher, source)
+    assert (rows(found), found.reason) == ([1, 2, 3, 4, 5, 6], "records")
+    assert source.blocks == [[7]]
+
+
+def test_large_records_do_not_travel_in_more_batches_than_stay_in_the_cache() -> None:
+    batcher, source = SoftBatcher(2, 2**30, 60.0), Scripted([1, 2], [3, 4, 5, 6, 7, 8], size=TOGETHER_BYTES // 4)
+    batcher.pace = Pace(2)
+    assert rows(closed(batcher, source)) == [1, 2]
+    batcher.pace.batches = 3
+    assert rows(closed(batcher, source)) == [3, 4, 5, 6], "as many as four records of the last size"
+
+
+def test_a_soft_batch_is_closed_when_it_has_enough_bytes() -> None:
+    found = closed(SoftBatcher(100, 30, 60.0), Scripted([1, 2, 3, 4, 5]))
+    assert (rows(found), found.reason) == ([1, 2, 3], "bytes")
+
+
+def test_a_soft_batch_waits_for_company_from_the_arrival_of_its_first_record() -> None:
+    batcher, source = SoftBatcher(100, 1000, 0.05), Scripted([1], [2])
+    began = time.monotonic()
+    found = closed(batcher, source)
+    assert (rows(found), found.reason) == ([1, 2], "wait")
+    assert time.monotonic() - began >= 0.05
+    assert found.seconds >= 0.05
+
+
+def test_a_soft_batch_that_must_not_wait_takes_what_is_there() -> None:
+    batcher, source = SoftBatcher(100, 1000, 0.0), Scripted([1, 2, 3])
+    assert rows(closed(batcher, source, 1)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("batcher", [SoftBatcher(3, 1000, 60.0), HardBatcher(3, 1000), HardBatcher(3, 1000, 60.0)])
+def test_nobody_waits_long_in_one_call(batcher: Batcher) -> None:
+    source = Scripted([1])
+    for _ in range(3):
+        batcher.gather(source)
+        assert batcher.ready() is None
+    assert all(wait <= 0.1 for _, _, wait in source.asked)
+    assert rows(batcher.flush()) == [1]
+
+
+def test_a_hard_batch_is_closed_only_when_it_is_full() -> None:
+    batcher, source = HardBatcher(4, 20), Scripted([1], [2], [3, 4, 5])
+    found = closed(batcher, source)
+    assert (rows(found), found.reason) == ([1, 2, 3, 4], "records")
+    batcher.gather(source)
+    assert batcher.ready() is None
+    found = batcher.flush()
+    assert found is not None
+    assert (rows(found), found.reason) == ([5], "drain")
+    assert batcher.flush() is None
+
+
+def test_a_hard_batch_waits_no_longer_than_it_is_told() -> None:
+    found = closed(HardBatcher(4, 1000, 0.05), Scripted([1]))
+    assert (rows(found), found.reason) == ([1], "wait")
+
+
+class OfTwoLanes(Scripted):
+    """Its one poll gives rows 1, 2 and 3 of one lane, and 7 and 8 of another."""
+
+    def poll(self, *arguments: Any) -> Records:
+        super().poll(*arguments)
+        if len(self.asked) > 1:
+            return Records.empty("s")
+        return Records.concat([records(1, 2), records(7, 8, lane=B), records(3)])
+
+
+def test_records_of_a_lane_that_ends_leave_a_batch_that_is_gathered() -> None:
+    batcher = HardBatcher(6, 1000)
+    batcher.gather(OfTwoLanes())
+    batcher.forget([B._replace(epoch=7)])
+    batcher.forget([B])
+    source = Scripted([4, 5, 6, 9])
+    assert rows(closed(batcher, source)) == [1, 2, 3, 4, 5, 6]
+    assert source.asked[0][0] == 3, "there is room for as many as left"
+
+
+def test_a_batch_of_which_all_lanes_end_is_none() -> None:
+    batcher = HardBatcher(6, 1000)
+    batcher.gather(OfTwoLanes())
+    batcher.forget([A, B])
+    assert batcher.ready() is None
+    assert batcher.flush() is None
+
+
+def test_records_of_a_lane_that_ends_when_the_batch_is_full_leave_it_too() -> None:
+    batcher = HardBatcher(5, 1000)
+    batcher.gather(OfTwoLanes())
+    batcher.forget([B])
+    assert batcher.ready() is None
+    assert rows(batcher.flush()) == [1, 2, 3]
+
+
+def test_what_is_left_of_a_block_keeps_its_columns() -> None:
+    batcher = HardBatcher(100, 1000)
+    batcher.gather(OfTwoLanes())
+    batcher.forget([B])
+    found = batcher.flush()
+    assert found is not None
+    left = found.records
+    assert left.positions.tolist() == [1, 2, 3]
+    assert left.values == [b"1", b"2", b"3"]
+    assert left.keys == [b"k1", b"k2", b"k3"]
+    assert left.header_column() == [[("h", b"1")], [("h", b"2")], [("h", b"3")]]
+    assert left.timestamp_column().tolist() == [1000, 2000, 3000]
+    assert left.spans == [Span(A, 0, 2), Span(A, 2, 3)]
+    assert (left.topics, left.partitions, left.byte_count) == (["topic", "topic"], [0, 0], 30)

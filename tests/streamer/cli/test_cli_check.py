@@ -1,0 +1,220 @@
+"""`streamer check`, `steps` and `schema`: what is known without running anything."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamer.devbroker import Broker
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Path:
+    """A copy of the example to change."""
+    return Path(shutil.copytree(ROOT / "examples" / "digits", tmp_path / "digits")) / "digits.yaml"
+
+
+def change(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def findings(ended: Any) -> dict[str, dict[str, Any]]:
+    (report,) = json.loads(ended.out)["services"]
+    return {one["part"]: one for one in report["findings"]}
+
+
+def test_a_good_service_is_reported_part_by_part_with_the_models_inputs_and_outputs(cli: Any, digits: Path) -> None:
+    ended = cli("check", digits)
+    assert ended.code == 0, ended.err
+    assert "wrong" not in ended.out
+    for text in (
+        "service digits",
+        "kafka digits.images, codec protodata",
+        "digits.onnx: image uint8 [N, 8, 8] -> probabilities float32 [N, 10]",
+        "kafka digits.predictions",
+        "dead letters to kafka digits.dead",
+        "at_least_once",
+    ):
+        assert text in ended.out
+
+
+def test_the_group_is_told_whether_the_file_says_it_or_not(cli: Any, digits: Path) -> None:
+    change(digits, "  group: digits\n", "")
+    change(digits, "name: digits\n", "")
+    for name, group in (("sevens.yaml", "sevens"), ("service.yaml", "digits")):
+        file = digits.rename(digits.with_name(name))
+        ended = cli("check", file, "--json")
+        assert ended.code == 0, ended
+        assert findings(ended)["source kafka"]["text"] == f"kafka digits.images, codec protodata, group {group}"
+        digits = file
+
+
+def test_nothing_is_connected_to_unless_asked(cli: Any, digits: Path) -> None:
+    change(digits, "${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}", "localhost:1")
+    assert cli("check", digits).code == 0
+
+
+def test_a_missing_model_is_a_wrong_file(cli: Any, digits: Path) -> None:
+    (digits.parent / "digits.onnx").unlink()
+    ended = cli("check", digits, "--json")
+    assert ended.code == 2
+    found = findings(ended)
+    assert not found["step 0:ONNX"]["ok"]
+    assert "digits.onnx is not there" in found["step 0:ONNX"]["text"]
+    assert found["sink kafka"]["ok"]
+    assert json.loads(ended.out)["ok"] is False
+
+
+def test_a_broken_model_is_a_wrong_file(cli: Any, digits: Path) -> None:
+    (digits.parent / "digits.onnx").write_bytes(b"no model")
+    ended = cli("check", digits)
+    assert ended.code == 2
+    assert "cannot be loaded" in ended.out
+    assert ended.err.splitlines() == [f"error: {digits}: service digits: 1 thing is wrong"]
+
+
+def test_a_function_that_cannot_be_imported_is_named(cli: Any, digits: Path) -> None:
+    change(digits, "digits.pipeline.yaml", "[{'@type': FUNCTION, function: 'no_such_module:f'}]")
+    ended = cli("check", digits, "--json")
+    assert ended.code == 2
+    assert "no_such_module" in findings(ended)["step 0:FUNCTION"]["text"]
+
+
+def test_a_codec_that_is_not_there_is_told_by_line(cli: Any, digits: Path) -> None:
+    change(digits, "topics: [digits.images]", "topics: [digits.images]\n  codec: protodatta")
+    ended = cli("check", digits)
+    assert ended.code == 2
+    assert f"{digits}:7" in ended.err
+    assert 'did you mean "protodata"?' in ended.err
+
+
+def test_what_a_wrong_file_says_is_in_the_json_too(cli: Any, digits: Path) -> None:
+    change(digits, "topics:", "topcis:")
+    ended = cli("check", digits, "--json")
+    assert ended.code == 2
+    (report,) = json.loads(ended.out)["services"]
+    assert 'did you mean "topics"?' in report["error"]
+    assert report["error"] in ended.err
+
+
+def test_all_files_are_checked_when_one_is_wrong(cli: Any, digits: Path, tmp_path: Path) -> None:
+    ended = cli("check", tmp_path / "none.yaml", digits)
+    assert ended.code == 2
+    assert "none.yaml" in ended.err
+    assert "service digits" in ended.out
+
+
+def test_brokers_that_do_not_answer_are_a_failure_and_not_a_wrong_file(
+    cli: Any, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamer.cli.brokers.PATIENCE", 0.2)
+    change(digits, "${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}", "localhost:1")
+    ended = cli("check", digits, "--connect")
+    assert ended.code == 1
+    assert "no Kafka answers on localhost:1" in ended.out
+
+
+def test_connecting_tells_which_topics_are_there(cli: Any, digits: Path, kafka: Broker, topics: Any) -> None:
+    there = topics(partitions=3)
+    change(digits, "${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}", kafka.bootstrap)
+    change(digits, "topics: [digits.images]", f"topics: [{there}]")
+    change(digits, "topic: digits.predictions", f"topic: {there}x")
+    ended = cli("check", digits, "--connect")
+    assert ended.code == 1
+    assert f"{there} has 3 partitions" in ended.out
+    assert f'has no topic "{there}x"; did you mean "{there}"?' in ended.out
+    assert "opens" in ended.out
+
+
+def test_steps_tells_what_runs_each_step(cli: Any) -> None:
+    ended = cli("steps", "--json")
+    assert ended.code == 0
+    lines = {(line["step_type"], line["runner"]): line for line in json.loads(ended.out)["steps"]}
+    assert lines["ONNX", "onnxruntime"]["available"] is True
+    assert ("FUNCTION", "python") in lines
+    table = cli("steps").out
+    assert "CLASSIFIER_OUTPUT" in table
+    assert "onnxruntime" in table
+
+
+def test_steps_imports_no_heavy_library() -> None:
+    """K-35: the pairs of steps and runners are listed without what runs them."""
+    heavy = ["onnxruntime", "cv2", "av", "confluent_kafka", "torch", "tensorflow", "PIL", "pyarrow"]
+    code = (
+        "import sys; from streamer.cli.app import invoke; invoke(['steps', '--json']); "
+        f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+    pairs = {(line["step_type"], line["runner"]) for line in json.loads(done.stdout)["steps"]}
+    assert {("ONNX", "onnxruntime"), ("IMAGE_RESIZE", "opencv"), ("FRAME_CAPTURE", "opencv")} <= pairs
+
+
+INSIDE = """
+'@AsyncTrigger': {'@type': CACHING_TRIGGER, frequencyMs: 0}
+steps:
+  sw: {'@type': SWITCH, '@input': input, switchFn: {'@type': FUNCTION_SWITCH, numOutputs: 2, function: 'gone_a:f'}}
+  a: {'@type': SWITCH_OUTPUT, '@input': sw, outputNum: 0}
+  b: {'@type': SWITCH_OUTPUT, '@input': sw, outputNum: 1}
+  inner: {'@type': PIPELINE, '@input': a, pipeline: {steps: [{'@type': FUNCTION, function: 'gone_b:f'}]}}
+  any: {'@type': ANY, '@input': [inner, b]}
+  end: {'@type': COMBINE, '@input': [any, input], combineFn: {'@type': FUNCTION, function: 'gone_c:f'}}
+"""
+
+
+def test_everything_inside_a_pipeline_is_looked_at(cli: Any, digits: Path) -> None:
+    """K-34: in pipelines in pipelines, under triggers, in switches and combines; each is a finding of its own."""
+    (digits.parent / "graph.yaml").write_text(INSIDE)
+    change(digits, "digits.pipeline.yaml", "[{'@type': PIPELINE, pipeline: graph.yaml}]")
+    ended = cli("check", digits, "--json")
+    assert ended.code == 2
+    found = findings(ended)
+    for part, text in {
+        "step 0:PIPELINE/sw": "there is no module gone_a",
+        "step 0:PIPELINE/inner/0:FUNCTION": "there is no module gone_b",
+        "step 0:PIPELINE/end": "there is no module gone_c",
+    }.items():
+        assert not found[part]["ok"]
+        assert text in found[part]["text"]
+    assert all(
+        found[part]["ok"] for part in ("step 0:PIPELINE", "step 0:PIPELINE/any", "step 0:PIPELINE/@AsyncTrigger")
+    )
+
+
+def test_a_runner_is_chosen_by_file_and_by_option(cli: Any, digits: Path) -> None:
+    """K-21."""
+    assert cli("check", digits, "--runner", "ONNX=onnxruntime").code == 0
+    ended = cli("check", digits, "--runner", "ONNX=onnxrt")
+    assert ended.code == 2
+    assert 'ONNX has no runner "onnxrt"; did you mean "onnxruntime"?' in ended.err
+    assert "TYPE=NAME" in cli("run", digits, "--runner", "ONNX").err
+    change(digits, "name: digits", "name: digits\nrunners: {ONX: onnxruntime}")
+    ended = cli("check", digits)
+    assert ended.code == 2
+    assert 'runners: there is no step ONX; did you mean "ONNX"?' in ended.err
+    assert "digits.yaml:" in ended.err
+
+
+def test_schema_goes_to_stdout_or_to_a_file(cli: Any, tmp_path: Path) -> None:
+    ended = cli("schema")
+    schema = json.loads(ended.out)
+    assert {"source", "pipeline", "sink"} <= set(schema["required"])
+    file = tmp_path / "service.schema.json"
+    assert cli("schema", "--out", file).code == 0
+    assert json.loads(file.read_text()) == schema
+
+
+def test_a_schema_that_cannot_be_written_is_a_failure(cli: Any, tmp_path: Path) -> None:
+    ended = cli("schema", "--out", tmp_path / "none" / "schema.json")
+    assert ended.code == 1
+    assert "cannot be written" in ended.err

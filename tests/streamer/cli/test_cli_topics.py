@@ -1,0 +1,301 @@
+"""`streamer send` and `streamer tap` on a real Kafka."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from pipelines import Data
+from streamer.devbroker import Broker, create_topics
+
+
+@pytest.fixture
+def on(kafka: Broker) -> tuple[str, str]:
+    """The options that name the broker."""
+    return ("--bootstrap", kafka.bootstrap)
+
+
+def jsonl(path: Path, datas: list[Data]) -> Path:
+    path.write_text("".join(data.to_json() + "\n" for data in datas))
+    return path
+
+
+def tapped(cli: Any, topic: str, *arguments: str) -> list[dict[str, Any]]:
+    ended = cli("tap", topic, "--from", "earliest", "--end", "--json", *arguments)
+    assert ended.code == 0, ended.err
+    return [json.loads(line) for line in ended.out.splitlines()]
+
+
+def test_json_lines_are_sent_with_keys_and_headers_and_come_back_summarised(
+    cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path
+) -> None:
+    topic = topics()
+    datas = [Data({"id": number, "x": np.arange(4, dtype="f4") * number, "name": "a"}) for number in range(3)]
+    ended = cli("send", topic, jsonl(tmp_path / "a.jsonl", datas), "--key", "dev-{id}", "-H", "from=test", *on)
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith(f"3 records sent to {topic}")
+    records = tapped(cli, topic, *on)
+    assert [record["key"] for record in records] == ["dev-0", "dev-1", "dev-2"]
+    assert records[0]["headers"] == [["from", "test"]]
+    assert (records[2]["topic"], records[2]["partition"], records[2]["offset"]) == (topic, 0, 2)
+    assert records[2]["value"] == {
+        "id": 2,
+        "name": "a",
+        "x": {"dtype": "float32", "shape": [4], "min": 0.0, "mean": 3.0, "max": 6.0, "first": [0.0, 2.0, 4.0, 6.0]},
+    }
+    full = tapped(cli, topic, "--full", *on)
+    assert Data.from_json(json.dumps(full[2]["value"])) == datas[2]
+
+
+def test_people_see_position_key_headers_and_one_line_a_value(
+    cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path
+) -> None:
+    topic = topics()
+    file = jsonl(tmp_path / "a.jsonl", [Data({"text": "hi \x1b[31m", "x": np.zeros((2, 8), np.uint8)})])
+    cli("send", topic, file, "--key", "k", "-H", "trace=\x1b]0;owned", *on)
+    out = cli("tap", topic, "--from", "earliest", "--count", "1", *on).out
+    assert f"{topic}[0]@0" in out
+    assert "key k" in out
+    assert "uint8 2x8  0 to 0, mean 0  [0 0 0 0 0 0 ...]" in out
+    assert "\x1b" not in out, "a record must not steer the terminal"
+
+
+def test_people_see_metadata_and_a_trace_line_by_line(
+    cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path
+) -> None:
+    topic = topics()
+    trace = {"text": "0:ONNX (OnnxRunner) 1 ms\n    in   x float32[4]", "seconds": 0.5}
+    file = jsonl(tmp_path / "a.jsonl", [Data({"x": 1}, metadata={"camera": "a", "trace": trace})])
+    cli("send", topic, file, *on)
+    lines = cli("tap", topic, "--from", "earliest", "--count", "1", *on).out.splitlines()
+    assert lines[-4:] == ['  @camera  "a"', "  @trace", "    0:ONNX (OnnxRunner) 1 ms", "        in   x float32[4]"]
+
+
+def test_images_are_sent_as_images_with_their_name_as_key(
+    cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path
+) -> None:
+    from PIL import Image
+
+    topic = topics()
+    Image.new("RGB", (6, 4)).save(tmp_path / "one.png")
+    assert cli("send", topic, tmp_path / "one.png", *on).code == 0
+    (record,) = tapped(cli, topic, *on)
+    assert record["key"] == "one.png"
+    assert record["value"]["image"].startswith("image 6x4, PNG")
+
+
+def test_raw_bytes_arrive_as_they_are_and_what_cannot_be_decoded_is_shown_as_such(
+    cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path
+) -> None:
+    topic = topics()
+    (tmp_path / "any.dat").write_bytes(b"\xff\xff no protobuf")
+    assert cli("send", topic, tmp_path / "any.dat", "--format", "raw", *on).code == 0
+    (record,) = tapped(cli, topic, *on)
+    assert record["payload"] == {"bytes": 14, "first": b"\xff\xff no protobuf".hex(" ")}
+    assert "error" in record
+    assert "14 bytes, not decoded" in cli("tap", topic, "--from", "earliest", "--end", *on).out
+
+
+def test_delimited_messages_and_other_codecs_are_understood(
+    cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path
+) -> None:
+    topic = topics()
+    payload = Data({"x": 1}).to_bytes()
+    (tmp_path / "a.pb").write_bytes((bytes([len(payload)]) + payload) * 3)
+    assert cli("send", topic, tmp_path / "a.pb", "--codec", "json", "--repeat", "2", *on).code == 0
+    assert [record["value"] for record in tapped(cli, topic, "--codec", "json", *on)] == [{"x": 1}] * 6
+
+
+def test_a_rate_is_kept(cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path) -> None:
+    file = jsonl(tmp_path / "a.jsonl", [Data({"id": number}) for number in range(10)])
+    ended = cli("send", topics(), file, "--rate", "10", "--json", *on)
+    assert json.loads(ended.out)["sent"] == 10
+    assert json.loads(ended.out)["seconds"] >= 0.9
+
+
+def test_a_line_that_is_no_record_is_named_by_file_and_line(
+    cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"x": 1}\n\n{"x": \n')
+    ended = cli("send", topics(), file, *on)
+    assert ended.code == 2
+    assert f"{file}:3: " in ended.err
+    assert len(ended.err.splitlines()) <= 3
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "reason"),
+    [
+        ("missing.jsonl", [], "no such file"),
+        ("what.xyz", [], "--format"),
+        ("a.jsonl", ["--key", "{nothing}"], "nothing"),
+        ("a.jsonl", ["--header", "x"], "NAME=VALUE"),
+        ("a.jsonl", ["--client", "x"], "NAME=VALUE"),
+        ("a.png", [], "is no PNG"),
+    ],
+)
+def test_what_cannot_be_sent_is_wrong_use(
+    cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path, name: str, arguments: list[str], reason: str
+) -> None:
+    for there in ("what.xyz", "a.jsonl", "a.png"):
+        (tmp_path / there).write_text('{"x": 1}\n')
+    ended = cli("send", topics(), tmp_path / name, *arguments, *on)
+    assert ended.code == 2
+    assert reason in ended.err
+
+
+def test_an_unknown_topic_is_named_with_the_nearest_one(cli: Any, topics: Any, on: tuple[str, str]) -> None:
+    topic = topics()
+    ended = cli("tap", f"{topic}x", *on)
+    assert ended.code == 1
+    assert f'did you mean "{topic}"?' in ended.err
+
+
+def test_an_unknown_topic_that_resembles_none_is_answered_with_those_there_are(
+    cli: Any, topics: Any, on: tuple[str, str]
+) -> None:
+    topics()
+    ended = cli("tap", "?", *on)
+    assert ended.code == 1
+    assert 'there is no topic "?" on ' in ended.err
+    assert "; there are " in ended.err
+    assert "__consumer_offsets" not in ended.err
+
+
+@pytest.mark.parametrize("arguments", [["tap", "x"], ["replay", "x"], ["send", "x", "a.jsonl"]])
+def test_a_broker_that_does_not_answer_is_told_in_a_line(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr("streamer.cli.brokers.SOON", 1.0)
+    # Whoever waits for all of that would notice.
+    monkeypatch.setattr("streamer.cli.brokers.PATIENCE", 120.0)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.jsonl").write_text('{"x": 1}\n')
+    began = time.monotonic()
+    ended = cli(*arguments, "-b", "localhost:1")
+    assert time.monotonic() - began < 60
+    assert ended.code == 1
+    assert "no Kafka answers on localhost:1 (Connect to" in ended.err
+    assert "Connection refused)" in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_brokers_that_are_slow_but_there_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from connectors.kafka.config import KafkaSinkConfig
+    from pipelines.errors import ConnectorError
+    from streamer.cli.brokers import topics_of
+
+    monkeypatch.setattr("streamer.cli.brokers.SOON", 0.2)
+    monkeypatch.setattr("streamer.cli.brokers.PATIENCE", 1.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        with pytest.raises(ConnectorError, match=r"no Kafka answers on 127\.0\.0\.1"):
+            topics_of(KafkaSinkConfig(bootstrap=f"127.0.0.1:{silent.getsockname()[1]}", topic="x"))
+    assert time.monotonic() - began > 1.1
+
+
+@pytest.mark.timeout(300)
+def test_a_partition_without_a_leader_is_waited_for_and_named(
+    cli: Any, start_kafka: Any, topic_name: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = start_kafka(nodes=3)
+    topic = topic_name()
+    create_topics(cluster.bootstrap, {topic: 3})
+    cluster.kill(3)
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    while not (
+        lost := [one.id for one in client.list_topics(topic).topics[topic].partitions.values() if one.leader < 0]
+    ):
+        time.sleep(0.1)
+    commands = ("tap", topic, "--end", "-b", cluster.bootstrap), ("replay", topic, "--dry-run", "-b", cluster.bootstrap)
+    with monkeypatch.context() as patch:
+        patch.setattr("connectors.kafka.client.queries._PATIENCE", 0.5)
+        for command in commands:
+            ended = cli(*command)
+            assert ended.code == 1
+            assert f"no broker leads {topic}[{lost[0]}]" in ended.err
+            assert "see that all brokers of the cluster run" in ended.err
+    starting = threading.Thread(target=cluster.restart, args=(3,))
+    starting.start()
+    try:
+        for command in commands:
+            ended = cli(*command)
+            assert ended.code == 0, ended.err
+    finally:
+        starting.join()
+
+
+def test_tap_begins_at_a_time(cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path) -> None:
+    topic = topics(partitions=2)
+    file = jsonl(tmp_path / "a.jsonl", [Data({"id": 1})])
+    cli("send", topic, file, *on)
+    time.sleep(0.05)
+    middle = str(round(time.time() * 1000))
+    time.sleep(0.05)
+    file = jsonl(tmp_path / "b.jsonl", [Data({"id": 2})])
+    cli("send", topic, file, *on)
+    ended = cli("tap", topic, "--from", middle, "--end", "--json", *on)
+    assert [json.loads(line)["value"] for line in ended.out.splitlines()] == [{"id": 2}]
+    wrong = cli("tap", topic, "--from", "yesterday", *on)
+    assert wrong.code == 2
+    assert "yesterday" in wrong.err
+
+
+def test_tap_waits_for_what_comes_and_ctrl_c_ends_it_with_0(
+    cli: Any, start: Any, topics: Any, on: tuple[str, str], tmp_path: Path
+) -> None:
+    topic = topics()
+    process = start("tap", topic, "--json", *on, stderr=subprocess.STDOUT)
+    file = jsonl(tmp_path / "a.jsonl", [Data({"id": 1})])
+    seen = threading.Event()
+
+    def sending() -> None:
+        # Again and again: when it has found the end of the topic, where it begins, cannot be seen from outside.
+        while not seen.wait(0.5):
+            cli("send", topic, file, *on)
+
+    sender = threading.Thread(target=sending)
+    sender.start()
+    try:
+        line = process.stdout.readline()
+    finally:
+        seen.set()
+        sender.join()
+    assert json.loads(line)["value"] == {"id": 1}
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+
+
+def test_run_puts_the_group_back_where_from_says(
+    cli: Any, start: Any, topics: Any, kafka: Broker, on: tuple[str, str], tmp_path: Path
+) -> None:
+    source, sink = topics(), topics()
+    cli("send", source, jsonl(tmp_path / "a.jsonl", [Data({"id": number}) for number in range(3)]), *on)
+    file = tmp_path / "copy.yaml"
+    file.write_text(
+        f"source: {{type: kafka, bootstrap: '{kafka.bootstrap}', topics: [{source}], group: {source}}}\n"
+        f"pipeline: []\nsink: {{type: kafka, topic: {sink}}}\n"
+    )
+    for expected, arguments in ((3, []), (6, ["--from", "earliest"])):
+        process = start("run", file, "--no-log-json", *arguments)
+        deadline = time.monotonic() + 120
+        while len(tapped(cli, sink, *on)) < expected:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        assert f"kafka {source} -> kafka {sink}, group {source}" in err
+        assert "3 ok" in err

@@ -1,0 +1,169 @@
+"""Which hot path a service takes: what it says is handed down, and it tells what it takes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+import pipelines
+from connectors.codecs.registry import codec_config
+from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
+from pipelines import hotpath
+from streamer.agent.agent import Agent
+from streamer.agent.assembly import build
+from streamer.definition.hotpaths import PartHotPath, in_words
+from streamer.definition.service import Service
+from streamer.testing import running as testing
+
+ROOT = Path(__file__).parents[2]
+built = pytest.mark.skipif(hotpath.why_not() is not None, reason=f"the compiled hot path: {hotpath.why_not()}")
+
+
+@pytest.fixture(autouse=True)
+def no_choice_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suite may run with STREAMER_NATIVE."""
+    monkeypatch.delenv(hotpath.VARIABLE, raising=False)
+
+
+@pytest.fixture
+def not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without a Rust toolchain."""
+    monkeypatch.setattr(hotpath, "_extension", lambda: "it was not built")
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Path:
+    """A copy of the example that insists on the compiled hot path."""
+    file = Path(shutil.copytree(ROOT / "examples" / "digits", tmp_path / "digits")) / "digits.yaml"
+    file.write_text(file.read_text().replace("name: digits\n", "name: digits\nhot_path: native\n"))
+    return file
+
+
+def service(**fields: Any) -> Service:
+    given: dict[str, Any] = {
+        "name": "digits",
+        "source": MemorySourceConfig(topic="in"),
+        "pipeline": pipelines.Sequence([pipelines.Logging()]),
+        "sink": MemorySinkConfig(topic="out"),
+    }
+    return Service(**{**given, **fields})
+
+
+def kafka_service(**fields: Any) -> Service:
+    return service(
+        source=KafkaSourceConfig(topics=("in",), group="g", codec={"type": "protodata", "max_depth": 3}),
+        sink=[KafkaSinkConfig(topic="out"), KafkaSinkConfig(topic="out2", hot_path="auto", codec="json")],
+        dead_letter=KafkaSinkConfig(topic="dead"),
+        **fields,
+    )
+
+
+def test_connectors_and_codecs_take_over_what_the_service_says_unless_they_say_it_themselves() -> None:
+    made = kafka_service(hot_path="python")
+    source, (first, second), dead = made.sources[0], made.sinks, made.dead_letter
+    assert [getattr(one, "hot_path", None) for one in (source, first, second, dead)] == [
+        "python",
+        "python",
+        "auto",
+        "python",
+    ]
+    assert source.codec == {"type": "protodata", "max_depth": 3, "hot_path": "python"}
+    assert first.codec == {"type": "protodata", "hot_path": "python"}
+    assert second.codec == "json"
+
+
+def test_without_a_choice_nothing_is_written_into_the_parts() -> None:
+    made = kafka_service()
+    assert made.hot_path == "auto"
+    assert made.sinks[0].codec == "protodata"
+    assert codec_config(made.sources[0].codec).model_dump()["hot_path"] == "auto"
+
+
+def test_a_codec_with_a_choice_of_its_own_keeps_it() -> None:
+    made = service(
+        hot_path="native", source=MemorySourceConfig(topic="in", codec={"type": "protodata", "hot_path": "python"})
+    )
+    assert made.sources[0].codec == {"type": "protodata", "hot_path": "python"}
+
+
+def test_every_part_reports_what_it_takes_and_why_it_is_plain_python() -> None:
+    made = service(hot_path="python", dead_letter=MemorySinkConfig(topic="dead"))
+    assert build(made).hot_paths() == [
+        ("source memory", ("python", "it has no compiled form")),
+        ("source memory codec", ("python", "hot_path: python")),
+        ("sink memory", ("python", "it has no compiled form")),
+        ("sink memory codec", ("python", "hot_path: python")),
+        ("sink dead_letter", ("python", "it has no compiled form")),
+    ]
+
+
+@built
+def test_what_was_built_is_taken_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    def codec() -> PartHotPath:
+        return build(service()).hot_paths()[1]
+
+    assert codec().report == ("native", "")
+    monkeypatch.setenv(hotpath.VARIABLE, "python")
+    assert codec().report == ("python", "STREAMER_NATIVE=python")
+
+
+def test_what_was_not_built_is_reported_with_the_reason(not_built: None) -> None:
+    assert build(service()).hot_paths()[1].report == ("python", "it was not built")
+
+
+def test_a_service_that_insists_on_what_was_not_built_does_not_start(not_built: None) -> None:
+    with pytest.raises(hotpath.HotPathError, match="was not built"):
+        testing.run(service(hot_path="native"), [])
+
+
+def test_one_line_says_who_takes_what() -> None:
+    native, plain = hotpath.HotPathReport("native"), hotpath.HotPathReport("python", "why")
+    assert in_words([PartHotPath("a", native), PartHotPath("b", native)]) == "native"
+    mixed = [PartHotPath("a", native), PartHotPath("b", plain), PartHotPath("c", plain)]
+    assert in_words(mixed) == "native: a; python: b, c (why)"
+
+
+def test_check_tells_which_hot_path_a_service_takes(cli: Any, digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The environment goes before the file.
+    monkeypatch.setenv(hotpath.VARIABLE, "python")
+    ended = cli("check", digits)
+    assert ended.code == 0, ended.err
+    assert "hot path" in ended.out
+    assert "source kafka codec" in ended.out
+    (report,) = json.loads(cli("check", digits, "--json").out)["services"]
+    (found,) = (one for one in report["findings"] if one["part"] == "hot path")
+    assert found["ok"]
+    assert "(STREAMER_NATIVE=python)" in found["text"]
+
+
+def test_check_finds_out_that_the_hot_path_insisted_on_was_not_built(cli: Any, digits: Path, not_built: None) -> None:
+    ended = cli("check", digits, "--json")
+    assert ended.code == 2
+    (report,) = json.loads(ended.out)["services"]
+    (found,) = (one for one in report["findings"] if one["part"] == "hot path")
+    assert not found["ok"]
+    assert "cannot be used: it was not built" in found["text"]
+
+
+def test_the_choice_is_in_the_log_and_in_the_metrics(caplog: pytest.LogCaptureFixture) -> None:
+    agent = Agent(service(hot_path="python", source=MemorySourceConfig(topic="hotpaths"), control=None))
+    registry = CollectorRegistry()
+    registry.register(agent.meters)
+    caplog.set_level("INFO", "streamer")
+    agent.start()
+    try:
+        value = registry.get_sample_value(
+            "streamer_hot_path_info",
+            {"service": "digits", "part": "sink memory codec", "path": "python", "reason": "hot_path: python"},
+        )
+    finally:
+        agent.stop()
+        agent.join(60.0)
+    assert value == 1
+    assert any(line.startswith("hot path ") and "part='source memory codec'" in line for line in caplog.messages)

@@ -1,0 +1,176 @@
+"""Konduit Serving's `InferenceConfiguration` as a service file."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.definitions.documents import parse_document
+from pipelines.errors import DefinitionError
+from streamer.definition.konduit import KonduitWarning, from_konduit, is_konduit
+from streamer.definition.loading import load
+
+CLASSES = "io.vertx.kafka.client.serialization."
+
+
+def configuration(**kafka: Any) -> dict[str, Any]:
+    return {
+        "host": "broker",
+        "port": 9093,
+        "protocol": "KAFKA",
+        "kafkaConfiguration": {"startHttpServerForKafka": False, **kafka},
+        "pipeline": {"steps": [{"@type": "LOGGING"}]},
+    }
+
+
+def translated(data: dict[str, Any], **environment: str) -> dict[str, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KonduitWarning)
+        return from_konduit(parse_document(json.dumps(data, indent=1), "k.json"), environment)
+
+
+def test_an_inference_configuration_is_told_from_a_service() -> None:
+    assert is_konduit({"protocol": "KAFKA", "pipeline": {}})
+    assert is_konduit({"kafka_configuration": {}})
+    assert is_konduit({"host": "localhost", "port": 0, "pipeline": None})
+    assert not is_konduit({"source": {}, "sink": {}, "pipeline": {}, "host": "x"})
+    assert not is_konduit({"pipeline": {}})
+    assert not is_konduit([])
+
+
+def test_topics_group_and_broker_are_taken_over() -> None:
+    found = translated(configuration(consumerTopicName="a", producerTopicName="b", consumerGroupId="g"))
+    source, sink = found["source"], found["sink"]
+    assert (source["bootstrap"], source["topics"], source["group"], source["start"]) == (
+        "broker:9093",
+        ["a"],
+        "g",
+        "earliest",
+    )
+    assert (sink["bootstrap"], sink["topic"]) == ("broker:9093", "b")
+    assert "control" not in found
+
+
+def test_what_is_absent_has_konduits_defaults() -> None:
+    found = translated({"protocol": "KAFKA", "pipeline": {"steps": []}})
+    assert found["source"]["topics"] == ["inference-in"]
+    assert found["sink"]["topic"] == "inference-out"
+    assert found["source"]["group"] == "konduit-serving-consumer-group"
+    assert found["source"]["bootstrap"] == "localhost:9092"
+    assert found["source"]["codec"] == {"type": "json", "byte_order": "little"}
+    assert found["control"] == {"listen": "localhost:0"}
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"),
+    [
+        (f"{CLASSES}JsonObjectDeserializer", {"type": "json", "byte_order": "little"}),
+        ("org.apache.kafka.common.serialization.StringDeserializer", {"type": "json", "byte_order": "little"}),
+        (f"{CLASSES}BufferDeserializer", {"type": "protodata"}),
+        ("org.apache.kafka.common.serialization.ByteArrayDeserializer", {"type": "protodata"}),
+    ],
+)
+def test_classes_of_values_are_codecs(name: str, codec: dict[str, str]) -> None:
+    writer = name.replace("Deserializer", "Serializer")
+    found = translated(configuration(consumerValueDeserializerClass=name, producerValueSerializerClass=writer))
+    assert found["source"]["codec"] == codec
+    # Konduit Serving writes a text with indentation, an object without.
+    assert found["sink"]["codec"] == (codec | {"pretty": True} if "String" in name else codec)
+
+
+def test_an_unknown_class_of_values_is_an_error_at_its_line() -> None:
+    data = configuration(consumerValueDeserializerClass="com.example.AvroDeserializer")
+    with pytest.raises(DefinitionError, match=r'^k\.json:7: kafkaConfiguration\.consumerValueDeserializerClass: "com'):
+        translated(data)
+
+
+def test_the_environment_goes_before_the_configuration_and_an_empty_variable_does_not_count() -> None:
+    found = translated(
+        configuration(consumerTopicName="a", producerTopicName="b"),
+        KONDUIT_CONSUMER_TOPIC_NAME="c",
+        KONDUIT_PRODUCER_TOPIC_NAME="",
+        KONDUIT_KAFKA_CONSUMER_DESERIALIZER_CLASS=f"{CLASSES}BufferDeserializer",
+        KONDUIT_SERVING_PORT="1234",
+    )
+    assert found["source"]["topics"] == ["c"]
+    assert found["sink"]["topic"] == "b"
+    assert found["source"]["codec"] == {"type": "protodata"}
+    assert found["sink"]["bootstrap"] == "broker:1234"
+
+
+@pytest.mark.parametrize("port", ["x", "70000", "-1"])
+def test_a_port_variable_that_is_no_port_is_an_error(port: str) -> None:
+    with pytest.raises(DefinitionError, match="KONDUIT_SERVING_PORT is no port"):
+        translated(configuration(), KONDUIT_SERVING_PORT=port)
+
+
+def test_the_health_port_becomes_the_control_port() -> None:
+    found = translated(configuration(startHttpServerForKafka=True, httpKafkaHost="0.0.0.0", httpKafkaPort=8080))
+    assert found["control"] == {"listen": "0.0.0.0:8080"}
+
+
+@pytest.mark.parametrize("protocol", ["HTTP", "MQTT", "GRPC"])
+def test_other_protocols_are_not_available_yet(protocol: str) -> None:
+    data = {**configuration(), "protocol": protocol}
+    with pytest.raises(DefinitionError, match=f"k.json:4: protocol: a service over {protocol} is not available yet"):
+        translated(data)
+    with pytest.raises(DefinitionError, match="a service over HTTP is not available yet"):
+        translated({"host": "a", "pipeline": {"steps": []}})
+
+
+def test_a_configuration_without_pipeline_or_with_a_misspelt_key_is_an_error() -> None:
+    with pytest.raises(DefinitionError, match="has no pipeline"):
+        translated({"protocol": "KAFKA"})
+    with pytest.raises(DefinitionError, match='consumerTopicNam: no such field; did you mean "consumerTopicName"'):
+        translated(configuration(consumerTopicNam="a"))
+
+
+def test_what_differs_is_said() -> None:
+    with pytest.warns(KonduitWarning, match=r"little-endian.*on_error: drop.*producerAcks is all, not 1"):
+        from_konduit(parse_document(json.dumps(configuration()), "k.json"), {})
+
+
+YAML = """\
+host: "broker"
+port: 9092
+protocol: "KAFKA"
+kafka_configuration:
+  start_http_server_for_kafka: false
+  consumer_topic_name: "in"
+  producer_topic_name: "out"
+  producer_acks: "all"
+  consumer_value_deserializer_class: "io.vertx.kafka.client.serialization.BufferDeserializer"
+  producer_value_serializer_class: "io.vertx.kafka.client.serialization.BufferSerializer"
+mqtt_configuration: {}
+pipeline:
+  steps:
+  - '@type': "LOGGING"
+    logLevel: "INFO"
+    log: "KEYS_AND_VALUES"
+"""
+
+
+def test_a_konduit_file_loads_as_a_service(tmp_path: Path) -> None:
+    file = tmp_path / "inference.yaml"
+    file.write_text(YAML)
+    with pytest.warns(KonduitWarning):
+        service = load(file)
+    assert service.name == "inference"
+    assert service.sources[0].model_dump()["topics"] in (["in"], ("in",))
+    assert service.sources[0].codec == {"type": "protodata"}
+    assert service.on_error == "drop"
+    assert service.control is None
+
+
+def test_a_mistake_in_its_pipeline_is_named_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "inference.yaml"
+    file.write_text(YAML.replace("KEYS_AND_VALUES", "ALL"))
+    with (
+        pytest.warns(KonduitWarning),
+        pytest.raises(DefinitionError, match=r"inference\.yaml:16: pipeline\.steps\[0\]"),
+    ):
+        load(file)

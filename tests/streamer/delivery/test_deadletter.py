@@ -1,0 +1,106 @@
+"""Dead letters and the way back to the records that they were."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from connectors.records import Header, Lane, Records, Span
+from pipelines.errors import StepError
+from streamer.delivery.deadletter import NAMES, PREFIX, SHORT_NAMES, Letter, dead_letters, original
+
+
+def records(topic: str, headers: list[Header]) -> Records:
+    return Records(
+        source="kafka",
+        values=[b"payload"],
+        keys=[b"key"],
+        positions=np.array([41], np.int64),
+        spans=[Span(Lane("kafka", "3", 0), 0, 1)],
+        topics=[topic],
+        partitions=[3],
+        byte_count=10,
+        headers=lambda: [headers],
+        timestamps=lambda: np.array([1234], np.int64),
+    )
+
+
+def buried(topic: str, headers: list[Header]) -> list[Header]:
+    letters = dead_letters(records(topic, headers), 0, {0: Letter.of(StepError("broken", step="scale"))}, "digits")
+    assert letters.headers is not None
+    return list(letters.headers[0] or ())
+
+
+def test_a_dead_letter_says_where_its_record_was_and_gives_its_headers_back() -> None:
+    own: list[Header] = [("trace", b"a"), ("trace", b"b"), ("empty", None), ("streamer-like", b"mine")]
+    found = original(buried("images", own))
+    assert found is not None
+    assert (found.topic, found.partition, found.offset, found.timestamp) == ("images", 3, 41, 1234)
+    assert (found.step, found.error, found.text) == ("scale", "StepError", "broken")
+    assert found.headers == own
+
+
+def test_a_header_of_the_record_cannot_say_where_it_is_replayed_to() -> None:
+    own: list[Header] = [(PREFIX + "topic", b"payments"), (PREFIX + "step", b"none")]
+    found = original(buried("images", own))
+    assert found is not None
+    assert (found.topic, found.step) == ("images", "scale")
+    assert found.headers == own
+
+
+def test_a_dead_letter_that_died_again_goes_back_one_way_at_a_time() -> None:
+    once = buried("images", [("trace", b"a")])
+    twice = original(buried("images.dead", once))
+    assert twice is not None
+    assert twice.topic == "images.dead"
+    back = original(twice.headers)
+    assert back is not None
+    assert (back.topic, back.headers) == ("images", [("trace", b"a")])
+
+
+def test_every_header_of_ours_is_known_by_name() -> None:
+    assert [name for name, _ in buried("images", [])] == [PREFIX + name for name in NAMES]
+
+
+def test_a_letter_without_payload_says_which_it_was_and_keeps_the_headers_of_its_record() -> None:
+    own: list[Header] = [("trace", b"a"), (PREFIX + "left-out", b"mine")]
+    failure = Letter.of(StepError("broken " * 1000, step="scale"))
+    short = failure.shorter("too large")
+    assert short is not None
+    letters = dead_letters(records("images", own), 0, {0: short}, "digits")
+    found = original(letters.headers[0] if letters.headers else None)
+    assert found is not None
+    assert (found.topic, found.partition, found.offset, found.left_out) == ("images", 3, 41, "payload")
+    assert (found.size, found.sha256) == (7, hashlib.sha256(b"payload").hexdigest())
+    assert (found.refusal, found.headers) == ("too large", own)
+    assert letters.keys == [b"key"]
+
+
+def test_the_shortest_letter_is_short_whatever_its_record_and_failure_were() -> None:
+    long = "\U0001f600" * 5000
+    short: Letter | None = Letter.of(StepError(long, step=long))
+    for _ in range(2):
+        assert short is not None
+        short = short.shorter(long)
+    assert short is not None
+    assert short.shorter(long) is None
+    own: list[Header] = [("trace", b"a" * 10_000)]
+    letters = dead_letters(records("i" * 249, own), 0, {0: short}, "s" * 200)
+    assert letters.headers is not None
+    headers = sum(len(name) + len(value or b"") for name, value in letters.headers[0] or ())
+    assert headers + len(letters.values[0] or b"") + len(letters.keys[0] or b"") < 9000  # type: ignore[index]
+    assert letters.keys == [b"i" * 249 + b"-3-41"]
+
+
+def test_a_record_cannot_have_its_letter_taken_for_one_without_payload() -> None:
+    own: list[Header] = [(PREFIX + name, b"1") for name in (*SHORT_NAMES, *NAMES)]
+    found = original(buried("images", own))
+    assert found is not None
+    assert (found.topic, found.left_out, found.size, found.sha256) == ("images", "", -1, "")
+    assert found.headers == own
+
+
+def test_headers_of_other_records_are_none_of_a_dead_letter() -> None:
+    assert original([("trace", b"a")]) is None
+    assert original(None) is None

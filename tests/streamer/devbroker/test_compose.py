@@ -1,0 +1,125 @@
+"""docker-compose.yml and Dockerfile agree with each other, with the examples and with `streamer.devbroker`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from streamer.devbroker.container import IMAGE
+from streamer.devbroker.settings import SINGLE_NODE, as_environment
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    document = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    found: dict[str, Any] = document["services"]
+    return found
+
+
+def listeners(text: str) -> dict[str, str]:
+    return dict(part.split("://") for part in text.split(","))
+
+
+def test_images_are_pinned_and_kafka_is_the_release_that_tests_run_on(services: dict[str, Any]) -> None:
+    assert services["kafka"]["image"] == services["topics"]["image"] == IMAGE
+    bases = re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    pulled = [service["image"] for service in services.values() if "build" not in service]
+    for image in [*pulled, *bases]:
+        assert re.search(r":\d+\.\d+", image), image
+
+
+def test_kafka_has_the_settings_of_the_local_broker(services: dict[str, Any]) -> None:
+    environment = services["kafka"]["environment"]
+    assert as_environment(SINGLE_NODE).items() <= environment.items()
+    assert all(isinstance(value, str) for value in environment.values())
+
+
+def test_kafka_is_a_complete_kraft_node(services: dict[str, Any]) -> None:
+    environment = services["kafka"]["environment"]
+    listening = listeners(environment["KAFKA_LISTENERS"])
+    node, host, port = re.fullmatch(r"(\d+)@(\w+):(\d+)", environment["KAFKA_CONTROLLER_QUORUM_VOTERS"]).groups()  # type: ignore[union-attr]
+    assert node == environment["KAFKA_NODE_ID"]
+    assert host == services["kafka"]["hostname"]
+    assert listening[environment["KAFKA_CONTROLLER_LISTENER_NAMES"]] == f":{port}"
+    protocols = dict(part.split(":") for part in environment["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(","))
+    assert set(protocols) == set(listening)
+    assert environment["KAFKA_INTER_BROKER_LISTENER_NAME"] in listening
+    assert len(environment["CLUSTER_ID"]) == 22
+    assert f"kafka-data:{environment['KAFKA_LOG_DIRS']}" in services["kafka"]["volumes"]
+
+
+def test_kafka_can_be_reached_from_the_host_and_from_containers(services: dict[str, Any]) -> None:
+    environment = services["kafka"]["environment"]
+    listening = listeners(environment["KAFKA_LISTENERS"])
+    advertised = listeners(environment["KAFKA_ADVERTISED_LISTENERS"])
+    assert advertised == {"HOST": "localhost:9092", "INTERNAL": "kafka:19092"}
+    for name, address in advertised.items():
+        assert listening[name] == f":{address.split(':')[1]}"
+    assert services["kafka"]["ports"] == ["127.0.0.1:9092:9092"]
+    assert services["digits"]["environment"]["KAFKA_BOOTSTRAP_SERVERS"] == advertised["INTERNAL"]
+    assert advertised["INTERNAL"] in services["kafka"]["healthcheck"]["test"]
+    assert advertised["INTERNAL"] in services["topics"]["command"][0]
+
+
+def test_every_service_that_stays_up_has_a_health_check_and_a_restart(services: dict[str, Any]) -> None:
+    for name in ("kafka", "mosquitto", "digits"):
+        assert services[name]["healthcheck"]["test"][0] == "CMD"
+        assert services[name]["restart"] == "unless-stopped"
+
+
+def test_ports_are_open_on_this_machine_only(services: dict[str, Any]) -> None:
+    ports = [port for service in services.values() for port in service.get("ports", ())]
+    assert sorted(ports) == ["127.0.0.1:1883:1883", "127.0.0.1:9092:9092", "127.0.0.1:9464:9464"]
+
+
+def test_the_service_is_the_example_with_a_control_port_that_is_checked(services: dict[str, Any]) -> None:
+    digits = services["digits"]
+    assert digits["command"] == ["run", "deploy/digits.yaml"]
+    text = (ROOT / "deploy/digits.yaml").read_text()
+    deployed = yaml.safe_load(text.replace("${KAFKA_BOOTSTRAP_SERVERS}", "${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}"))
+    assert deployed.pop("control") == {"listen": "0.0.0.0:9464"}
+    assert any("127.0.0.1:9464/live" in part for part in digits["healthcheck"]["test"])
+    assert (ROOT / "deploy" / deployed["pipeline"]).resolve() == ROOT / "examples/digits/digits.pipeline.yaml"
+    deployed["pipeline"] = "digits.pipeline.yaml"
+    assert deployed == yaml.safe_load((ROOT / "examples/digits/digits.yaml").read_text())
+
+
+def test_the_topics_of_the_service_are_created_before_it_starts(services: dict[str, Any]) -> None:
+    service = yaml.safe_load((ROOT / "examples/digits/digits.yaml").read_text())
+    created = re.search(r"for topic in (.+); do", services["topics"]["command"][0])
+    assert created is not None
+    wanted = {*service["source"]["topics"], service["sink"]["topic"], service["dead_letter"]["topic"]}
+    assert set(created[1].split()) == wanted
+    assert services["digits"]["depends_on"]["topics"] == {"condition": "service_completed_successfully"}
+
+
+def test_mounted_files_exist_and_mosquitto_listens_on_the_open_port(services: dict[str, Any]) -> None:
+    mounted = [v.split(":")[0] for s in services.values() for v in s.get("volumes", ()) if v.startswith(".")]
+    assert mounted
+    assert all((ROOT / path).exists() for path in mounted)
+    lines = (ROOT / "deploy/mosquitto.conf").read_text().splitlines()
+    assert "listener 1883" in lines
+    assert "persistence_location /mosquitto/data/" in lines
+
+
+def test_the_image_gets_every_package_and_runs_as_nobody_special() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    allowed = (ROOT / ".dockerignore").read_text()
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    for package in {name.split(".")[0] for name in packages}:
+        assert f"COPY {package} {package}\n" in dockerfile
+        assert f"!{package}\n" in allowed
+    copied = re.search(r"^COPY (.+) \./$", dockerfile, re.MULTILINE)
+    assert copied is not None
+    for name in copied[1].split():
+        assert (ROOT / name).exists()
+        assert f"!{name}\n" in allowed
+    assert '[kafka,onnx]"' in dockerfile
+    assert re.search(r'^USER streamer\n(.|\n)*^ENTRYPOINT \["streamer"\]', dockerfile, re.MULTILINE)

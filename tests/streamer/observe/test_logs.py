@@ -1,0 +1,99 @@
+"""Where events go."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from streamer.observe.logs import logger
+
+PROGRAM = """
+import logging, sys
+from streamer.observe.logs import configure, logger
+configure({level!r}, as_json={as_json})
+logger(service="s").warning("dead letter", at="t[0]@1")
+logger().debug("detail")
+logging.getLogger("library").error("from %s", "elsewhere")
+"""
+
+
+def lines(level: str, as_json: bool) -> list[str]:
+    program = PROGRAM.format(level=level, as_json=as_json)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == ""
+    return ran.stderr.splitlines()
+
+
+def test_events_are_json_lines_on_stderr_libraries_included() -> None:
+    ours, theirs = (json.loads(line) for line in lines("info", True))
+    assert ours.pop("timestamp")
+    assert ours == {"event": "dead letter", "level": "warning", "service": "s", "at": "t[0]@1"}
+    assert (theirs["event"], theirs["level"]) == ("from elsewhere", "error")
+
+
+def test_events_are_text_for_people() -> None:
+    assert "dead letter" in lines("warning", False)[0]
+
+
+def test_what_comes_from_elsewhere_steers_no_terminal_and_shows_no_secret() -> None:
+    program = (
+        PROGRAM.format(level="info", as_json=False)
+        + """
+from streamer.observe.shown import remember
+remember(["hunter2"])
+logger().warning("sink \\x1b[2J", reason="\\x9b31m", at=["http://u:p@h/\\x07", {"a": "hunter2"}])
+logging.getLogger("library").error("login %s\\n2026 [error] lost \\u202e", "hunter2")
+try:
+    raise ValueError("\\x1b[2J hunter2")
+except ValueError:
+    logging.getLogger("library").exception("trace")
+"""
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "Traceback" in ran.stderr
+    for mark in ("\x1b", "\x9b", "\x07", "\u202e", "\n2026 [error]", "hunter2", "u:p@"):
+        assert mark not in ran.stderr
+    as_json = program.replace("as_json=False", "as_json=True")
+    ran = subprocess.run([sys.executable, "-c", as_json], capture_output=True, text=True, check=True)
+    assert len([json.loads(line) for line in ran.stderr.splitlines()]) == 5
+    assert "hunter2" not in ran.stderr
+
+
+def test_the_level_decides_what_is_written() -> None:
+    assert len(lines("debug", True)) == 3
+
+
+def test_in_another_program_events_go_through_the_standard_logging(caplog: pytest.LogCaptureFixture) -> None:
+    logger(service="s").warning("sink down", sink="kafka")
+    assert [record.getMessage() for record in caplog.records] == ["sink down service='s' sink='kafka'"]
+
+
+RETRIED = """
+import stamina
+
+attempts = []
+for attempt in stamina.retry_context(ValueError, attempts=3, wait_initial=0.01, wait_jitter=0):
+    with attempt:
+        attempts.append(attempt.num)
+        if len(attempts) < 2:
+            raise ValueError("no answer \\x1b[2J from http://user:hunter2@host/")
+"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "told"),
+    [
+        ("from streamer.observe.logs import configure; configure(as_json=True)", True),
+        ("from streamer.observe.logs import configure; configure(as_json=False)", True),
+        ("from streamer.cli.terminal import quiet; quiet()", False),
+    ],
+)
+def test_a_call_that_is_made_again_writes_nothing_to_stdout_and_tells_no_secret(begin: str, told: bool) -> None:
+    ran = subprocess.run([sys.executable, "-c", begin + RETRIED], capture_output=True, text=True, check=True)
+    assert ran.stdout == ""
+    assert ("stamina.retry_scheduled" in ran.stderr) is told
+    assert "hunter2" not in ran.stderr
+    assert "\x1b" not in ran.stderr

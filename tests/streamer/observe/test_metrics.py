@@ -1,0 +1,174 @@
+"""What Prometheus gets."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pipelines.data.batch import Batch
+from pipelines.errors import StreamerError
+from pipelines.observe.observing import StepRun
+from streamer.devbroker.ports import ReservedPorts
+from streamer.observe.endpoint import Endpoint
+from streamer.observe.metrics import SECONDS, Histogram, ServiceMeters
+
+
+def samples(meters: ServiceMeters) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    registry = CollectorRegistry()
+    registry.register(meters)
+    text = generate_latest(registry).decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_a_histogram_counts_like_one_observation_after_the_other() -> None:
+    values = np.random.default_rng(1).exponential(0.05, 1000)
+    histogram, single = Histogram(SECONDS), Histogram(SECONDS)
+    histogram.add(values)
+    for value in values.tolist():
+        single.add_one(value)
+    assert histogram.counts.tolist() == single.counts.tolist()
+    assert histogram.total == pytest.approx(values.sum())
+    for bound, cumulated in zip(SECONDS, histogram.buckets(), strict=False):
+        assert cumulated[1] == (values <= bound).sum()
+
+
+def test_a_quantile_lies_in_the_bucket_of_the_exact_one() -> None:
+    values = np.random.default_rng(2).uniform(0, 0.2, 5000)
+    histogram = Histogram(SECONDS)
+    histogram.add(values)
+    for q in (0.1, 0.5, 0.9, 0.99):
+        exact = float(np.quantile(values, q))
+        at = np.searchsorted(SECONDS, exact)
+        assert (SECONDS[at - 1] if at else 0) <= histogram.quantile(q) <= SECONDS[at]
+
+
+def test_every_metric_has_its_fixed_name_and_the_service_label() -> None:
+    meters = ServiceMeters("digits", ["kafka"])
+    meters.run.outcomes["kafka", "ok"] += 7
+    meters.run.step(StepRun("0:ONNX", "OnnxRunner", 0.0, 0.002, 1, (), Batch({}, 0), {"WireError": 3}))
+    meters.sources["kafka"].closed["records"] += 2
+    meters.sources["kafka"].batch_records.add_one(512)
+    meters.lag = lambda: {("t", 3): 40}
+    meters.in_flight = lambda: 1234
+    found = samples(meters)
+
+    def value(name: str, **labels: str) -> float:
+        return found[name, tuple(sorted({"service": "digits", **labels}.items()))]
+
+    assert value("streamer_records_total", source="kafka", outcome="ok") == 7
+    assert value("streamer_records_total", source="kafka", outcome="dead") == 0
+    assert value("streamer_batch_records_count") == 1
+    assert value("streamer_batch_closed_total", reason="records") == 2
+    assert value("streamer_stage_seconds_count", stage="decode") == 0
+    assert value("streamer_latency_seconds_count") == 0
+    assert value("streamer_lag_records", topic="t", partition="3") == 40
+    assert value("streamer_in_flight_bytes") == 1234
+    assert value("streamer_oldest_unacknowledged_seconds") == 0
+    assert value("streamer_step_seconds_count", step="0:ONNX") == 1
+    assert value("streamer_step_errors_total", step="0:ONNX", error="WireError") == 3
+
+
+class Service:
+    def __init__(self, name: str) -> None:
+        self.meters = ServiceMeters(name, ["s"])
+        self.trouble: str | None = None
+
+    def live(self) -> str | None:
+        return self.trouble
+
+    def ready(self) -> str | None:
+        return self.trouble
+
+
+@pytest.fixture
+def reserved_port() -> Iterator[int]:
+    """A port of 127.0.0.1 that nobody else is given."""
+    reserved = ReservedPorts(1)
+    yield reserved.numbers[0]
+    reserved.close()
+
+
+def get(endpoint: Endpoint, path: str) -> tuple[int, bytes]:
+    host, port = endpoint.address
+    try:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=30) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def test_the_control_port_serves_metrics_and_health() -> None:
+    service = Service("one")
+    endpoint = Endpoint.join("127.0.0.1:0", "one", service)
+    try:
+        status, text = get(endpoint, "/metrics")
+        assert status == 200
+        assert b'streamer_in_flight_bytes{service="one"} 0.0' in text
+        assert get(endpoint, "/live") == get(endpoint, "/health") == (200, b'{"one": "ok"}')
+        service.trouble = "broker away"
+        status, body = get(endpoint, "/ready")
+        assert (status, json.loads(body)) == (503, {"one": "broker away"})
+        assert get(endpoint, "/nothing")[0] == 404
+    finally:
+        endpoint.leave("one")
+    with pytest.raises(urllib.error.URLError):
+        get(endpoint, "/live")
+
+
+def test_services_of_one_process_share_a_port(reserved_port: int) -> None:
+    listen = f"127.0.0.1:{reserved_port}"
+    first = Endpoint.join(listen, "one", Service("one"))
+    second = Endpoint.join(listen, "two", Service("two"))
+    try:
+        assert first is second
+        text = get(first, "/metrics")[1]
+        assert b'service="one"' in text
+        assert b'service="two"' in text
+        first.leave("one")
+        assert get(second, "/live") == (200, b'{"two": "ok"}')
+    finally:
+        second.leave("two")
+
+
+def test_a_port_in_use_is_an_error_that_says_what_to_do() -> None:
+    endpoint = Endpoint.join("127.0.0.1:0", "one", Service("one"))
+    try:
+        with pytest.raises(StreamerError, match="choose another"):
+            Endpoint(f"127.0.0.1:{endpoint.address[1]}")
+    finally:
+        endpoint.leave("one")
+
+
+def test_what_steps_count_is_exported_with_service_and_step() -> None:
+    meters = ServiceMeters("digits", ["kafka"])
+    for step in ("a", "outer/b"):
+        own = meters.step_metrics.of(step)
+        own.counter("requests", "Requests seen.").add(3)
+        own.gauge("level").set(0.2)
+        own.timer("my.work").record(0.003)
+    labels = meters.step_metrics.of("a").labels("streamer_labels", limit=1)
+    labels.add("cat", 2)
+    labels.add("dog", 5)
+    found = samples(meters)
+    for step in ("a", "outer/b"):
+        own_labels = (("service", "digits"), ("step", step))
+        assert found["requests_total", own_labels] == 3
+        assert found["level", own_labels] == 0.2
+        assert found["my_work_seconds_count", own_labels] == 1
+        assert found["my_work_seconds_sum", own_labels] == 0.003
+        assert found["my_work_seconds_bucket", (("le", "0.0025"), *own_labels)] == 0
+        assert found["my_work_seconds_bucket", (("le", "0.005"), *own_labels)] == 1
+    assert found["streamer_labels_total", (("label", "cat"), ("service", "digits"), ("step", "a"))] == 2
+    assert found["streamer_labels_total", (("label", "other"), ("service", "digits"), ("step", "a"))] == 5
