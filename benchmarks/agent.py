@@ -28,10 +28,10 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn
 from pipelines.values import ValueType
 from streamer.agent.agent import Agent
-from streamer.agent.assembly import Parts
+from streamer.agent.assembly import Assembly
 from streamer.definition.service import Service
 from streamer.routing.selection import selection
-from streamer.routing.sinkroute import Outlet
+from streamer.routing.sinkroute import SinkRoute
 
 SIZES = (1, 64, 512)
 BATCHES = 20_000
@@ -195,18 +195,18 @@ def _service(rows: int) -> Service:
     )
 
 
-def _parts(rows: int, batches: int) -> Parts:
+def _parts(rows: int, batches: int) -> Assembly:
     service, codec = _service(rows), Constant(rows)
 
-    def outlet(config: Any, name: str) -> Outlet:
-        return Outlet(name, Nowhere(), codec, selection(config, f"sink {name}"))
+    def route(config: Any, name: str) -> SinkRoute:
+        return SinkRoute(name, Nowhere(), codec, selection(config, f"sink {name}"))
 
-    return Parts(
+    return Assembly(
         service,
         [("source", service.sources[0], EndlessSource(rows, batches))],
         {"source": codec},
-        [outlet(service.sinks[0], "sink")],
-        outlet(service.dead_letter, "dead_letter"),
+        [route(service.sinks[0], "sink")],
+        route(service.dead_letter, "dead_letter"),
     )
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, field_validator
 
+from connectors.browser import Browser
 from connectors.sink import Sink
 from connectors.source import Source
 from pipelines.errors import DefinitionError, nearest
@@ -21,6 +23,22 @@ from pipelines.plugins.requirements import Requires, required
 
 RECORD_METADATA = ("key", "timestamp", "topic", "partition", "offset", "source")
 """What `into` can put into values, besides `headers.NAME`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addressing:
+    """How a sink that writes to topics addresses its messages."""
+
+    topic: str
+    """The topic; made from values where it has braces: `results.{label}`."""
+    topics: tuple[str, ...] = ()
+    """The topics that may be made from values: names, or regular expressions that begin with ^."""
+    key: str | None = None
+    """The value of a result that becomes the message's key; `None`: the record's key."""
+    headers: bool = True
+    """Whether the record's headers go with its results."""
+    source_timestamp: bool = False
+    """Whether a message has the time of its record, rather than that of its writing."""
 
 
 class ConnectorConfig(BaseModel, ABC):
@@ -66,6 +84,18 @@ class ConnectorConfig(BaseModel, ABC):
         `--no-code` refuses them."""
         return ()
 
+    @property
+    def place(self) -> str:
+        """Which topics, folder or device it reads or writes, for the log; empty if it does not say."""
+        return ""
+
+    def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
+        """The bus of this connector, to be looked at from outside; `None` if that cannot be done.
+
+        `client` are properties that go before its own. Raises `DefinitionError` for a connector that names no bus.
+        """
+        return None
+
     def check_packages(self) -> None:
         """Raise `MissingPackageError` unless what it `requires` is installed."""
         required(self.requires).check(f'{self.label} (type "{self.type}")')
@@ -97,6 +127,24 @@ class SourceConfig(ConnectorConfig):
                 )
         return into
 
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """The topics that it reads: names, or regular expressions that begin with ^; empty for one without topics."""
+        return ()
+
+    @property
+    def group_name(self) -> str | None:
+        """The consumer group that it is a member of; `None` if it is in none."""
+        return None
+
+    @classmethod
+    def browser_at(cls, address: str, client: Mapping[str, Any]) -> Browser:
+        """The bus at this address, to be looked at from outside; `client` are properties of its client library.
+
+        Raises `DefinitionError` for a kind of source that cannot be looked at.
+        """
+        raise DefinitionError(f"{cls.__name__}: its bus cannot be looked at from outside")
+
     def starting(self, position: str) -> Self:
         """The same source put back to `position` first: earliest, latest or a time, as `streamer run --from` says.
 
@@ -123,6 +171,11 @@ class SinkConfig(ConnectorConfig):
     def code_keys(self) -> tuple[str, ...]:
         """`when`, if it is a function."""
         return ("when",) if isinstance(self.when, str) else ()
+
+    @property
+    def addressing(self) -> Addressing | None:
+        """How messages are addressed; `None` for a sink without topics."""
+        return None
 
     def for_dead_letters(self) -> Self:
         """The same sink as the place of dead letters, for which it may fill in what it does not say itself."""

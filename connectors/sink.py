@@ -21,15 +21,17 @@ class Sink(ABC):
     """A connector that takes messages. `send`, `barrier`, `confirmed` and `close` are called by one thread.
 
     Confirmation: a message is *confirmed* once it is where the sink puts it for good (Kafka: acknowledged by
-    the brokers as `acks` says; a file: synced to disk; MQTT: PUBACK). Nothing else may be counted on.
+    the brokers as `acks` says; a file: synced to disk; MQTT: PUBACK). A message that is not confirmed may be lost.
     Messages with the same key (or all, where there are no keys) arrive in the order they were sent.
 
-    A place that is gone: when what the sink writes to (a topic, a file) is taken away while it is open, that is no
-    fault of the messages. The sink says "retriable" until it is back, and after a time that its documentation states
-    `send` and `barrier` raise; or they raise at once. A topic that a message names itself is that message's fault.
+    A destination that is gone: when the topic or file that the sink writes to is deleted while the sink is open, no
+    message is to blame. The sink refuses messages as retriable until the destination is back; after a time that its
+    documentation states, or at once, `send` and `barrier` raise. A missing topic that a message itself names is a
+    failure of that message.
 
-    Dead letters: what a sink refuses as too large, or not of its kind, is sent again with less of the record. So that
-    no record stops a service, it takes any message with a key, headers and one line of JSON of 9 KB altogether.
+    Dead letters: a dead letter that the sink refuses, as too large for instance, is sent again with less of the record
+    in it. A sink takes any message that has a key, headers and one line of JSON, 9 KB together: so no record can stop a
+    service.
     """
 
     name: str
@@ -45,7 +47,7 @@ class Sink(ABC):
 
     @abstractmethod
     def send(self, messages: Messages, deadline: float) -> Refused:
-        """Take these messages; returns those refused, by index, the others are on their way.
+        """Take these messages, and return those that are refused, by index. The others are being sent.
 
         Waits while the sink is full: that is back-pressure. At `deadline` (seconds on `time.monotonic`) it
         gives up and refuses the rest as retriable.
@@ -68,24 +70,25 @@ class Sink(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Leave, without waiting for what is not confirmed. Idempotent."""
+        """Disconnect, without waiting for confirmations. Idempotent."""
 
     def push(self) -> None:
-        """Told when nothing more is to be sent for now, again and again: what waits for company need not.
+        """Send at once what was taken and waits for more messages to travel with (`linger`).
 
-        Returns within milliseconds. A sink that sends at once has nothing to do.
+        The run thread calls this whenever it has nothing to send for the moment, so it may be called often, and returns
+        within milliseconds. A sink that sends each message at once does nothing here.
         """
 
     def behind(self) -> float:
         """Seconds since the oldest message was sent that is not known to be confirmed; 0 if there is none.
 
-        A sink that confirms while others are on their way need not be brought to a barrier as long as this is short.
-        Infinite where a barrier is needed: for the sink to learn what is confirmed, or to tell what is lost.
+        As long as this is short, positions are acknowledged by what `confirmed` returns, without a `barrier`. Infinite
+        (the default) for a sink that learns only at a barrier what is confirmed or lost.
         """
         return math.inf
 
     def down(self) -> str | None:
-        """Why the sink's peer cannot be reached at present; `None` when all is well. It goes on trying."""
+        """Why the sink cannot reach its peer at present; `None` if it can. It keeps trying to connect."""
         return None
 
 

@@ -34,21 +34,21 @@ class LaneBegan:
 
 @dataclass(frozen=True, slots=True)
 class LaneEnded:
-    """The lane is over: nothing of it may be acknowledged any more, its state is someone else's."""
+    """The lane has ended: its positions may not be acknowledged any more, and state that belongs to it is discarded."""
 
     lane: Lane
 
 
 @dataclass(frozen=True, slots=True)
 class SourceEnded:
-    """The source has nothing more to give (a file read to its end), unless it is rewound; then it ends again."""
+    """The source is at its end (a file was read to its end). If it is rewound, it goes on and ends again."""
 
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class SourceDown:
-    """The source lost its peer, or has it back (`down` false); it goes on trying by itself."""
+    """The source lost the connection to its peer, or has it back (`down` false). It keeps trying to connect."""
 
     source: str
     down: bool
@@ -72,8 +72,7 @@ class Source(ABC):
     acknowledged, as far as `replays` promises. It is never delivered in a lane that has ended. Records of
     one lane come in order, without gaps other than those the bus itself has.
 
-    Memory: a source keeps a bounded amount of undelivered records, and does not fetch without limit while
-    nobody polls.
+    Memory: a source holds a bounded number of bytes that were fetched and not polled, however long it is not polled.
     """
 
     name: str
@@ -94,54 +93,58 @@ class Source(ABC):
 
     @abstractmethod
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
-        """Wait until `max_records` or about `max_bytes` came, or `timeout` seconds have passed; give what there is.
+        """The next records: at most `max_records`, and about `max_bytes` of payloads and keys.
 
-        May give more bytes than asked by one record. With `max_records` 1 it returns as soon as there is one.
-        Raises `ConnectorError` when the source cannot go on. What it gave before is finished and acknowledged first.
+        Returns when there are as many, or after `timeout` seconds with those that there are. The last record may exceed
+        `max_bytes`. With `max_records` 1 it returns as soon as there is one.
+        Raises `ConnectorError` when the source cannot go on. The service finishes and acknowledges the records of
+        earlier polls before it stops.
         """
 
     @abstractmethod
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
-        """Everything below these positions is done with. Lanes that have ended are ignored.
+        """Tell the bus that all records below these positions are done. Lanes that have ended are ignored.
 
-        `wait`: return only when the bus has it (at revoke and at the end).
+        `wait`: return only when the bus has confirmed that (used at revoke and at the end).
         """
 
     @abstractmethod
     def rewind(self, lanes: Iterable[Lane]) -> None:
         """Deliver these lanes again from the last acknowledged position, in new lanes (the epoch goes up).
 
-        `events` tells it: each ends (`LaneEnded`) and begins anew (`LaneBegan`). Lanes that have ended are ignored.
+        `events` then returns a `LaneEnded` for each and a `LaneBegan` for the lane that replaces it. Lanes that have
+        ended are ignored.
         """
 
     @abstractmethod
     def events(self) -> list[Event]:
-        """What happened since the last call, in order. Cheap when nothing did.
+        """What happened since the last call, in order. Cheap if nothing did.
 
-        After a poll it tells of every lane that the poll's records belong to, and of none of these that it ended.
+        When `poll` has returned, a `LaneBegan` was or is given here for every lane of its records, and no `LaneEnded`.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Leave. Idempotent. Nothing is acknowledged by closing."""
+        """Disconnect. Idempotent. Nothing is acknowledged by closing."""
 
     def standing_still(self, still: bool) -> None:
-        """Told after a second without polling (`True`), then about ten times a second until polling goes on (`False`).
+        """Called with `True` after a second without a poll, then ten times a second, and with `False` before the next.
 
-        A source whose bus wants signs of life meanwhile (Kafka's rebalances) gives them here.
+        For sources whose bus has to be served meanwhile, such as Kafka with its rebalances.
         """
 
     def wake(self) -> None:
         """Make a `poll` that is waiting return soon. Called from other threads."""
 
     def transaction_token(self) -> object | None:
-        """What a `TransactionalSink` of the same bus needs to commit positions; `None` if there is no such thing."""
+        """What a `TransactionalSink` of the same bus needs to commit positions; `None` without transactions."""
         return None
 
     def lag(self) -> Mapping[tuple[str, int], int]:
-        """Records that were not delivered yet, by (topic, partition), as far as known without waiting for an answer.
+        """How many records are left to deliver, by (topic, partition), as far as known without asking the bus.
 
-        A partition of which nothing comes though it is polled is found by this number: it must not depend on what
-        comes, and be a minute old at most. 0 where what is left will never be delivered (markers of transactions).
+        The watchdog compares this with the records that are delivered, to find a partition that is stuck. So it must be
+        known without any record being delivered, at most a minute old, and 0 where nothing that is left will ever be
+        delivered (markers of transactions).
         """
         return {}

@@ -1,10 +1,11 @@
-"""Durations and sizes as they are written in service files."""
+"""Durations, sizes and positions as they are written in service files."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any
+from datetime import UTC, date, datetime, time
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -73,3 +74,29 @@ Size = Annotated[
     ),
 ]
 """Bytes, written as a number or like `64KiB`, `16MiB`, `1GB`."""
+
+
+def position(value: object) -> object:
+    """`earliest`, `latest`, or milliseconds since 1970 from an ISO time (UTC where it has no zone) or a number."""
+    if isinstance(value, str) and value not in ("earliest", "latest"):
+        if value.isdigit():
+            return int(value)
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(
+                f'"{value}" is not earliest, latest, an ISO time like 2025-03-01T12:00:00Z or milliseconds since 1970'
+            ) from None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if isinstance(value, datetime):
+        return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000)
+    return value
+
+
+Position = Annotated[
+    Literal["earliest", "latest"] | Annotated[int, Field(ge=0)],
+    BeforeValidator(position),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0}]}),
+]
+"""Where to begin: `earliest`, `latest`, an ISO time, or milliseconds since 1970."""

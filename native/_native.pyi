@@ -131,9 +131,10 @@ class KafkaReader:
         """Payload and key bytes of these."""
 
     def take(
-        self, max_records: int, max_bytes: int
+        self, max_records: int, max_bytes: int, headers: bool
     ) -> tuple[KafkaMemory, int, list[int], int, int, list[tuple[str, int, int, int, int, int]]]:
-        """A block of N records, at most so many and about so many bytes, grouped by partition.
+        """A block of N records, at most so many and about so many bytes, grouped by partition; with their `headers`,
+        if these are wanted.
 
         Gives (memory, N, sizes, number of records with a key, number H of headers, groups). The memory holds
         `int64 (6, N)`: positions, timestamps, starts and lengths (-1: null) of values and of keys; then, where H is not

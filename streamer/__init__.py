@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from connectors.kafka.config import KafkaSourceConfig as KafkaSource
     from connectors.memory import MemorySinkConfig as MemorySink
     from connectors.memory import MemorySourceConfig as MemorySource
+    from streamer import testing
     from streamer.agent.summary import Summary
     from streamer.definition.loading import load, load_all, loads
     from streamer.definition.nocode import NoCode
     from streamer.definition.service import Service
-    from streamer.testing import running as testing
 
 __all__ = [
     "FileSink",

@@ -1,1 +1,1 @@
-""""""
+"""Frames of cameras and videos."""

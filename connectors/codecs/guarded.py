@@ -21,8 +21,8 @@ class Guarded(Codec):
     """A codec, ours or a plug-in's, under a rule that holds for all: a record that it cannot read or write fails alone.
 
     What `decode` or `encode` raises instead of naming rows, of any class, is searched for by halves of the block or
-    batch (`pipelines.executors.isolation`), so the codec is called again with parts of it. The record's error says topic,
-    partition and offset, and what was raised. `KeyboardInterrupt` and the like are raised.
+    batch (`pipelines.executors.isolation`), so the codec is called again with parts of it. The record's error says
+    topic, partition and offset, and what was raised. `KeyboardInterrupt` and the like are raised.
     """
 
     def __init__(self, codec: Codec, name: str) -> None:

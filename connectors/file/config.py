@@ -45,6 +45,11 @@ class FileSourceConfig(SourceConfig):
     def _codec_of_format(cls, fields: Any) -> Any:
         return _with_codec(fields)
 
+    @property
+    def place(self) -> str:
+        """Its path."""
+        return str(self.path)
+
     def build(self) -> FileSource:
         """The source, not yet open."""
         return FileSource(
@@ -76,6 +81,11 @@ class FileSinkConfig(SinkConfig):
     @classmethod
     def _codec_of_format(cls, fields: Any) -> Any:
         return _with_codec(fields)
+
+    @property
+    def place(self) -> str:
+        """Its path."""
+        return str(self.path)
 
     def build(self) -> Sink:
         """The sink, not yet open."""

@@ -1,1 +1,1 @@
-""""""
+"""Models fetched over HTTP."""

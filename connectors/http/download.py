@@ -1,6 +1,7 @@
 """Fetches models over HTTP, into a cache that all services of a user share.
 
-The core asks for it by entry point (group `streamer.model_fetchers`); `pipelines.plugins.modelfiles` says what a fetcher is.
+The core asks for it by entry point (group `streamer.model_fetchers`); `pipelines.plugins.modelfiles` says what a
+fetcher is.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-""""""
+"""Kafka: source, sink and their configuration."""

@@ -13,7 +13,7 @@ import stamina
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from connectors.kafka.client.bridge import join, report
-from connectors.kafka.client.deadlinecall import Aside
+from connectors.kafka.client.deadlinecall import DeadlineCalls
 from connectors.kafka.client.errors import NO_SUCH_TOPIC, REFUSED_LOGIN, error_of, explained, is_passing
 from connectors.kafka.client.properties import admin_properties, scrubber, source_properties
 from connectors.kafka.client.queries import Queries
@@ -73,7 +73,7 @@ class KafkaSource(Source):
         self._lanes = Lanes(self.name)
         self._events: list[Event] = []
         self._mean_size = _FIRST_GUESS
-        self._aside = Aside()
+        self._deadline_calls = DeadlineCalls()
         self._settle: Settle | None = None
         self._failure: ConnectorError | None = None
         self._ask_at = 0.0
@@ -116,9 +116,9 @@ class KafkaSource(Source):
             raise ConnectorError(f"source {self.name}: client: {text}; see librdkafka's CONFIGURATION.md") from None
         self._open = True
         self._reading = (
-            PlainReading(self._consumer, self._only_topic)
+            PlainReading(self._consumer, self._only_topic, headers=self._config.headers)
             if reader is None
-            else CompiledReading(self._consumer, reader)
+            else CompiledReading(self._consumer, reader, headers=self._config.headers)
         )
         self._commits = Commits(self._consumer, self._lanes, str(self._config.group), self._scrub)
         self._reach = Reachability(lambda seconds: self._consumer.list_topics(self._only_topic, timeout=seconds))
@@ -170,7 +170,7 @@ class KafkaSource(Source):
             return
         behind = [progress for progress in self._lanes if progress.committed < progress.acknowledged]
         try:
-            self._aside.run(lambda: self._commits.now(behind, _COMMIT_WAIT), _COMMIT_WAIT + 1)
+            self._deadline_calls.run(lambda: self._commits.now(behind, _COMMIT_WAIT), _COMMIT_WAIT + 1)
         except TimeoutError as error:
             raise ConnectorError(
                 f"source {self.name}: the brokers do not answer, so the last positions may not be committed; "
@@ -231,7 +231,7 @@ class KafkaSource(Source):
         # First: the client would wait for what was received and not taken.
         self._reading.close()
         with suppress(TimeoutError):
-            self._aside.run(self._consumer.close, _CLOSE_WAIT)
+            self._deadline_calls.run(self._consumer.close, _CLOSE_WAIT)
         self._end(list(self._lanes.places))
 
     def _fill(self, max_records: int, max_bytes: int, deadline: float) -> None:

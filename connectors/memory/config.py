@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from connectors.config import SinkConfig, SourceConfig
+from connectors.config import Addressing, SinkConfig, SourceConfig
 from connectors.memory.sink import MemorySink
 from connectors.memory.source import MemorySource
 from connectors.memory.topic import memory_topic
@@ -27,6 +27,21 @@ class MemorySourceConfig(SourceConfig):
     start: Literal["earliest", "latest"] = "earliest"
     """Where a group begins that has acknowledged nothing."""
 
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """Its topic."""
+        return (self.topic,)
+
+    @property
+    def group_name(self) -> str | None:
+        """Its group."""
+        return self.group
+
+    @property
+    def place(self) -> str:
+        """Its topic."""
+        return self.topic
+
     def build(self) -> MemorySource:
         """The source, not yet open. `ConnectorError` if the topic has another number of partitions."""
         topic = memory_topic(self.topic, self.partitions)
@@ -44,6 +59,16 @@ class MemorySinkConfig(SinkConfig):
     """How many partitions the topic has when this is the first to use it; by default 1."""
     transactional: bool = False
     """Whether it takes part in `delivery: exactly_once`."""
+
+    @property
+    def addressing(self) -> Addressing:
+        """Its topic, and the record's headers."""
+        return Addressing(self.topic)
+
+    @property
+    def place(self) -> str:
+        """Its topic."""
+        return self.topic
 
     def build(self) -> MemorySink:
         """The sink, not yet open. `ConnectorError` if the topic has another number of partitions."""

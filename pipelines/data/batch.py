@@ -108,13 +108,13 @@ class Batch:
         return column
 
     def lent(self) -> Batch:
-        """The same rows for somebody who may write to their values: what can be written to is a copy then, made when
-        it is first asked for."""
+        """The same rows for a function that may write to their values: what can be written to is copied when the
+        function first asks for it."""
         columns = {key: column.lent() for key, column in self._columns.items()}
         return self if all(map(operator.is_, columns.values(), self._columns.values())) else self._having(columns)
 
     def returned(self) -> Batch:
-        """The same rows, sharing again what `lent` would have copied and nobody has asked for."""
+        """The same rows; columns of `lent` whose values were not asked for are the original ones again."""
         made = self._having({key: column.untouched for key, column in self._columns.items()})
         made.self_numbered = self.self_numbered
         return made
@@ -166,7 +166,7 @@ class Batch:
             yield made
 
     def copied(self) -> Batch:
-        """The same rows with values that nobody else can write to, whoever has made the batch of values of his."""
+        """The same rows with copies of all values that can be written to: the caller may change the originals."""
         columns = {
             key: ObjectColumn(list(map(owned, column.values())), column.type) if column.writable else column
             for key, column in self._columns.items()

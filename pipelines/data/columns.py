@@ -5,9 +5,9 @@
 | `DenseColumn` | one array `(N, ...)` | arrays of one dtype and shape; int, float and bool scalars `(N,)` |
 | `RaggedColumn` | all rows' samples in one array, `N + 1` splits | arrays that agree in all but the first axis |
 | `ObjectColumn` | a list of N values | strings, images, boxes, nested data, lists, arrays that agree in nothing |
-| `SpansColumn` (`pipelines.data.spanscolumn`) | N spans of one buffer | strings and bytes, as compiled decoders read them |
+| `SpansColumn` (`spanscolumn.py`) | N spans of one buffer | strings and bytes, as compiled decoders read them |
 | `WireColumn` | N undecoded spans of the input | what nobody has asked for yet |
-| `SparseColumn` (`pipelines.data.sparsecolumn`) | the rows that have the key | keys that few rows have |
+| `SparseColumn` (`sparsecolumn.py`) | the rows that have the key | keys that few rows have |
 
 Columns are read-only and shared between batches: every change gives a new column.
 """
@@ -178,12 +178,12 @@ class Column(ABC):
         return False
 
     def lent(self) -> Column:
-        """The same rows for somebody who may write to their values: those of his column are copies then."""
+        """The same rows for a function that may write to their values: it gets copies, made when it asks for them."""
         return self
 
     @property
     def untouched(self) -> Column:
-        """The column that was lent, where nobody has asked this one for values; else the column itself."""
+        """The column of which this is a copy, if its values were not asked for; else this column."""
         return self
 
     def is_decoded_as(self, column: object) -> bool:
@@ -450,8 +450,8 @@ class WireColumn(Column):
     """Undecoded map entries of the input, decoded when first asked for and passed through untouched.
 
     `entries[i]` is the serialised map entry of row i, tag and length included (so that joined entries are a
-    message), or `None`. `decode` turns the entries into a decoded column or raises `RowsFailed`. Who has the entries
-    as `Spans` says with `present` which are null; of a list that is found out.
+    message), or `None`. `decode` turns the entries into a decoded column or raises `RowsFailed`. With entries
+    in `Spans`, `present` has to say which are null; in a list they are `None`.
     """
 
     __slots__ = ("_decode", "_decoded", "entries")

@@ -21,7 +21,7 @@ class Spans(Sequence[bytes | None]):
     `buffer` is `uint8 (bytes,)`; string i is `buffer[starts[i]:starts[i] + lengths[i]]`, null where `lengths[i]` is
     -1. `starts` and `lengths` are `int64 (N,)`; strings may lie in any order, overlap, and leave gaps. Nothing of it is
     ever written after it was made; what is taken shares the buffer, so a few rows keep all of it alive (`compact`).
-    Whoever makes one answers for all spans lying inside the buffer.
+    The maker has to see that all spans lie inside the buffer; that is not checked here.
     """
 
     __slots__ = ("buffer", "lengths", "starts")

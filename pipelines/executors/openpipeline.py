@@ -112,7 +112,7 @@ class OpenPipeline(ABC):
         first = self._next
         # Numbers go on from call to call, so that a stateful step never sees one twice.
         self._next += len(datas)
-        # Whoever gave the records may write to them while a step holds them, or before the results are looked at.
+        # The caller may write to these records while a step holds them, or before reading the results.
         return _outcomes(self.run_batch(Batch.of(datas, first).copied()), first, len(datas))
 
     @abstractmethod

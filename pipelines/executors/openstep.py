@@ -20,9 +20,9 @@ from pipelines.runners.runner import ContractError, Runner, StatefulRunner
 class OpenStep:
     """A runner with its step's name.
 
-    What a runner raises is pinned to rows as `pipelines.executors.isolation` says: `RowsFailed` fails those rows, and the rest is
-    run again. Any other exception is searched for by halves if the runner is pure, else all rows of the batch fail.
-    That holds for a `MemoryError` too: a record can be too large, and half a batch needs half the memory.
+    What a runner raises is pinned to rows as `pipelines.executors.isolation` says: `RowsFailed` fails those rows, and
+    the rest is run again. Any other exception is searched for by halves if the runner is pure, else all rows of the
+    batch fail. That holds for a `MemoryError` too: a record can be too large, and half a batch needs half the memory.
     What is no `Exception` (`KeyboardInterrupt`, `SystemExit`) and `ContractError` are raised.
     """
 

@@ -91,77 +91,10 @@ class RunnerFactory:
         return runner
 
 
-RUNNERS: tuple[RunnerFactory, ...] = (
-    RunnerFactory("ONNX", "onnxruntime", "pipelines.runners.models.onnx:OnnxRunner", ("onnxruntime",), "onnx"),
-    RunnerFactory(
-        "TENSORRT", "onnxruntime", "pipelines.runners.models.tensorrt:TensorRtRunner", ("onnxruntime",), "onnx"
-    ),
-    RunnerFactory(
-        "TENSORFLOW",
-        "tensorflow",
-        "pipelines.runners.models.tensorflow:TensorFlowRunner",
-        ("tensorflow",),
-        "tensorflow",
-    ),
-    RunnerFactory(
-        "ND4JTENSORFLOW",
-        "tensorflow",
-        "pipelines.runners.models.tensorflow:TensorFlowRunner",
-        ("tensorflow",),
-        "tensorflow",
-    ),
-    RunnerFactory("KERAS", "keras", "pipelines.runners.models.keras:KerasRunner", ("keras",), "tensorflow"),
-    RunnerFactory("TVM", "tvm", "pipelines.runners.models.tvm:TvmRunner", ("tvm",), "tvm"),
-    RunnerFactory(
-        "IMAGE_TO_NDARRAY", "opencv", "pipelines.runners.images.imagetondarray:ImageToNDArrayRunner", ("cv2",), "image"
-    ),
-    RunnerFactory(
-        "IMAGE_RESIZE", "opencv", "pipelines.runners.images.imageresize:ImageResizeRunner", ("cv2",), "image"
-    ),
-    RunnerFactory("IMAGE_CROP", "opencv", "pipelines.runners.images.imagecrop:ImageCropRunner", ("cv2",), "image"),
-    RunnerFactory("GRAY_SCALE", "opencv", "pipelines.runners.images.grayscale:GrayScaleRunner", ("cv2",), "image"),
-    RunnerFactory("SHOW_IMAGE", "opencv", "pipelines.runners.images.showimage:ShowImageRunner"),
-    RunnerFactory("CLASSIFIER_OUTPUT", "numpy", "pipelines.runners.models.classifier:ClassifierOutputRunner"),
-    RunnerFactory("REGRESSION_OUTPUT", "numpy", "pipelines.runners.models.regression:RegressionOutputRunner"),
-    RunnerFactory("LOGGING", "logging", "pipelines.runners.code.logging:LoggingRunner"),
-    RunnerFactory("PYTHON", "python", "pipelines.runners.code.python:PythonRunner"),
-    RunnerFactory(
-        "DOCUMENTPARSER",
-        "python",
-        "pipelines.runners.documents.documentparser:DocumentParserRunner",
-        ("pypdf", "lxml", "cssselect"),
-        "documents",
-    ),
-    RunnerFactory("FUNCTION", "python", "pipelines.runners.code.function:FunctionRunner"),
-    RunnerFactory("PIPELINE", "executor", "pipelines.runners.code.pipeline:PipelineRunner"),
-    RunnerFactory("SSD_TO_BBOX", "numpy", "pipelines.runners.boxes.ssd:SsdToBoundingBoxRunner"),
-    RunnerFactory("YOLO_BBOX", "numpy", "pipelines.runners.boxes.yolo:YoloToBoundingBoxRunner"),
-    RunnerFactory("BOUNDING_BOX_FILTER", "python", "pipelines.runners.boxes.boxes:BoundingBoxFilterRunner"),
-    RunnerFactory("RELATIVE_TO_ABSOLUTE", "numpy", "pipelines.runners.boxes.absolute:RelativeToAbsoluteRunner"),
-    RunnerFactory("PERSPECTIVE_TRANSFORM", "numpy", "pipelines.runners.images.perspective:PerspectiveTransformRunner"),
-    RunnerFactory(
-        "EXTRACT_BOUNDING_BOX", "opencv", "pipelines.runners.boxes.extract:ExtractBoundingBoxRunner", ("cv2",), "image"
-    ),
-    RunnerFactory("CROP_GRID", "opencv", "pipelines.runners.images.cropgrid:CropGridRunner", ("cv2",), "image"),
-    RunnerFactory("CROP_FIXED_GRID", "opencv", "pipelines.runners.images.cropgrid:CropGridRunner", ("cv2",), "image"),
-    RunnerFactory(
-        "DRAW_BOUNDING_BOX", "opencv", "pipelines.runners.draw.drawbox:DrawBoundingBoxRunner", ("cv2",), "image"
-    ),
-    RunnerFactory("DRAW_POINTS", "opencv", "pipelines.runners.draw.drawpoints:DrawPointsRunner", ("cv2",), "image"),
-    RunnerFactory("DRAW_HEATMAP", "opencv", "pipelines.runners.draw.drawheatmap:DrawHeatmapRunner", ("cv2",), "image"),
-    RunnerFactory("DRAW_GRID", "opencv", "pipelines.runners.draw.drawgrid:DrawGridRunner", ("cv2",), "image"),
-    RunnerFactory("DRAW_FIXED_GRID", "opencv", "pipelines.runners.draw.drawgrid:DrawGridRunner", ("cv2",), "image"),
-    RunnerFactory(
-        "DRAW_SEGMENTATION",
-        "opencv",
-        "pipelines.runners.draw.drawsegmentation:DrawSegmentationRunner",
-        ("cv2",),
-        "image",
-    ),
-    RunnerFactory(
-        "DRAW_FACE_KEY_POINTS", "opencv", "pipelines.runners.draw.drawfaces:DrawFaceKeyPointsRunner", ("cv2",), "image"
-    ),
-    RunnerFactory("BOUNDING_BOX_TO_POINT", "python", "pipelines.runners.boxes.boxes:BoundingBoxToPointRunner"),
+RUNNERS: tuple[RunnerFactory, ...] = tuple(
+    RunnerFactory(step.type_name, by.name, by.target, by.requires, by.extra)
+    for step in STEPS
+    if (by := step.run_by) is not None
 )
 """The built-in runners."""
 

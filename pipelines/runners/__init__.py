@@ -1,1 +1,1 @@
-""""""
+"""What runs the steps: one class for each, under the kind of its work."""

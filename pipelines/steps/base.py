@@ -1,8 +1,9 @@
-"""`Step`: the configuration of one step. What runs it is a runner (`pipelines.runners.runner`), found by the registry."""
+"""`Step`: the configuration of one step. A runner (`pipelines.runners.runner`) runs it, found by the registry."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
@@ -11,6 +12,20 @@ from pydantic import model_validator
 from pipelines.steps.config import EXTENSION, Config, Form
 
 TYPE_KEY = "@type"
+
+
+@dataclass(frozen=True, slots=True)
+class RunBy:
+    """The runner that this project has for a step."""
+
+    name: str
+    """What runs it: `onnxruntime`, `opencv`, `numpy`, ..."""
+    target: str
+    """`module:Class`, imported when the first runner is made."""
+    requires: tuple[str, ...] = ()
+    """Import names of the packages that it needs beyond those that are always installed."""
+    extra: str | None = None
+    """The optional extra of our distribution that installs them."""
 
 
 class Typed(Config):
@@ -61,9 +76,11 @@ class Typed(Config):
 
 
 class Step(Typed):
-    """Base of all steps: data and validation, no work. `pipelines.plugins.registry` knows the built-in ones and plug-ins'."""
+    """Base of all steps: data and validation, no work. The registry knows the built-in ones and those of plug-ins."""
 
     kind: ClassVar[str] = "step"
+    run_by: ClassVar[RunBy | None] = None
+    """The runner of a built-in step; a plug-in brings runners by entry points instead."""
     instead: ClassVar[str] = ""
     """What to do where no runner for the step is installed, for the error; empty where a runner is ours."""
 

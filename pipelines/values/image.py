@@ -26,8 +26,9 @@ class Image:
     `Image(source)` takes the bytes of a PNG, JPEG, BMP or GIF file, a path to one, or a uint8 array in the order
     height, width, channels: blue, green, red; or gray with one channel or none. Alpha is dropped. Bytes are not
     looked at before something is asked of them; the format is told by the content, whatever a label says.
-    It also takes a Pillow image, a PyAV video frame, and what a plug-in declared (`pipelines.values.conversion.convert`): those
-    are kept and converted when somebody asks; a PNG made of a Pillow image has its alpha.
+    It also takes a Pillow image, a PyAV video frame, and what a plug-in declared
+    (`pipelines.values.conversion.convert`): those are kept and converted when somebody asks;
+    a PNG made of a Pillow image has its alpha.
     The picture does not change: arrays given out are read-only, and what is given in must not be written to later.
 
     Two images are equal if their PNG bytes are. Decoding and encoding need OpenCV (extra `image`).

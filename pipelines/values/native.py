@@ -25,7 +25,7 @@ def native(value: object) -> Any:
     has, `Image`, `BoundingBox`, `Point`, `Data`, `ByteBuffer` and lists of one of these.
     Converted: numpy scalars, subclasses of the plain types (an enum's value), `bytearray` and `memoryview` (to
     `ByteBuffer`), tuples (to lists), mappings (to `Data`), integers in a list with floats (to floats), and objects
-    of other libraries, as `pipelines.values.conversion.adopt` says: tensors and the like to arrays, pictures to `Image`.
+    of other libraries (`pipelines.values.conversion.adopt`): tensors and the like to arrays, pictures to `Image`.
     Raises `WrongTypeError` for anything else, `DataError` for an integer that is too large.
     """
     convert = _BY_CLASS.get(type(value))

@@ -35,8 +35,8 @@ class ReadValues(NamedTuple):
 def read_values(key: str, entries: Sequence[bytes | None], options: ReadOptions) -> ReadValues:
     """The column of these entries, each a plainly framed map entry or `None`.
 
-    It is dense or ragged where the values allow it (see `pipelines.data.columns`). Values of a type that is not known are
-    missing, as in `pipelines.wire.protobuf.decode`.
+    It is dense or ragged where the values allow it (see `pipelines.data.columns`). Values of a type that is not known
+    are missing, as in `pipelines.wire.protobuf.decode`.
     """
     column = _alike(key, entries)
     if column is not None:

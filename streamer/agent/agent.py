@@ -13,7 +13,7 @@ import time
 
 from connectors.records import Lane
 from pipelines.errors import StreamerError
-from streamer.agent.assembly import Parts, build
+from streamer.agent.assembly import Assembly, build
 from streamer.agent.runloop import RunLoop
 from streamer.agent.summary import Summary
 from streamer.definition.service import Service
@@ -28,18 +28,18 @@ COLLECT_AFTER = 20_000
 class Agent:
     """One run of one service: `run()`, or `start()`, `stop()`, `join()`. Not to be used twice."""
 
-    def __init__(self, service: Service, *, start_from: str | None = None, parts: Parts | None = None) -> None:
+    def __init__(self, service: Service, *, start_from: str | None = None, assembly: Assembly | None = None) -> None:
         """`start_from` puts the group's position back before it starts: earliest, latest or a time.
 
-        `parts` replaces what would be built from the service's definition.
+        `assembly` replaces what would be built from the service's definition.
         """
         self.service = service
         self.summary: Summary | None = None
         self._log = logger(service=service.name)
-        self._parts = build(service, start_from=start_from) if parts is None else parts
-        self.meters = ServiceMeters(service.name, [name for name, _, _ in self._parts.sources])
-        self.meters.hot_paths = self._parts.hot_paths
-        self._loop = RunLoop(self._parts, self.meters, self._log)
+        self._assembly = build(service, start_from=start_from) if assembly is None else assembly
+        self.meters = ServiceMeters(service.name, [name for name, _, _ in self._assembly.sources])
+        self.meters.hot_paths = self._assembly.hot_paths
+        self._loop = RunLoop(self._assembly, self.meters, self._log)
         self._stopping = False
         self._began = False
         self._opened = threading.Event()
@@ -112,9 +112,9 @@ class Agent:
         for intake in self._loop.intakes:
             if intake.down:
                 return f"source {intake.source.name}: {intake.down}"
-        for outlet in self._parts.all_outlets:
-            if reason := outlet.sink.down():
-                return f"sink {outlet.name}: {reason}"
+        for route in self._assembly.all_routes:
+            if reason := route.sink.down():
+                return f"sink {route.name}: {reason}"
         return self.live()
 
     def _run(self) -> None:
@@ -123,7 +123,7 @@ class Agent:
             self._open()
             self._began = True
             self._tell_hot_paths()
-            self._log.info("running", sources=[n for n, _, _ in self._parts.sources], groups=self.service.groups)
+            self._log.info("running", sources=[n for n, _, _ in self._assembly.sources], groups=self.service.groups)
             self._opened.set()
             self._loop.run()
         except BaseException as error:  # noqa: BLE001 - whatever it is, it ends this service and is told
@@ -145,7 +145,7 @@ class Agent:
         self._loop.open()
 
     def _tell_hot_paths(self) -> None:
-        for part, (path, reason) in self._parts.hot_paths():
+        for part, (path, reason) in self._assembly.hot_paths():
             self._log.info("hot path", part=part, path=path, **({"reason": reason} if reason else {}))
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""`Parts`: a service's connectors, codecs and executor, built from its definition, opened and closed together."""
+"""`Assembly`: a service's connectors, codecs and executor, built from its definition, opened and closed together."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from pipelines.observe.profiler import Profiler
 from streamer.definition.hotpaths import PartHotPath
 from streamer.definition.nocode import check_code
 from streamer.definition.service import Service
-from streamer.routing.sinkroute import Outlet
+from streamer.routing.sinkroute import SinkRoute
 
 
 @dataclass(slots=True)
-class Parts:
+class Assembly:
     """What an agent works with. Sources are opened by their intake threads, everything else by `open`."""
 
     service: Service
     sources: list[tuple[str, SourceConfig, Source]]
     codecs: dict[str, Codec]
     """The sources' codecs, by the source's name."""
-    outlets: list[Outlet]
-    dead: Outlet | None
+    routes: list[SinkRoute]
+    dead: SinkRoute | None
     _stack: ExitStack = field(default_factory=ExitStack)
     profiler: Profiler | None = None
     """Where the times of stages and steps go, while open, if the service says so."""
     _executor: Executor | None = None
 
     @property
-    def all_outlets(self) -> list[Outlet]:
+    def all_routes(self) -> list[SinkRoute]:
         """Those for results, and that for dead letters if there is one."""
-        return self.outlets if self.dead is None else [*self.outlets, self.dead]
+        return self.routes if self.dead is None else [*self.routes, self.dead]
 
     @property
     def executor(self) -> Executor:
@@ -57,9 +57,9 @@ class Parts:
             # Entered first, so that it is left last.
             pool = self._stack.enter_context(ThreadPoolExecutor(threads, "streamer-step")) if threads else None
             self._executor = self._stack.enter_context(self._open_pipeline(pool, progress))
-            for outlet in self.all_outlets:
-                outlet.sink.open()
-                self._stack.callback(outlet.sink.close)
+            for route in self.all_routes:
+                route.sink.open()
+                self._stack.callback(route.sink.close)
         except BaseException:
             self.close()
             raise
@@ -86,9 +86,9 @@ class Parts:
         for name, _, source in self.sources:
             found.append(PartHotPath(f"source {name}", source.hot_path))
             found.append(PartHotPath(f"source {name} codec", self.codecs[name].hot_path))
-        for outlet in self.outlets:
-            found.append(PartHotPath(f"sink {outlet.name}", outlet.sink.hot_path))
-            found.append(PartHotPath(f"sink {outlet.name} codec", outlet.codec.hot_path))
+        for route in self.routes:
+            found.append(PartHotPath(f"sink {route.name}", route.sink.hot_path))
+            found.append(PartHotPath(f"sink {route.name} codec", route.codec.hot_path))
         if self.dead is not None:
             # It writes payloads as they came: its codec has nothing to do.
             found.append(PartHotPath(f"sink {self.dead.name}", self.dead.sink.hot_path))
@@ -101,7 +101,7 @@ class Parts:
     @property
     def opens_images(self) -> bool:
         """Whether a step or a sink's codec may look at the pixels of images that arrive undecoded."""
-        return self.executor.opens_images or any(outlet.codec.opens_images for outlet in self.outlets)
+        return self.executor.opens_images or any(route.codec.opens_images for route in self.routes)
 
     def wanted(self) -> frozenset[str] | None:
         """Keys to decode on arrival: those that the first steps read. `None`: not known."""
@@ -115,7 +115,7 @@ def build(
     sources: Mapping[str, Source] | None = None,
     sinks: Mapping[str, Sink] | None = None,
     dead: Sink | None = None,
-) -> Parts:
+) -> Assembly:
     """The parts of a service, nothing connected yet.
 
     `sources`, `sinks` (by name) and `dead` replace the service's own connectors, for tests and notebooks; codecs
@@ -132,25 +132,27 @@ def build(
             built.append((name, config, sources[name]))
             continue
         built.append((name, config, (config if start_from is None else config.starting(start_from)).build()))
-    outlets = [
-        Outlet.of(config, _sink(config) if sinks is None else sinks[config.label], codec_of(config.codec), config.label)
+    routes = [
+        SinkRoute.of(
+            config, _sink(config) if sinks is None else sinks[config.label], codec_of(config.codec), config.label
+        )
         for config in service.sinks
     ]
-    return Parts(
+    return Assembly(
         service,
         built,
         {config.label: codec_of(config.codec) for config in service.sources},
-        outlets,
+        routes,
         _dead_letter(service, dead),
     )
 
 
-def _dead_letter(service: Service, instead: Sink | None) -> Outlet | None:
+def _dead_letter(service: Service, instead: Sink | None) -> SinkRoute | None:
     config = service.dead_letter
     if config is None:
         return None
     sink: Any = _sink(config) if instead is None else instead
-    return Outlet.of(config, sink, codec_of(config.codec), "dead_letter")
+    return SinkRoute.of(config, sink, codec_of(config.codec), "dead_letter")
 
 
 def _sink(config: SinkConfig) -> Sink:

@@ -1,40 +1,40 @@
-"""`Room`: how many payload bytes may be under way at a time, over all sources of a service."""
+"""`ByteBudget`: how many payload bytes may be between arrival and confirmation, over all sources of a service."""
 
 from __future__ import annotations
 
 import threading
 
 
-class Room:
-    """A bound on bytes between arrival and confirmation.
+class ByteBudget:
+    """A limit on payload bytes in memory.
 
-    Intake threads `enter` with a batch, the run thread says by `leave` what is done with. One batch that is larger
-    than the whole room may enter when the room is empty.
+    Intake threads `reserve` the bytes of a batch before they hand it over; the run thread gives them back by `release`
+    when its results are confirmed. A batch that is larger than the limit gets its bytes when nothing else is reserved.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._taken = 0
+        self._reserved = 0
         self._waiting = 0
         self._changed = threading.Condition()
 
     @property
-    def taken(self) -> int:
-        """Bytes inside."""
-        return self._taken
+    def reserved(self) -> int:
+        """Bytes that are reserved at present."""
+        return self._reserved
 
     @property
     def is_full(self) -> bool:
-        """Whether somebody waits for room."""
+        """Whether a thread waits for bytes."""
         return self._waiting > 0
 
     @property
     def is_short(self) -> bool:
-        """Whether somebody waits for room, or soon will: half of it is taken."""
-        return self._waiting > 0 or self._taken * 2 > self.limit
+        """Whether a thread waits for bytes, or soon will: more than half of them are reserved."""
+        return self._waiting > 0 or self._reserved * 2 > self.limit
 
-    def enter(self, size: int, timeout: float) -> bool:
-        """Take `size` bytes of room, waiting for it at most `timeout` seconds; whether there was room."""
+    def reserve(self, size: int, timeout: float) -> bool:
+        """Reserve `size` bytes, waiting for them at most `timeout` seconds; whether that succeeded."""
         with self._changed:
             if not self._fits(size):
                 self._waiting += 1
@@ -42,15 +42,15 @@ class Room:
                 self._waiting -= 1
             if not self._fits(size):
                 return False
-            self._taken += size
+            self._reserved += size
             return True
 
-    def leave(self, size: int) -> None:
-        """So many bytes are done with."""
+    def release(self, size: int) -> None:
+        """Give `size` reserved bytes back."""
         with self._changed:
-            self._taken -= size
+            self._reserved -= size
             if self._waiting:
                 self._changed.notify_all()
 
     def _fits(self, size: int) -> bool:
-        return self._taken == 0 or self._taken + size <= self.limit
+        return self._reserved == 0 or self._reserved + size <= self.limit

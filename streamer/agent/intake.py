@@ -19,7 +19,7 @@ from connectors.records import Ints, Lane, Records
 from connectors.source import LaneBegan, LaneEnded, Source, SourceDown, SourceEnded
 from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError, StepError
-from streamer.agent.bytebudget import Room
+from streamer.agent.bytebudget import ByteBudget
 from streamer.agent.handover import Handover
 from streamer.agent.messages import Acknowledge, Ended, Finished, Rewind, Settlement, ToIntake, ToRunThread
 from streamer.agent.stalls import StallWatch
@@ -33,7 +33,7 @@ STANDING_STILL = 1.0
 SIGN_OF_LIFE = 0.1
 """Seconds between two signs of life."""
 WAIT = 0.05
-"""Seconds of one wait for room."""
+"""Seconds of one wait for bytes of the budget."""
 LOOK_AFTER = 0.5
 """Seconds between two looks at the lag."""
 LATENCY_SAMPLE = 8
@@ -54,7 +54,7 @@ class Intake:
         enrich: Callable[[Batch, Records, int], Batch] | None,
         batches: Handover,
         control: deque[ToRunThread],
-        room: Room,
+        budget: ByteBudget,
         meters: SourceMeters,
         acknowledge_first: bool,
         stuck_after: float,
@@ -86,7 +86,7 @@ class Intake:
         self._enrich = enrich
         self._batches = batches
         self._control = control
-        self._room = room
+        self._budget = budget
         self._acknowledge_first = acknowledge_first
         self._stuck_after = stuck_after
         self._told_stuck = False
@@ -362,10 +362,10 @@ class Intake:
                 self._stand_still()
 
     def _put(self, work: Work) -> None:
-        """Hand over, waiting for room: a full queue means that nobody polls."""
+        """Hand over, waiting for budget: a full queue means that nobody polls."""
         entered = False
         while not self._discard.is_set():
-            entered = entered or self._room.enter(work.records.byte_count, WAIT)
+            entered = entered or self._budget.reserve(work.records.byte_count, WAIT)
             if entered and self._batches.put(work, WAIT):
                 self.handed_over += 1
                 return

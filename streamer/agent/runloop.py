@@ -16,8 +16,8 @@ from connectors.source import Replays
 from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError, StreamerError
 from pipelines.executors.settling import NOBODY
-from streamer.agent.assembly import Parts
-from streamer.agent.bytebudget import Room
+from streamer.agent.assembly import Assembly
+from streamer.agent.bytebudget import ByteBudget
 from streamer.agent.debugging import debugged
 from streamer.agent.handover import Handover
 from streamer.agent.intake import Intake
@@ -54,17 +54,17 @@ LEAST_PORTION = 0.05
 class RunLoop:
     """The run thread's work, from opening the parts to closing them: `open`, `run`, `end`, in this order."""
 
-    def __init__(self, parts: Parts, meters: ServiceMeters, log: Any) -> None:
-        service = parts.service
+    def __init__(self, assembly: Assembly, meters: ServiceMeters, log: Any) -> None:
+        service = assembly.service
         self.progress_at = time.monotonic()
         """When it last came round, or found a sink that keeps it waiting."""
         self.intakes: list[Intake] = []
         """One for each source, once they are open."""
         self._service = service
-        self._parts = parts
+        self._assembly = assembly
         self._meters = meters
         self._log = log
-        self._room = Room(service.limits.in_flight)
+        self._budget = ByteBudget(service.limits.in_flight)
         self._batches = Handover(service.limits.batches)
         self._control: deque[ToRunThread] = deque()
         self._settlements: list[Settlement] = []
@@ -85,7 +85,7 @@ class RunLoop:
         self._stopping = False
         self._drain_deadline = float("inf")
         self._delivery: Delivery | None = None
-        meters.in_flight = lambda: self._room.taken
+        meters.in_flight = lambda: self._budget.reserved
         meters.lag = self._lag
 
     def stop(self) -> None:
@@ -98,15 +98,15 @@ class RunLoop:
 
     def open(self) -> None:
         """Open the pipeline, the sinks and the sources, which begin to poll. Raises what opening one raises."""
-        self._parts.open()
+        self._assembly.open()
         self._delivery = self._opened_delivery()
         self._meters.oldest = self._delivery.ledger.oldest
-        self._stateful = self._parts.executor.stateful
-        self._any_size = self._parts.executor.limit(self._service.batch.max_records)
-        self._parts.executor.observer = self._meters.run
-        self._meters.step_metrics = self._parts.executor.metrics
-        if self._parts.profiler is not None:
-            self._meters.profile(self._parts.profiler)
+        self._stateful = self._assembly.executor.stateful
+        self._any_size = self._assembly.executor.limit(self._service.batch.max_records)
+        self._assembly.executor.observer = self._meters.run
+        self._meters.step_metrics = self._assembly.executor.metrics
+        if self._assembly.profiler is not None:
+            self._meters.profile(self._assembly.profiler)
         if self._stopping:
             return
         self.intakes = self._built_intakes()
@@ -134,14 +134,14 @@ class RunLoop:
             delivery.collect()
             delivery.release()
             if self._stateful:
-                delivery.emit(self._parts.executor.tick(time.monotonic()))
+                delivery.emit(self._assembly.executor.tick(time.monotonic()))
             self._notice_standstill(work)
             if self._control:
                 self._serve_control()
             if self._settlements:
                 self._answer()
             now = time.monotonic()
-            if now >= next_commit or self._room.is_short:
+            if now >= next_commit or self._budget.is_short:
                 self._commit()
                 next_commit = time.monotonic() + COMMIT_INTERVAL
             if not in_time or now >= self._run_until:
@@ -166,22 +166,22 @@ class RunLoop:
                 self._acknowledge(last=True)
                 self._see_off_intakes()
         finally:
-            self._parts.close()
+            self._assembly.close()
 
     def _opened_delivery(self) -> Delivery:
-        parts, service = self._parts, self._service
+        assembly, service = self._assembly, self._service
         at_most_once = service.delivery == "at_most_once"
         return Delivery(
             service.name,
-            parts.outlets,
-            parts.dead,
+            assembly.routes,
+            assembly.dead,
             drop_failed=service.on_error == "drop",
-            tombstones={name: config.tombstones for name, config, _ in parts.sources},
+            tombstones={name: config.tombstones for name, config, _ in assembly.sources},
             watch=FailureWatch(service.errors.stop_ratio, service.errors.over),
             # What was acknowledged on arrival never comes again.
-            replays={name: Replays.NONE if at_most_once else source.replays for name, _, source in parts.sources},
+            replays={name: Replays.NONE if at_most_once else source.replays for name, _, source in assembly.sources},
             rewind=self._rewind,
-            freed=self._room.leave,
+            freed=self._budget.release,
             meters=self._meters.run,
             patience=self._patience,
             log=self._log,
@@ -200,27 +200,27 @@ class RunLoop:
         return batcher
 
     def _built_intakes(self) -> list[Intake]:
-        parts, service = self._parts, self._service
-        wanted = parts.wanted()
+        assembly, service = self._assembly, self._service
+        wanted = assembly.wanted()
         return [
             Intake(
                 source,
-                parts.codecs[name],
+                assembly.codecs[name],
                 self._built_batcher(),
                 index=index,
                 wanted=wanted,
                 enrich=_enricher(config.into),
                 batches=self._batches,
                 control=self._control,
-                room=self._room,
+                budget=self._budget,
                 meters=self._meters.sources[name],
                 acknowledge_first=service.delivery == "at_most_once",
                 stuck_after=service.limits.stuck,
                 pixels=None if service.batch.type == "hard" else service.limits.pixels,
-                opens_images=parts.opens_images,
+                opens_images=assembly.opens_images,
                 log=self._log,
             )
-            for index, (name, config, source) in enumerate(parts.sources)
+            for index, (name, config, source) in enumerate(assembly.sources)
         ]
 
     def _next(self) -> Work | None:
@@ -239,7 +239,7 @@ class RunLoop:
         """Run as much of a batch as is soon done; the rest is for the next round. False: there is no time for any."""
         delivery = self._running
         began = time.perf_counter()
-        executor, debug, most = self._parts.executor, self._service.debug, self._service.batch.max_records
+        executor, debug, most = self._assembly.executor, self._service.debug, self._service.batch.max_records
         size = work.batch.size
         rows = self._portion(size)
         if size and not rows:
@@ -298,7 +298,7 @@ class RunLoop:
 
     def _notice_standstill(self, work: Work | None) -> None:
         """Steps may hold so many records that there is no room for those which would complete their windows."""
-        if work is not None or self._running.unsettled or not self._room.is_full:
+        if work is not None or self._running.unsettled or not self._budget.is_full:
             self._idle_since = None
         elif self._idle_since is None:
             self._idle_since = time.monotonic()
@@ -307,7 +307,7 @@ class RunLoop:
             self._log.warning(
                 "nothing more is polled, as records that steps hold take up limits.in_flight; raise it, or make the "
                 "windows smaller",
-                in_flight=self._room.taken,
+                in_flight=self._budget.reserved,
             )
 
     def _serve_control(self) -> None:
@@ -318,7 +318,7 @@ class RunLoop:
             elif isinstance(message, Ended):
                 for lane in message.lanes:
                     self._running.ledger.end(lane)
-                self._parts.executor.forget(message.lanes)
+                self._assembly.executor.forget(message.lanes)
             elif message.error is not None:
                 # What it gave before is good: it is finished, as when the service is stopped.
                 self._source_error = self._source_error or message.error
@@ -351,7 +351,7 @@ class RunLoop:
     def _commit(self) -> None:
         # Sinks that confirm while messages flow need not come to a stop each time. When none is behind at all, they do
         # not: settling costs nothing, and is how one knows that there is nothing more to wait for.
-        if self._room.is_short or not 0 < self._running.behind() < COMMIT_INTERVAL:
+        if self._budget.is_short or not 0 < self._running.behind() < COMMIT_INTERVAL:
             trouble = self._settle(time.monotonic() + self._service.limits.confirm)
             if trouble is not None:
                 self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
@@ -390,7 +390,7 @@ class RunLoop:
         delivery = self._running
         deadline = time.monotonic() + self._service.limits.drain
         if self._stateful:
-            delivery.emit(self._parts.executor.flush())
+            delivery.emit(self._assembly.executor.flush())
         delivery.release(now=True)
         while delivery.unsettled:
             trouble = self._settle(deadline)

@@ -1,1 +1,1 @@
-""""""
+"""How records are gathered into batches, and how large these are."""

@@ -23,7 +23,7 @@ from streamer.cli.commands.run import described
 from streamer.definition.hotpaths import in_words
 from streamer.definition.nocode import refused
 from streamer.definition.service import Service
-from streamer.routing.sinkroute import Outlet
+from streamer.routing.sinkroute import SinkRoute
 
 _WITH_MODELS = (Onnx, TensorFlow, Keras, TensorRt, Tvm)
 """Steps whose models may be behind URLs."""
@@ -93,7 +93,7 @@ def _source(config: SourceConfig, service: Service) -> str:
 
 def _sink(config: SinkConfig) -> str:
     config.check_packages()
-    Outlet.of(config, config.build(), codec_of(config.codec), config.label)
+    SinkRoute.of(config, config.build(), codec_of(config.codec), config.label)
     return f"{described(config)}, {_codec(config.codec)}"
 
 

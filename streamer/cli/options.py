@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 if TYPE_CHECKING:
+    from connectors.browser import Browser
     from streamer.definition.nocode import NoCode
 
 LOCAL: Final = "localhost:9092"
@@ -16,7 +17,10 @@ LOCAL: Final = "localhost:9092"
 Bootstrap = Annotated[
     str,
     typer.Option(
-        "--bootstrap", "-b", envvar="KAFKA_BOOTSTRAP_SERVERS", help="Brokers as host:port, separated by commas."
+        "--bootstrap",
+        "-b",
+        envvar="KAFKA_BOOTSTRAP_SERVERS",
+        help="Brokers as host:port, separated by commas; a bus of another kind as TYPE://...",
     ),
 ]
 Client = Annotated[
@@ -101,6 +105,17 @@ def client_properties(given: list[str] | None) -> dict[str, str]:
     return found
 
 
+def bus(address: str, client: list[str] | None) -> Browser:
+    """The bus at `address`: Kafka brokers, or `TYPE://...` for a source of another type. Raises `DefinitionError`."""
+    from connectors.registry import SOURCES
+
+    scheme, separator, rest = address.partition("://")
+    properties = client_properties(client)
+    if not separator or scheme == "kafka":
+        return SOURCES.get("kafka").browser_at(rest or address, properties)
+    return SOURCES.get(scheme).browser_at(address, properties)
+
+
 def codec_setting(given: str) -> str | dict[str, object]:
     """A codec as service files say it. Raises `typer.BadParameter` for JSON that is no mapping."""
     if not given.lstrip().startswith("{"):
@@ -118,7 +133,7 @@ def position(given: str) -> Literal["earliest", "latest"] | int:
     """Where to begin: earliest, latest, or milliseconds since 1970 from a time. Raises `typer.BadParameter`."""
     from pydantic import TypeAdapter, ValidationError
 
-    from connectors.kafka.config import Position
+    from connectors.units import Position
 
     try:
         found: Literal["earliest", "latest"] | int = TypeAdapter(Position).validate_python(given)

@@ -1,27 +1,27 @@
-"""What is found out about a service by connecting: brokers, topics, the pipeline as a whole."""
+"""What is found out about a service by connecting: the topics of its buses, the pipeline as a whole."""
 
 from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any
 
-from connectors.config import ConnectorConfig
+from connectors.browser import Browser
+from connectors.config import SinkConfig, SourceConfig
 from pipelines.errors import ConnectorError, nearest
-from streamer.cli.brokers import topics_of
 from streamer.cli.findings import Finding, found
 from streamer.definition.service import Service
 
 
 def reached(service: Service) -> list[Finding]:
-    """Ask the brokers of Kafka connectors for their topics, and open the pipeline."""
+    """Look for the topics of connectors on their buses, as far as these can be looked at, and open the pipeline."""
     findings = []
-    # Brokers that do not answer are waited for once.
+    # A bus that does not answer is waited for once.
     silent: dict[str, ConnectorError] = {}
     for kind, configs in (("source", service.sources), ("sink", service.sinks), ("dead letter", [service.dead_letter])):
         for config in configs:
-            if config is not None and config.type == "kafka":
-                findings.append(found(f"{kind} {config.label}", partial(_topics, config, silent)))
+            browser = None if config is None else config.browser()
+            if config is not None and browser is not None:
+                findings.append(found(f"{kind} {config.label}", partial(_topics, browser, _names(config), silent)))
     findings.append(found("pipeline", partial(_opened, service)))
     return findings
 
@@ -31,18 +31,21 @@ def _opened(service: Service) -> str:
         return "opens"
 
 
-def _topics(config: ConnectorConfig, silent: dict[str, ConnectorError]) -> str:
-    connector: Any = config
-    if connector.bootstrap in silent:
-        raise silent[connector.bootstrap]
+def _names(config: SourceConfig | SinkConfig) -> tuple[str, ...]:
+    if isinstance(config, SourceConfig):
+        return config.topic_names
+    return () if config.addressing is None else (config.addressing.topic,)
+
+
+def _topics(browser: Browser, wanted: tuple[str, ...], silent: dict[str, ConnectorError]) -> str:
+    if browser.address in silent:
+        raise silent[browser.address]
     try:
-        known = topics_of(connector)
+        known = browser.topics()
     except ConnectorError as error:
         if error.retriable:
-            silent[connector.bootstrap] = error
+            silent[browser.address] = error
         raise
-    source = hasattr(connector, "group")
-    wanted = connector.topics if source else [connector.topic]
     notes = []
     for topic in wanted:
         if topic.startswith("^"):
@@ -53,5 +56,5 @@ def _topics(config: ConnectorConfig, silent: dict[str, ConnectorError]) -> str:
         elif topic in known:
             notes.append(f"{topic} has {known[topic]} partition{'' if known[topic] == 1 else 's'}")
         else:
-            raise ConnectorError(f'{connector.bootstrap} has no topic "{topic}"{nearest(topic, known)}; create it')
-    return f"{connector.bootstrap}: {', '.join(notes)}"
+            raise ConnectorError(f'{browser.address} has no topic "{topic}"{nearest(topic, known)}; create it')
+    return f"{browser.address}: {', '.join(notes)}"

@@ -49,7 +49,8 @@ def interpolate(
     which `untouched` says so; what was put in is not looked at again.
 
     `secret` is told of every text that must not be shown: what came from a file, and what stands behind a key, or came
-    from a variable, whose name tells it (`streamer.observe.shown.names_a_secret`). `refused` says why a file may not be read.
+    from a variable, whose name tells it (`streamer.observe.shown.names_a_secret`). `refused` says why a file may not be
+    read.
 
     Raises `InterpolationError`.
     """

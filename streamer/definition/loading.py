@@ -93,7 +93,7 @@ class _Given:
             no_code = NoCode.of()
         if no_code is not None:
             no_code = replace(no_code, folder=base.absolute())
-        # Whoever hands variables over has chosen them.
+        # Variables that the caller passes were chosen by the caller: all of them may be used.
         own = os.environ if no_code is None else no_code.environment()
         return cls(base, own if environment is None else environment, no_code)
 

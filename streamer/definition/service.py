@@ -1,4 +1,4 @@
-"""`Service`: what a service file says, as one model. It holds data and validation; `streamer.agent.agent` does the work."""
+"""`Service`: what a service file says, as one model. It holds data and validation; the agent does the work."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class Service(Settings):
     """Label of its metrics and logs, and its consumer group where it names none; in a file by default the file's name without its ending, or the folder's for names that any file could have, such as `service.yaml`."""  # noqa: E501
     # Before the connectors, which take it over.
     hot_path: HotPath = "auto"
-    """Who does what has to be done for each record, in connectors and codecs that have a compiled form and do not say it themselves: `auto` takes it where it was built, `native` insists on it, `python` does without."""  # noqa: E501
+    """The implementation of what is done for each record (reading, decoding, encoding, sending): `auto` is the compiled one where it was built, `native` demands the compiled one, `python` is plain Python."""  # noqa: E501
     source: Annotated[SerializeAsAny[SourceConfig] | list[SerializeAsAny[SourceConfig]], PlainValidator(_sources)]
     """Where records come from, one or several; all feed the one pipeline. Kept as a list, see `sources`."""
     pipeline: Annotated[Any, PlainValidator(_pipeline)]
@@ -228,7 +228,7 @@ class Service(Settings):
     @property
     def groups(self) -> dict[str, str]:
         """The consumer groups, by the names of the sources that are in one."""
-        found = {config.label: getattr(config, "group", None) for config in self.sources}
+        found = {config.label: config.group_name for config in self.sources}
         return {label: group for label, group in found.items() if group}
 
     def sequence(self) -> pipelines.Pipeline:

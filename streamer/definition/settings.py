@@ -91,7 +91,7 @@ class Control(Settings):
     listen: Annotated[str, AfterValidator(_host_and_port)]
     """`host:port`; 127.0.0.1 is for this machine only, 0.0.0.0 for all. Port 0 is any free one."""
     token: Annotated[SecretStr, Field(min_length=1)] | None = None
-    """Whoever wants metrics, and the reasons behind /live and /ready, has to send it: `Authorization: Bearer TOKEN`. By default nobody has to."""  # noqa: E501
+    """A request for metrics, or for the reasons behind /live and /ready, has to carry it: `Authorization: Bearer TOKEN`. Without it every request is answered."""  # noqa: E501
 
 
 class Profile(Settings):

@@ -27,7 +27,7 @@ from streamer.delivery.letterlog import LetterLog
 from streamer.delivery.sending import send_all
 from streamer.observe.metrics import RunMeters
 from streamer.routing.selection import select_all
-from streamer.routing.sinkroute import Failed, Outlet, in_row_order, without
+from streamer.routing.sinkroute import Failed, SinkRoute, in_row_order, without
 
 HOLD = 5.0
 """Seconds that dead letters are held back while it is not known whether everything fails."""
@@ -39,8 +39,8 @@ class Delivery:
     def __init__(
         self,
         service: str,
-        outlets: list[Outlet],
-        dead: Outlet | None,
+        routes: list[SinkRoute],
+        dead: SinkRoute | None,
         *,
         drop_failed: bool,
         tombstones: Mapping[str, str],
@@ -59,9 +59,9 @@ class Delivery:
         """
         self.ledger = Ledger(freed)
         self._service = service
-        self._outlets = outlets
+        self._routes = routes
         self._dead = dead
-        self._sinks = outlets if dead is None else [*outlets, dead]
+        self._sinks = routes if dead is None else [*routes, dead]
         self._drop_failed = drop_failed
         self._tombstones = tombstones
         self._watch = watch
@@ -75,7 +75,7 @@ class Delivery:
         self._shortened = LetterLog(log, "shortened dead letter")
         self._held_back: Failed = {}
         self._held_back_since = 0.0
-        self._lost: list[tuple[Outlet, Lost]] = []
+        self._lost: list[tuple[SinkRoute, Lost]] = []
         self._unsettled = False
 
     @property
@@ -123,15 +123,15 @@ class Delivery:
 
     def collect(self) -> None:
         """Take in what the sinks have confirmed by themselves."""
-        for outlet in self._sinks:
-            for rows in outlet.sink.confirmed():
+        for route in self._sinks:
+            for rows in route.sink.confirmed():
                 self._confirmed(self.ledger.confirm(rows))
 
     def push(self) -> None:
         """Nothing more is sent for now: messages that wait for company are to go."""
         if self._unsettled:
-            for outlet in self._sinks:
-                outlet.sink.push()
+            for route in self._sinks:
+                route.sink.push()
 
     def settle(self, deadline: float) -> None:
         """Wait until everything sent is confirmed or known to be lost.
@@ -141,27 +141,27 @@ class Delivery:
         if not self._unsettled:
             return
         trouble: ConnectorError | None = None
-        for outlet in self._sinks:
+        for route in self._sinks:
             try:
-                lost = outlet.sink.barrier(deadline)
+                lost = route.sink.barrier(deadline)
             except ConnectorError as error:
                 # The other sinks are asked all the same: what they confirm or lost they say only once.
                 if trouble is None or not error.retriable:
                     trouble = error
                 continue
             if lost:
-                self._lost.append((outlet, lost))
+                self._lost.append((route, lost))
         self.collect()
         if trouble is not None:
             raise trouble
         self._unsettled = False
         losses, self._lost = self._lost, []
-        for outlet, lost in losses:
-            self._make_good(outlet, lost)
+        for route, lost in losses:
+            self._make_good(route, lost)
 
     def behind(self) -> float:
         """Seconds that the sink which is furthest behind has waited for a confirmation; infinite: `settle`, to know."""
-        return max(outlet.sink.behind() for outlet in self._sinks)
+        return max(route.sink.behind() for route in self._sinks)
 
     def release(self, *, now: bool = False) -> None:
         """Send dead letters that were held back, once it is clear that not everything fails. `now`: at the end."""
@@ -186,16 +186,16 @@ class Delivery:
         return []
 
     def _encode(self, result: Result, failed: Failed, work: Work | None = None) -> list[Messages]:
-        """The messages of each outlet; a record that fails for one has failed, and none of them has it."""
+        """The messages of each route; a record that fails for one has failed, and none of them has it."""
         blocks: list[Messages] = []
         wrong: Failed = {}
-        selected, unselected = select_all([outlet.selection for outlet in self._outlets], result.batch)
+        selected, unselected = select_all([route.selection for route in self._routes], result.batch)
         wrong.update(unselected)
-        for outlet, rows in zip(self._outlets, selected, strict=True):
-            messages, unwritten = outlet.messages(rows)
+        for route, rows in zip(self._routes, selected, strict=True):
+            messages, unwritten = route.messages(rows)
             wrong.update(unwritten)
             if work is not None and work.tombstones:
-                empty, unplaced = outlet.tombstones(work)
+                empty, unplaced = route.tombstones(work)
                 messages = in_row_order(messages, empty)
                 wrong.update(unplaced)
             blocks.append(messages)
@@ -223,10 +223,10 @@ class Delivery:
         self._expect_letters(failed)
         decided = _decided(result, failed, work)
         self.ledger.decide(decided)
-        for outlet, messages in zip(self._outlets, blocks, strict=True):
-            refused = self._send(outlet, messages)
+        for route, messages in zip(self._routes, blocks, strict=True):
+            refused = self._send(route, messages)
             if refused:
-                self._give_up(outlet, messages, refused, failed)
+                self._give_up(route, messages, refused, failed)
         self._bury(failed)
         self._count(decided, failed, [*result.dropped, *skipped], work)
         let_go(failed.values())
@@ -252,17 +252,17 @@ class Delivery:
         if failed and not self._drop_failed:
             self.ledger.expect(_numbers(failed))
 
-    def _send(self, outlet: Outlet, messages: Messages) -> dict[int, ConnectorError]:
+    def _send(self, route: SinkRoute, messages: Messages) -> dict[int, ConnectorError]:
         self._unsettled = self._unsettled or len(messages) > 0
-        return send_all(outlet, messages, self._patience, self._log)
+        return send_all(route, messages, self._patience, self._log)
 
     def _give_up(
-        self, outlet: Outlet, messages: Messages, refused: Mapping[int, ConnectorError], failed: Failed
+        self, route: SinkRoute, messages: Messages, refused: Mapping[int, ConnectorError], failed: Failed
     ) -> None:
         """These messages are refused for good: their records have failed, whatever other sinks have of them."""
         new: Failed = {}
         for at, error in refused.items():
-            wrapped = StepError.of(f"sink {outlet.name}", error)
+            wrapped = StepError.of(f"sink {route.name}", error)
             new.update((row, wrapped) for row in messages.parents(at).tolist() if row not in failed)
         self._check(new)
         self._expect_letters(new)
@@ -296,12 +296,12 @@ class Delivery:
             self._letters.add(own, self._place)
             self._post(self._dead, work, {row: Letter.of(error) for row, error in own.items()})
 
-    def _post(self, outlet: Outlet, work: Work, letters: Mapping[int, Letter]) -> None:
+    def _post(self, route: SinkRoute, work: Work, letters: Mapping[int, Letter]) -> None:
         """Send these letters, by row number; what their sink refuses goes again, shorter, until it takes it."""
         while letters:
             work.letters.update(letters)
             messages = dead_letters(work.records, work.first, letters, self._service)
-            refused = self._send(outlet, messages)
+            refused = self._send(route, messages)
             letters = self._shorter(work, {int(messages.rows[at]): error for at, error in refused.items()})
 
     def _shorter(self, work: Work, refused: Mapping[int, ConnectorError]) -> dict[int, Letter]:
@@ -328,7 +328,7 @@ class Delivery:
             if len(late):
                 self._meters.latency.add(np.maximum(late, 0.0))
 
-    def _make_good(self, outlet: Outlet, lost: Lost) -> None:
+    def _make_good(self, route: SinkRoute, lost: Lost) -> None:
         """Messages that the sink had taken are lost: their records come again, or become dead letters.
 
         Everything else that was sent is settled: what these rows still wait for is what was lost.
@@ -344,20 +344,20 @@ class Delivery:
             if error.retriable and replays is Replays.OFFSET:
                 again.append(row)
             elif error.retriable and replays is Replays.NONE and self._dead is None:
-                self._log.warning("a result is lost", at=self._place(row), sink=outlet.name, error=str(error))
+                self._log.warning("a result is lost", at=self._place(row), sink=route.name, error=str(error))
                 self.ledger.wait_for(row, 0)
                 self._tally("dropped", np.array([row], np.int64))
-            elif outlet is self._dead:
+            elif route is self._dead:
                 letters[row] = error
             else:
-                failed[row] = StepError.of(f"sink {outlet.name}", error)
+                failed[row] = StepError.of(f"sink {route.name}", error)
         if again:
-            self._log.warning("messages were lost, their records come again", sink=outlet.name, rows=len(again))
+            self._log.warning("messages were lost, their records come again", sink=route.name, rows=len(again))
             lanes = self.ledger.lanes_of(again)
             self._rewind(lanes, self.ledger.all_marks(lanes))
             for lane in lanes:
                 self.ledger.end(lane)
-        self._post_again(outlet, letters)
+        self._post_again(route, letters)
         if failed:
             self._check(failed)
             for row in failed:
@@ -365,7 +365,7 @@ class Delivery:
             self._bury(failed)
             self._tally("dropped" if self._drop_failed else "dead", _numbers(failed))
 
-    def _post_again(self, outlet: Outlet, lost: Mapping[int, ConnectorError]) -> None:
+    def _post_again(self, route: SinkRoute, lost: Mapping[int, ConnectorError]) -> None:
         """Send these lost letters again: as they were where that may help, else shorter."""
         # A row that nobody waits for any more was in a lane that has just ended.
         for block, rows in self.ledger.open_among(_numbers(lost)):
@@ -373,7 +373,7 @@ class Delivery:
             own = {row: lost[row] for row in rows.tolist()}
             same = {row: work.letters[row] for row, error in own.items() if error.retriable}
             refused = {row: error for row, error in own.items() if not error.retriable}
-            self._post(outlet, work, {**same, **self._shorter(work, refused)})
+            self._post(route, work, {**same, **self._shorter(work, refused)})
 
     def _count(self, decided: Ints, failed: Failed, dropped: list[int], work: Work | None) -> None:
         if work is not None and decided is work.rows:

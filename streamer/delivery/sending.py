@@ -12,7 +12,7 @@ import numpy as np
 from connectors.records import Messages
 from pipelines.errors import ConnectorError
 from streamer.delivery.failures import ServiceStopped
-from streamer.routing.sinkroute import Outlet, chosen
+from streamer.routing.sinkroute import SinkRoute, chosen
 
 SEND_TRY = 1.0
 """Seconds of one attempt to hand messages to a full sink; with the pause after it, how late a stop is noticed."""
@@ -22,7 +22,9 @@ LONGEST_PAUSE = 1.0
 """Seconds between two attempts at most."""
 
 
-def send_all(outlet: Outlet, messages: Messages, patience: Callable[[], float], log: Any) -> dict[int, ConnectorError]:
+def send_all(
+    route: SinkRoute, messages: Messages, patience: Callable[[], float], log: Any
+) -> dict[int, ConnectorError]:
     """Hand over all messages, waiting as long as the sink takes none; returns what it refuses for good, by index.
 
     `patience` gives the seconds that this may take from now on. Raises `ServiceStopped` when there are none left.
@@ -30,7 +32,7 @@ def send_all(outlet: Outlet, messages: Messages, patience: Callable[[], float], 
     final: dict[int, ConnectorError] = {}
     if not len(messages):
         return final
-    refused = outlet.sink.send(messages, time.monotonic() + min(SEND_TRY, max(patience(), LEAST_TRY)))
+    refused = route.sink.send(messages, time.monotonic() + min(SEND_TRY, max(patience(), LEAST_TRY)))
     index = np.arange(len(messages) if refused else 0)
     tries = 0
     while refused:
@@ -40,14 +42,14 @@ def send_all(outlet: Outlet, messages: Messages, patience: Callable[[], float], 
             return final
         left = patience()
         if left <= 0:
-            raise ServiceStopped(f"the sink {outlet.name} takes nothing: {refused[int(again[0])]}")
+            raise ServiceStopped(f"the sink {route.name} takes nothing: {refused[int(again[0])]}")
         if tries == 0:
             reason = str(refused[int(again[0])])
-            log.warning("the sink takes nothing, waiting", sink=outlet.name, messages=len(again), reason=reason)
+            log.warning("the sink takes nothing, waiting", sink=route.name, messages=len(again), reason=reason)
         time.sleep(min(pause(tries), left))
         tries += 1
         messages, index = chosen(messages, again), index[again]
-        refused = outlet.sink.send(messages, time.monotonic() + min(SEND_TRY, max(patience(), LEAST_TRY)))
+        refused = route.sink.send(messages, time.monotonic() + min(SEND_TRY, max(patience(), LEAST_TRY)))
     return final
 
 

@@ -105,19 +105,19 @@ class Selection:
 def selection(sink: SinkConfig, label: str) -> Selection:
     """The choices of this sink, which goes by the name `label`.
 
-    Read are `when`, `keys`, `drop`, and, where the connector has them, `topic`, `topics` and `key`. Raises
-    `DefinitionError` for what `check_topics` and `check_condition` refuse and for a function that cannot be imported.
+    Read are `when`, `keys`, `drop`, and how its messages are addressed. Raises `DefinitionError` for what
+    `check_topics` and `check_condition` refuse and for a function that cannot be imported.
     """
     try:
-        topic = check_topics(sink)
+        topic, addressing = check_topics(sink), sink.addressing
         return Selection(
             sink=label,
             condition=condition(sink.when),
             written=sink.keys,
             dropped=sink.drop,
             topic=topic,
-            topics=None if topic is None else allowed(_topics_of(sink)),
-            key=getattr(sink, "key", None),
+            topics=None if topic is None or addressing is None else allowed(addressing.topics),
+            key=None if addressing is None else addressing.key,
         )
     except DefinitionError as error:
         raise DefinitionError(f"{label}: {error}") from error
@@ -128,12 +128,14 @@ def check_topics(sink: SinkConfig) -> Template | None:
 
     Raises `DefinitionError` for a template that is none, or that has no `topics` to say what is allowed.
     """
-    allowed(_topics_of(sink))
-    text = getattr(sink, "topic", None)
-    made = template(text) if isinstance(text, str) else None
-    if made is None or made.constant:
+    addressing = sink.addressing
+    if addressing is None:
         return None
-    if not _topics_of(sink):
+    allowed(addressing.topics)
+    made = template(addressing.topic)
+    if made.constant:
+        return None
+    if not addressing.topics:
         raise DefinitionError(
             f'"{made.text}" is made from values, so `topics` must list what is allowed: names, or regular expressions '
             "that begin with ^"
@@ -167,8 +169,3 @@ def _without(batch: Batch, bad: np.ndarray[tuple[int], np.dtype[np.int64]]) -> l
 
 def _others(batch: Batch, failures: Failures) -> list[int]:
     return [row for row in range(batch.size) if row not in failures]
-
-
-def _topics_of(sink: SinkConfig) -> tuple[str, ...]:
-    topics = getattr(sink, "topics", None) or ()
-    return (topics,) if isinstance(topics, str) else tuple(topics)

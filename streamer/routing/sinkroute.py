@@ -1,4 +1,4 @@
-"""`Outlet`: one sink of a service, and the messages that a batch of results becomes there."""
+"""`SinkRoute`: one sink of a service, and the messages that a batch of results becomes there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Failed = dict[int, Exception]
 
 
 @dataclass(frozen=True, slots=True)
-class Outlet:
+class SinkRoute:
     """A sink, the codec of its payloads, which results go there, and what of their records goes with them."""
 
     name: str
@@ -35,16 +35,12 @@ class Outlet:
     headers: bool = True
 
     @classmethod
-    def of(cls, config: SinkConfig, sink: Sink, codec: Codec, name: str) -> Outlet:
-        """The outlet of a sink's configuration. Raises `DefinitionError` for a bad `when`, `topic` or `topics`."""
-        return cls(
-            name,
-            sink,
-            codec,
-            selection(config, f"sink {name}"),
-            source_timestamp=getattr(config, "timestamp", None) == "source",
-            headers=getattr(config, "headers", True),
-        )
+    def of(cls, config: SinkConfig, sink: Sink, codec: Codec, name: str) -> SinkRoute:
+        """The route of a sink's configuration. Raises `DefinitionError` for a bad `when`, `topic` or `topics`."""
+        chosen, addressing = selection(config, f"sink {name}"), config.addressing
+        if addressing is None:
+            return cls(name, sink, codec, chosen)
+        return cls(name, sink, codec, chosen, addressing.source_timestamp, addressing.headers)
 
     def messages(self, selected: Selected) -> tuple[Messages, Failed]:
         """One message for each selected row, and the rows whose values the codec cannot write, which have none."""

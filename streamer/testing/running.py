@@ -84,7 +84,7 @@ def run(
         sources[config.label] = MemorySource(given, name=config.label)
     sinks = {config.label: MemorySink(name=config.label) for config in service.sinks}
     dead = MemorySink(name="dead_letter")
-    agent = Agent(service, parts=build(service, sources=sources, sinks=sinks, dead=dead))
+    agent = Agent(service, assembly=build(service, sources=sources, sinks=sinks, dead=dead))
     agent.start()
     try:
         summary = agent.join(timeout)

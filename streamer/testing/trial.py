@@ -11,9 +11,9 @@ from pipelines.data.data import Data
 from pipelines.errors import DefinitionError, nearest
 from streamer.definition.service import Service
 from streamer.definition.settings import FailureSettings
-from streamer.testing import running as testing
 from streamer.testing.cases import Case
 from streamer.testing.differences import differences
+from streamer.testing.running import DeadLetter, payload, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def tried(service: Service, case: Case, *, timeout: float = 60.0) -> Tried:
     sink = _named(case, "sink", case.sink, [config.label for config in service.sinks])
     began = time.monotonic()
     codec = next(config.codec for config in service.sources if config.label == source)
-    report = testing.run(_alone(service), {source: _messages(case, codec)}, timeout=timeout)
+    report = run(_alone(service), {source: _messages(case, codec)}, timeout=timeout)
     results = report.decoded[sink]
     problems = [] if report.summary.error is None else [report.summary.error]
     problems += _of_failures(case, report.dead)
@@ -69,10 +69,10 @@ def _alone(service: Service) -> Service:
 def _messages(case: Case, codec: str | dict[str, object]) -> list[Message]:
     key = None if case.key is None else case.key.encode()
     headers = tuple((name, value.encode()) for name, value in case.headers.items())
-    return [Message(testing.payload(record, codec), key, headers) for record in case.records()]
+    return [Message(payload(record, codec), key, headers) for record in case.records()]
 
 
-def _of_failures(case: Case, dead: list[testing.DeadLetter]) -> list[str]:
+def _of_failures(case: Case, dead: list[DeadLetter]) -> list[str]:
     if not case.fails:
         return [f"failed in {letter.step}: {letter.error}" for letter in dead]
     where = "" if case.fails is True else f" in {case.fails}"

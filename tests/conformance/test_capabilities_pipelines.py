@@ -104,7 +104,7 @@ def double(data: Data) -> Data:
 
 
 def test_one_program_drives_a_sequence_a_graph_and_a_graph_in_a_sequence() -> None:
-    """K-26. What graphs do (K-25) is in tests/pipelines/executors/test_graph_executor.py and test_graph_definition.py."""
+    """K-26. What graphs do (K-25) is in tests/pipelines/executors/test_graph_executor.py."""
     graph = GraphBuilder()
     same = graph.input.then("same", lambda data: Data({"y": data["n"]}))
     whole = graph.build(graph.merge(graph.input.then("double", double), same))

@@ -8,8 +8,8 @@ import pipelines
 from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from pipelines import Batch, Data, DenseColumn, ValueType
 from pipelines.hotpath import HotPath
+from streamer import testing
 from streamer.definition.service import Service
-from streamer.testing import running as testing
 
 
 @pipelines.batched

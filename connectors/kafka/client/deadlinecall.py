@@ -10,7 +10,7 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
-class Aside:
+class DeadlineCalls:
     """Runs blocking calls of one client in threads of their own, one after the other, and waits for them so long.
 
     A call that is late goes on by itself; the next one waits for it, so that a client is never closed under a call.
@@ -32,6 +32,6 @@ class Aside:
             except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
                 future.set_exception(error)
 
-        self._last = threading.Thread(target=work, name="kafka aside", daemon=True)
+        self._last = threading.Thread(target=work, name="kafka deadline", daemon=True)
         self._last.start()
         return future.result(timeout)

@@ -88,7 +88,7 @@ def address_of(text: str) -> tuple[str, int]:
 
 def _speaks_tls(host: str, port: int) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Who it is does not matter: nothing is sent.
+    # The certificate is not checked, as nothing is sent.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         with (

@@ -1,1 +1,1 @@
-""""""
+"""From a consumer to blocks of records, and positions back."""

@@ -10,7 +10,7 @@ import numpy as np
 from confluent_kafka import Message
 
 from connectors.kafka.consumer.lanes import Place
-from connectors.records import Header, Ints, Lane, Records, Span
+from connectors.records import Header, Ints, Lane, Records, Span, no_headers
 
 # Unbound, to be mapped: a method call in a comprehension costs three times as much.
 _value: Callable[[Message], bytes | None] = Message.value
@@ -49,8 +49,10 @@ def rising(group: Sequence[Message]) -> int:
     return next(at for at in range(1, len(offsets)) if offsets[at] <= offsets[at - 1])
 
 
-def block(source: str, groups: Mapping[Place, Sequence[Message]], lanes: Mapping[Place, Lane]) -> Records:
-    """Columns of these messages, one span for each partition. All places have a lane."""
+def block(
+    source: str, groups: Mapping[Place, Sequence[Message]], lanes: Mapping[Place, Lane], *, headers: bool = True
+) -> Records:
+    """Columns of these messages, one span for each partition; with or without their headers. All places have a lane."""
     spans: list[Span] = []
     messages: Sequence[Message] = []
     for place, group in groups.items():
@@ -70,7 +72,7 @@ def block(source: str, groups: Mapping[Place, Sequence[Message]], lanes: Mapping
         [topic for topic, _ in groups],
         [partition for _, partition in groups],
         _size(values) + (0 if keys is None else _size(keys)),
-        headers=lambda: _headers(messages),
+        headers=(lambda: _headers(messages)) if headers else no_headers,
         timestamps=lambda: _timestamps(messages),
     )
 

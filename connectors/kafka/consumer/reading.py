@@ -41,7 +41,10 @@ class Trouble(NamedTuple):
 
 
 class Reading(ABC):
-    """Receives records of one consumer, and holds those that were not taken. One thread uses it."""
+    """Receives records of one consumer, and holds those that were not taken. One thread uses it.
+
+    Without `headers` those of the records are not read, and blocks have none.
+    """
 
     @property
     @abstractmethod
@@ -82,9 +85,10 @@ class Reading(ABC):
 class PlainReading(Reading):
     """By confluent-kafka's message objects."""
 
-    def __init__(self, consumer: Consumer, only_topic: str | None) -> None:
+    def __init__(self, consumer: Consumer, only_topic: str | None, *, headers: bool = True) -> None:
         self._consumer = consumer
         self._only_topic = only_topic
+        self._headers = headers
         self._kept: list[Message] = []
 
     @property
@@ -145,7 +149,7 @@ class PlainReading(Reading):
             if (count := rising(group)) < len(group):
                 groups[place] = group[:count]
                 rest += group[count:]
-        return (block(source, groups, lanes) if groups else Records.empty(source)), rest
+        return (block(source, groups, lanes, headers=self._headers) if groups else Records.empty(source)), rest
 
 
 class CompiledReading(Reading):
@@ -154,9 +158,10 @@ class CompiledReading(Reading):
     The consumer is still polled for everything else: rebalances, errors, statistics, logs, commits.
     """
 
-    def __init__(self, consumer: Consumer, reader: KafkaReader) -> None:
+    def __init__(self, consumer: Consumer, reader: KafkaReader, *, headers: bool = True) -> None:
         self._consumer = consumer
         self._reader = reader
+        self._wants_headers = headers
         self._held = 0
         self._serve_at = 0.0
 
@@ -180,7 +185,7 @@ class CompiledReading(Reading):
 
     def take(self, source: str, max_records: int, max_bytes: int, lane_of: LaneOf) -> Records:
         """See `Reading`."""
-        whole, count, sizes, keyed, headers, groups = self._reader.take(max_records, max_bytes)
+        whole, count, sizes, keyed, headers, groups = self._reader.take(max_records, max_bytes, self._wants_headers)
         self._held -= count
         if not count:
             return Records.empty(source)

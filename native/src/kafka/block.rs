@@ -4,7 +4,6 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 
 use super::headers::Received;
-use super::inplace::Finder;
 use super::library::{Library, Message, Topic, text};
 use super::memory::{KafkaMemory, Memory};
 
@@ -113,10 +112,15 @@ impl Chosen {
         rows
     }
 
-    pub fn block(&self, library: &Library, held: &[*mut Message]) -> Block {
+    /// Their columns; with those of their headers, if they are `wanted`.
+    pub fn block(&self, library: &Library, held: &[*mut Message], wanted: bool) -> Block {
         let rows = self.rows(held);
-        // Safety: what is held is ours until it is destroyed, which is after this.
-        let headers = unsafe { Headers::of(library, &rows) };
+        let headers = if wanted {
+            // Safety: what is held is ours until it is destroyed, which is after this.
+            unsafe { Headers::of(library, &rows) }
+        } else {
+            Headers::default()
+        };
         let count = rows.len();
         let words = COLUMNS * count + headers.words();
         let sizes = [self.value_bytes, self.key_bytes, headers.found.bytes.len()];
@@ -200,6 +204,7 @@ impl Bytes {
 }
 
 /// The headers of a block's rows.
+#[derive(Default)]
 struct Headers {
     /// How many headers there are before each row and before the end; nothing if there are none.
     before: Vec<usize>,
@@ -214,14 +219,10 @@ impl Headers {
             before: Vec::with_capacity(rows.len() + 1),
             found: Received::default(),
         };
-        let mut finder = Finder::new(library);
-        for (row, &message) in rows.iter().enumerate() {
+        for &message in rows {
             headers.before.push(headers.found.places.len());
             // Safety: as above.
-            unsafe {
-                let next = rows.get(row + 1).map(|&next| &*next);
-                finder.find(&*message, next, &mut headers.found);
-            }
+            unsafe { headers.found.add(library, message) };
         }
         headers.before.push(headers.found.places.len());
         headers

@@ -6,16 +6,6 @@ use std::ptr::{null, null_mut};
 use super::library::{BAD_MESSAGE, Code, HeaderList, Library, Message, OK};
 use super::outgoing::HeaderOf;
 
-/// The list of a message's headers; `None` for a message without any, or with headers that cannot be read.
-///
-/// # Safety
-/// The message is one of librdkafka's that lives; so long lives the list.
-pub unsafe fn list_of(library: &Library, message: *const Message) -> Option<HeaderList> {
-    let mut list: HeaderList = null_mut();
-    // Safety: as above.
-    (unsafe { (library.message_headers)(message, &mut list) } == OK).then_some(list)
-}
-
 /// Headers that came, one after the other.
 #[derive(Default)]
 pub struct Received {
@@ -25,21 +15,17 @@ pub struct Received {
 }
 
 impl Received {
-    pub fn mark(&self) -> (usize, usize) {
-        (self.places.len(), self.bytes.len())
-    }
-
-    /// As it was when the mark was taken.
-    pub fn back(&mut self, (places, bytes): (usize, usize)) {
-        self.places.truncate(places);
-        self.bytes.truncate(bytes);
-    }
-
+    /// Adds the headers of this message; none if it has none, or some that cannot be read.
+    ///
     /// # Safety
-    /// The list belongs to a message of librdkafka's that lives.
-    pub unsafe fn add_list(&mut self, library: &Library, list: HeaderList) {
-        // Safety: as above; names end with a null, values are as long as they say.
+    /// The message is one of librdkafka's that lives.
+    pub unsafe fn add(&mut self, library: &Library, message: *const Message) {
+        let mut list: HeaderList = null_mut();
+        // Safety: as above; so long lives the list. Names end with a null, values are as long as they say.
         unsafe {
+            if (library.message_headers)(message, &mut list) != OK {
+                return;
+            }
             for at in 0..(library.header_cnt)(list) {
                 let (mut name, mut value, mut size) = (null(), null::<c_void>(), 0usize);
                 if (library.header_get_all)(list, at, &mut name, &mut value, &mut size) == OK
@@ -48,22 +34,20 @@ impl Received {
                     let name = CStr::from_ptr(name).to_bytes();
                     let value = (!value.is_null())
                         .then(|| std::slice::from_raw_parts(value.cast::<u8>(), size));
-                    let name_at = self.bytes.len();
-                    self.bytes.extend_from_slice(name);
-                    self.bytes.extend_from_slice(value.unwrap_or_default());
-                    let stop = self.bytes.len();
-                    self.add(name_at, name.len(), stop, value.map(<[u8]>::len));
+                    self.put(name, value);
                 }
             }
         }
     }
 
-    /// Of a header, whose value ends at `stop`.
-    pub fn add(&mut self, name_at: usize, name: usize, stop: usize, value: Option<usize>) {
-        let value_at = stop - value.unwrap_or(0);
-        let value = value.map_or(-1, |size| size as i64);
+    fn put(&mut self, name: &[u8], value: Option<&[u8]>) {
+        let name_at = self.bytes.len();
+        self.bytes.extend_from_slice(name);
+        let value_at = self.bytes.len();
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        let size = value.map_or(-1, |value| value.len() as i64);
         self.places
-            .push([name_at as i64, name as i64, value_at as i64, value]);
+            .push([name_at as i64, name.len() as i64, value_at as i64, size]);
     }
 }
 

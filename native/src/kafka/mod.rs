@@ -8,7 +8,6 @@ mod block;
 mod client;
 mod columns;
 mod headers;
-mod inplace;
 mod library;
 mod marks;
 mod memory;

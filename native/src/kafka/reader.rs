@@ -92,10 +92,17 @@ impl KafkaReader {
 
     /// A block of at most so many records, and about so many bytes, grouped by partition; what is left stays.
     ///
-    /// Records of a partition whose offsets do not rise wait for a later block.
-    fn take(&self, py: Python<'_>, max_records: usize, max_bytes: usize) -> PyResult<Block> {
+    /// Records of a partition whose offsets do not rise wait for a later block. Their headers are read only if they are
+    /// wanted: librdkafka takes a thousand instructions to find that a record has none.
+    fn take(
+        &self,
+        py: Python<'_>,
+        max_records: usize,
+        max_bytes: usize,
+        headers: bool,
+    ) -> PyResult<Block> {
         detached(py, || {
-            self.with(|library, _, reading| reading.take(library, max_records, max_bytes))
+            self.with(|library, _, reading| reading.take(library, max_records, max_bytes, headers))
         })
         .ok_or_else(closed)
     }
@@ -224,9 +231,15 @@ impl Reading {
         (self.held.len(), troubles)
     }
 
-    fn take(&mut self, library: &Library, max_records: usize, max_bytes: usize) -> Block {
+    fn take(
+        &mut self,
+        library: &Library,
+        max_records: usize,
+        max_bytes: usize,
+        headers: bool,
+    ) -> Block {
         let chosen = Chosen::of(&self.held, max_records, max_bytes);
-        let block = chosen.block(library, &self.held);
+        let block = chosen.block(library, &self.held, headers);
         let looked_at = chosen.group_of.len();
         let mut kept = 0;
         for at in 0..self.held.len() {

@@ -1,1 +1,1 @@
-""""""
+"""Running the branches of a graph, and joining their rows again."""

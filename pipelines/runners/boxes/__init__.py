@@ -1,1 +1,1 @@
-""""""
+"""Runners from a detector's arrays to boxes and points."""

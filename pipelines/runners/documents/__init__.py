@@ -1,1 +1,1 @@
-""""""
+"""Runners that read text and tables from documents."""

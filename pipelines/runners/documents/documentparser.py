@@ -27,8 +27,9 @@ Item = TypeVar("Item")
 class DocumentParserRunner(RowRunner):
     """The text of each document, or the fields of its tables as JSON; the result has the outputs and the metadata.
 
-    Tables are read from the document as HTML: an HTML document as it is, a PDF as `pipelines.runners.documents.pdftext` writes
-    it, anything else as its plain text. Konduit Serving's `tika` reads many more formats.
+    Tables are read from the document as HTML: an HTML document as it is, a PDF as
+    `pipelines.runners.documents.pdftext` writes it, anything else as its plain text. Konduit Serving's
+    `tika` reads many more formats.
 
     Raises when it opens: `DefinitionError` for lists of unequal length and for selectors that are none. For a record:
     `DataError` for a document of a format that is not read (which it names), that is damaged or too large.

@@ -1,1 +1,1 @@
-""""""
+"""Runners that draw results into images."""

@@ -1,1 +1,1 @@
-""""""
+"""Runners from image to image and from image to array."""

@@ -1,1 +1,1 @@
-""""""
+"""Steps on boxes and points."""

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import EXTENSION, Int, Key
 
 
@@ -18,6 +18,7 @@ class SsdToBoundingBox(Step):
     """
 
     type_name: ClassVar[str] = "SSD_TO_BBOX"
+    run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.boxes.ssd:SsdToBoundingBoxRunner")
 
     class_labels: tuple[str, ...] | None = None
     """One label a class, the first for class 1; none: boxes have no label; empty: all have `no label provided`."""
@@ -41,6 +42,7 @@ class YoloToBoundingBox(Step):
     """
 
     type_name: ClassVar[str] = "YOLO_BBOX"
+    run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.boxes.yolo:YoloToBoundingBoxRunner")
 
     input: str | None = None
     """Key of the array; none: the only array."""
@@ -66,6 +68,7 @@ class BoundingBoxFilter(Step):
     """Keeps the boxes of some labels."""
 
     type_name: ClassVar[str] = "BOUNDING_BOX_FILTER"
+    run_by: ClassVar[RunBy | None] = RunBy("python", "pipelines.runners.boxes.boxes:BoundingBoxFilterRunner")
 
     keep_other_values: bool = True
     """Whether to keep the other keys; `detection_boxes`, `detection_scores`, `detection_classes` go in any case."""
@@ -81,6 +84,7 @@ class BoundingBoxToPoint(Step):
     """A corner or the centre of each box, with its label and probability. One box gives one point, a list a list."""
 
     type_name: ClassVar[str] = "BOUNDING_BOX_TO_POINT"
+    run_by: ClassVar[RunBy | None] = RunBy("python", "pipelines.runners.boxes.boxes:BoundingBoxToPointRunner")
 
     bbox_name: str | None = None
     """Key of the box or list of boxes; none: the only one."""

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Int, Key, Spelling
 from pipelines.steps.images.imagetondarray import ImageToNDArrayConfig
 from pipelines.steps.shapes import PointField
@@ -19,6 +19,9 @@ class ExtractBoundingBox(Step):
     """
 
     type_name: ClassVar[str] = "EXTRACT_BOUNDING_BOX"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "opencv", "pipelines.runners.boxes.extract:ExtractBoundingBoxRunner", ("cv2",), extra="image"
+    )
 
     image_name: str | None = None
     """Key of the image; none: the only one."""
@@ -48,6 +51,9 @@ class CropGrid(Step):
     """
 
     type_name: ClassVar[str] = "CROP_GRID"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "opencv", "pipelines.runners.images.cropgrid:CropGridRunner", ("cv2",), extra="image"
+    )
 
     image_name: str | None = None
     """Key of the image; none: the only one."""
@@ -75,6 +81,9 @@ class CropFixedGrid(Step):
     """As `CROP_GRID`, with corners that are the same for all records."""
 
     type_name: ClassVar[str] = "CROP_FIXED_GRID"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "opencv", "pipelines.runners.images.cropgrid:CropGridRunner", ("cv2",), extra="image"
+    )
 
     image_name: str | None = None
     """Key of the image; none: the only one."""

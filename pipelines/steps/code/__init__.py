@@ -1,1 +1,1 @@
-""""""
+"""Steps of Python code, functions, whole pipelines, and the log."""

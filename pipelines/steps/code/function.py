@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, WithJsonSchema, field_validator
 
 from pipelines.definitions.functions import reference, resolve, well_formed
 from pipelines.errors import DefinitionError, StreamerError
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Config, Form
 
 
@@ -97,6 +97,7 @@ class Function(HasFunction, Step):
     """
 
     type_name: ClassVar[str] = "FUNCTION"
+    run_by: ClassVar[RunBy | None] = RunBy("python", "pipelines.runners.code.function:FunctionRunner")
 
     def __init__(self, function: str | Callable[..., Any] | None = None, /, **fields: Any) -> None:
         super().__init__(function, **fields)

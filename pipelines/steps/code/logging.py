@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Spelling
 
 
@@ -12,6 +12,7 @@ class Logging(Step):
     """Log each record and pass it on unchanged."""
 
     type_name: ClassVar[str] = "LOGGING"
+    run_by: ClassVar[RunBy | None] = RunBy("logging", "pipelines.runners.code.logging:LoggingRunner")
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     log_level: Literal["ERROR", "WARN", "INFO", "DEBUG", "TRACE"] = "INFO"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Form
 
 
@@ -28,6 +28,7 @@ class PipelineStep(Step):
     """
 
     type_name: ClassVar[str] = "PIPELINE"
+    run_by: ClassVar[RunBy | None] = RunBy("executor", "pipelines.runners.code.pipeline:PipelineRunner")
     parts: ClassVar[Mapping[str, str]] = {"pipeline": "pipeline"}
 
     pipeline: Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Config, Key, Spelling
 
 PythonType = Literal["bool", "list", "bytes", "numpy.ndarray", "str", "dict", "int", "float"]
@@ -95,6 +95,7 @@ class Python(Step):
     """
 
     type_name: ClassVar[str] = "PYTHON"
+    run_by: ClassVar[RunBy | None] = RunBy("python", "pipelines.runners.code.python:PythonRunner")
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     python_config: PythonConfig | None = None

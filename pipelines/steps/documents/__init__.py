@@ -1,1 +1,1 @@
-""""""
+"""Steps that read documents."""

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import EXTENSION, Int, Key
 
 
@@ -17,6 +17,12 @@ class DocumentParser(Step):
     """
 
     type_name: ClassVar[str] = "DOCUMENTPARSER"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "python",
+        "pipelines.runners.documents.documentparser:DocumentParserRunner",
+        ("pypdf", "lxml", "cssselect"),
+        extra="documents",
+    )
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     input_names: tuple[str, ...] | None = None

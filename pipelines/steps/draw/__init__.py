@@ -1,1 +1,1 @@
-""""""
+"""Steps that draw results into images."""

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import EXTENSION, Int, Key, Spelling
 from pipelines.steps.images.imagetondarray import ImageToNDArrayConfig
 
@@ -21,6 +21,9 @@ class DrawBoundingBox(Step):
     """Rectangles for boxes, which are fractions of the image. The result has the picture only."""
 
     type_name: ClassVar[str] = "DRAW_BOUNDING_BOX"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "opencv", "pipelines.runners.draw.drawbox:DrawBoundingBoxRunner", ("cv2",), extra="image"
+    )
 
     image_name: str | None = None
     """Key of the image; none: the only one. Also that of the picture."""
@@ -56,6 +59,9 @@ class DrawPoints(Step):
     """Filled circles for points, into an image or onto black."""
 
     type_name: ClassVar[str] = "DRAW_POINTS"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "opencv", "pipelines.runners.draw.drawpoints:DrawPointsRunner", ("cv2",), extra="image"
+    )
 
     no_class_color: str | None = None
     """Colour of points without a label, or whose label has none; none: lime."""
@@ -83,6 +89,9 @@ class DrawHeatmap(Step):
     """Where points were seen, over time, as colours. All records of the step add to one map."""
 
     type_name: ClassVar[str] = "DRAW_HEATMAP"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "opencv", "pipelines.runners.draw.drawheatmap:DrawHeatmapRunner", ("cv2",), extra="image"
+    )
 
     points: tuple[str, ...] | None = None
     """Keys of the points or lists of points, at least one."""
@@ -112,6 +121,9 @@ class DrawSegmentation(Step):
     """Each pixel in the colour of its class, alone or over an image. The result has the picture only."""
 
     type_name: ClassVar[str] = "DRAW_SEGMENTATION"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "opencv", "pipelines.runners.draw.drawsegmentation:DrawSegmentationRunner", ("cv2",), extra="image"
+    )
 
     class_colors: tuple[str, ...] | None = None
     """Colours by class number, from 0; classes beyond have colours of their own."""
@@ -135,6 +147,9 @@ class DrawFaceKeyPoints(Step):
     """Boxes of faces and their landmarks. The result has the picture only."""
 
     type_name: ClassVar[str] = "DRAW_FACE_KEY_POINTS"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "opencv", "pipelines.runners.draw.drawfaces:DrawFaceKeyPointsRunner", ("cv2",), extra="image"
+    )
 
     image_to_ndarray_config: Annotated[ImageToNDArrayConfig | None, Spelling(yaml="image_to_ndarray_config")] = Field(
         default=None, alias="imageToNDArrayConfig"

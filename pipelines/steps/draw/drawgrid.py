@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Int
 from pipelines.steps.shapes import PointField
 
@@ -18,6 +18,9 @@ class DrawGrid(Step):
     """
 
     type_name: ClassVar[str] = "DRAW_GRID"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "opencv", "pipelines.runners.draw.drawgrid:DrawGridRunner", ("cv2",), extra="image"
+    )
 
     image_name: str | None = None
     """Key of the image; none: the only one."""
@@ -43,6 +46,9 @@ class DrawFixedGrid(Step):
     """As `DRAW_GRID`, with corners that are the same for all records."""
 
     type_name: ClassVar[str] = "DRAW_FIXED_GRID"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "opencv", "pipelines.runners.draw.drawgrid:DrawGridRunner", ("cv2",), extra="image"
+    )
 
     image_name: str | None = None
     """Key of the image; none: the only one."""

@@ -42,8 +42,8 @@ def _as_data(value: Any) -> Any:
 class LoopTrigger(Trigger):
     """Base of the triggers that run the pipeline in a loop, in a thread of their own.
 
-    Who asks gets the latest result at once, the same object for everybody, and waits only for the very first; what he
-    brings is not looked at.
+    A call returns the latest result at once, the same object for all callers; only before the first result it waits.
+    The record that it is called with is not used.
     """
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:

@@ -1,1 +1,1 @@
-""""""
+"""Steps from image to image, to arrays, and from cameras."""

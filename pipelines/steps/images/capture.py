@@ -1,4 +1,4 @@
-"""FRAME_CAPTURE and VIDEO_CAPTURE: a frame for each record. Configuration only; `connectors.camera.capture` runs them."""
+"""FRAME_CAPTURE and VIDEO_CAPTURE: a frame for each record. `connectors.camera.capture` runs them."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Int, Key, Spelling
 from pipelines.steps.images.imagetondarray import ImageToNDArrayConfig
 from pipelines.steps.shapes import PointField
@@ -16,6 +16,7 @@ class RelativeToAbsolute(Step):
     """Points and boxes in fractions of an image become pixels; those that are pixels already stay."""
 
     type_name: ClassVar[str] = "RELATIVE_TO_ABSOLUTE"
+    run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.boxes.absolute:RelativeToAbsoluteRunner")
 
     image_name: str | None = None
     """Key of the image whose size counts."""
@@ -38,6 +39,7 @@ class PerspectiveTransform(Step):
     """
 
     type_name: ClassVar[str] = "PERSPECTIVE_TRANSFORM"
+    run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.images.perspective:PerspectiveTransformRunner")
 
     input_names: tuple[str, ...] | None = None
     """Keys to transform; none: every image, box, point and list of them."""

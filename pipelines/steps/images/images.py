@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Form, Int, Spelling
 from pipelines.steps.images.imagetondarray import AspectRatio
 from pipelines.steps.shapes import BoxField, PointField
@@ -16,6 +16,9 @@ class ImageResize(Step):
     """Images are resized, bilinear; those of a list one by one."""
 
     type_name: ClassVar[str] = "IMAGE_RESIZE"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "opencv", "pipelines.runners.images.imageresize:ImageResizeRunner", ("cv2",), extra="image"
+    )
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     input_names: tuple[str, ...] | None = None
@@ -35,6 +38,9 @@ class ImageCrop(Step):
     """
 
     type_name: ClassVar[str] = "IMAGE_CROP"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "opencv", "pipelines.runners.images.imagecrop:ImageCropRunner", ("cv2",), extra="image"
+    )
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     crop_name: str | None = None
@@ -53,6 +59,9 @@ class GrayScale(Step):
     """An image becomes gray: 0.299 red + 0.587 green + 0.114 blue."""
 
     type_name: ClassVar[str] = "GRAY_SCALE"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "opencv", "pipelines.runners.images.grayscale:GrayScaleRunner", ("cv2",), extra="image"
+    )
 
     image_name: str | None = None
     """Key of the image or list of images; none: the only one."""
@@ -64,6 +73,7 @@ class ShowImage(Step):
     """Images are shown in a window, if there is a display; records pass on as they are."""
 
     type_name: ClassVar[str] = "SHOW_IMAGE"
+    run_by: ClassVar[RunBy | None] = RunBy("opencv", "pipelines.runners.images.showimage:ShowImageRunner")
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     image_name: str | None = "image"

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Config, Int, Key, Spelling
 
 AspectRatio = Literal["CENTER_CROP", "PAD", "STRETCH"]
@@ -109,6 +109,9 @@ class ImageToNDArray(Step):
     """Images are replaced by arrays: `ImageToNDArray(config={"height": 224, "width": 224}, keys=["image"])`."""
 
     type_name: ClassVar[str] = "IMAGE_TO_NDARRAY"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "opencv", "pipelines.runners.images.imagetondarray:ImageToNDArrayRunner", ("cv2",), extra="image"
+    )
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     config: ImageToNDArrayConfig | None = None

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Int, Key
 
 
@@ -18,6 +18,7 @@ class ClassifierOutput(Step):
     """
 
     type_name: ClassVar[str] = "CLASSIFIER_OUTPUT"
+    run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.models.classifier:ClassifierOutputRunner")
 
     input_name: str | None = None
     """Key of the probabilities; none: the only array."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import EXTENSION, Config, Int, Spelling
 from pipelines.steps.models.model import MaxBatch, ModelUri, Names, OutputNames, Place, WarmUp, placed
 
@@ -63,6 +63,9 @@ class Onnx(Step):
     """
 
     type_name: ClassVar[str] = "ONNX"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "onnxruntime", "pipelines.runners.models.onnx:OnnxRunner", ("onnxruntime",), extra="onnx"
+    )
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     model_uri: ModelUri = None

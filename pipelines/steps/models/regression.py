@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Int, Key
 
 
@@ -17,6 +17,7 @@ class RegressionOutput(Step):
     """
 
     type_name: ClassVar[str] = "REGRESSION_OUTPUT"
+    run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.models.regression:RegressionOutputRunner")
 
     input_name: str | None = None
     """Key of the array; none: the only array."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import EXTENSION
 from pipelines.steps.models.model import MaxBatch, ModelUri, Names, OutputNames, Place, WarmUp, placed
 
@@ -16,6 +16,9 @@ class TensorFlow(Step):
     """
 
     type_name: ClassVar[str] = "TENSORFLOW"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "tensorflow", "pipelines.runners.models.tensorflow:TensorFlowRunner", ("tensorflow",), extra="tensorflow"
+    )
 
     input_names: Names = None
     """The model's inputs, which are also the keys of the data; none: the signature's, or the graph's placeholders. A
@@ -46,6 +49,9 @@ class Nd4jTensorFlow(TensorFlow):
     """The same as TENSORFLOW: Konduit's two ways to run a model of TensorFlow are one here."""
 
     type_name: ClassVar[str] = "ND4JTENSORFLOW"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "tensorflow", "pipelines.runners.models.tensorflow:TensorFlowRunner", ("tensorflow",), extra="tensorflow"
+    )
 
     def __init__(self, model_uri: Place = None, /, **fields: Any) -> None:
         super().__init__(**placed(model_uri, fields))
@@ -58,6 +64,9 @@ class Keras(Step):
     """
 
     type_name: ClassVar[str] = "KERAS"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "keras", "pipelines.runners.models.keras:KerasRunner", ("keras",), extra="tensorflow"
+    )
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     model_uri: ModelUri = None

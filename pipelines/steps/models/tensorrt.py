@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import EXTENSION, Config, Int
 from pipelines.steps.models.model import ModelUri, Names, OutputNames, Place, WarmUp, placed
 from pipelines.steps.models.onnx import SessionOptions, runs_code
@@ -34,6 +34,9 @@ class TensorRt(Step):
     """
 
     type_name: ClassVar[str] = "TENSORRT"
+    run_by: ClassVar[RunBy | None] = RunBy(
+        "onnxruntime", "pipelines.runners.models.tensorrt:TensorRtRunner", ("onnxruntime",), extra="onnx"
+    )
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     model_uri: ModelUri = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from pipelines.steps.base import Step
+from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import EXTENSION, Key
 from pipelines.steps.models.model import ModelUri, Place, placed
 
@@ -13,6 +13,7 @@ class Tvm(Step):
     """Run a compiled model: `Tvm("model.so", input_names=["x"], output_names=["y"])`."""
 
     type_name: ClassVar[str] = "TVM"
+    run_by: ClassVar[RunBy | None] = RunBy("tvm", "pipelines.runners.models.tvm:TvmRunner", ("tvm",), extra="tvm")
 
     input_names: tuple[str, ...] | None = None
     """Keys of the arrays that the model takes, in the order of its parameters; none: the parameters' own names."""

@@ -1,1 +1,1 @@
-""""""
+"""Arrays and images in the forms of other libraries, and back."""

@@ -18,11 +18,11 @@ import typer
 from streamer.cli.options import LOCAL, AsJson, Bootstrap, Client
 
 if TYPE_CHECKING:
+    from connectors.browser import TopicReader
     from connectors.records import Records
     from connectors.sink import Sink
     from streamer.cli.replayed import Replayed
     from streamer.cli.route import Route
-    from streamer.cli.topic import TopicReader
     from streamer.delivery.deadletter import Original
 
 CONFIRM = 60.0
@@ -70,34 +70,29 @@ def replay(
     """
     import threading
 
-    from streamer.cli.brokers import topics_of
-    from streamer.cli.options import client_properties, position
+    from streamer.cli.options import bus, client_properties, position
     from streamer.cli.route import is_service_file, route_of, route_of_service
     from streamer.cli.signals import draining
     from streamer.cli.terminal import quiet
-    from streamer.cli.topic import TopicReader
 
     quiet()
     found = position(since) if since is not None else None
     if isinstance(found, str):
         raise typer.BadParameter("--since takes a time, like 2026-01-31T12:00:00Z")
     chosen = Choice(step, error, found, origin)
-    # Whoever names the one topic that is meant allows it.
+    # A topic that is named by --topic is allowed by that.
     named = to or ([] if origin is None else [origin])
-    properties = client_properties(client)
     if is_service_file(topic):
-        route = route_of_service(Path(topic), named, properties)
+        route = route_of_service(Path(topic), named, client_properties(client))
     else:
-        route = route_of(topic, bootstrap, named, properties)
-    there = route.there
+        route = route_of(topic, bus(bootstrap, client), named)
     stop = threading.Event()
-    with draining(stop.set), TopicReader(there.bootstrap, route.topic, there.client, group=group) as reader:
+    with draining(stop.set), route.there.reader(route.topic, group) as reader:
         if dry_run:
             report = replayed(reader, None, chosen, route, again=again, count=count, stopped=stop.is_set)
         else:
-            config = route.sink()
             # Many brokers would create a topic that is gone.
-            back = Back(config.build(), frozenset(topics_of(config)))
+            back = Back(route.back.sink(route.topic, "replay"), frozenset(route.back.topics()))
             back.sink.open()
             try:
                 report = replayed(reader, back, chosen, route, again=again, count=count, stopped=stop.is_set)
@@ -174,7 +169,7 @@ def replayed(
     from streamer.cli.replayed import Replayed
 
     report = Report()
-    marks = {one.partition: Replayed(one.offset, one.metadata) for one in reader.committed()}
+    marks = {number: Replayed(*mark) for number, mark in reader.committed().items()}
     lows, ends = reader.range()
     ends = {number: end for number, end in ends.items() if end > lows[number]}
     starts = {number: lows[number] if again else max(marks[number].position, lows[number]) for number in ends}
@@ -277,14 +272,14 @@ def _send(records: Records, chosen: list[tuple[int, Original]], back: Back | Non
 
 
 def _commit(reader: TopicReader, marks: dict[int, Replayed], done: set[int], report: Report) -> None:
-    from confluent_kafka import TopicPartition
+    from connectors.browser import Mark
 
-    offsets = []
+    found = {}
     for number in sorted(done):
         text, complete = marks[number].metadata()
         report.forgetful = report.forgetful or not complete
-        offsets.append(TopicPartition(reader.topic, number, marks[number].position, text))
-    reader.commit(offsets)
+        found[number] = Mark(marks[number].position, text)
+    reader.commit(found)
 
 
 def _say(report: Report, topic: str, *, as_json: bool, dry_run: bool) -> None:

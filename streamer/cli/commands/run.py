@@ -11,6 +11,7 @@ import typer
 from streamer.cli.options import AsJson, Env, Files, Runners, WithoutCode, no_code_given, runners_given
 
 if TYPE_CHECKING:
+    from connectors.config import ConnectorConfig
     from streamer.agent.agent import Agent
     from streamer.agent.summary import Summary
     from streamer.definition.nocode import NoCode
@@ -122,7 +123,7 @@ def _observed(services: list[Service], profile: Path | None, trace: bool) -> lis
         file = files[service.name]
         kept = (service.profile or Profile(file=file)).model_copy(update={"file": file})
         found = service.model_copy(update={"profile": kept})
-        # Whoever names it here allows it.
+        # A path that is given here is allowed by that.
         listed = service.no_code
         observed.append(found if listed is None else found.without_code(listed.with_files(file)))
     return observed
@@ -142,12 +143,6 @@ def _ended(summary: Summary) -> str:
     return f"{summary.service}: {summary.reason} after {summary.seconds:.1f} s, {counts}"
 
 
-def described(config: object) -> str:
+def described(config: ConnectorConfig) -> str:
     """A source or sink in a word or two: its type, and its topics or path."""
-    kind = getattr(config, "type", "?")
-    for field in ("topics", "topic", "path"):
-        found = getattr(config, field, None)
-        # A sink's `topics` is the list of allowed ones.
-        if found and not (field == "topics" and hasattr(config, "topic")):
-            return f"{kind} {', '.join(map(str, found)) if isinstance(found, (list, tuple)) else found}"
-    return str(kind)
+    return f"{config.type} {config.place}".rstrip()

@@ -55,10 +55,8 @@ def send(
     """
     import threading
 
-    from connectors.kafka.config import KafkaSinkConfig
-    from streamer.cli.brokers import topics_of
     from streamer.cli.folder import import_from_here
-    from streamer.cli.options import client_properties, codec_setting
+    from streamer.cli.options import bus, codec_setting
     from streamer.cli.payloads import parts, size_of
     from streamer.cli.signals import draining
     from streamer.cli.terminal import counted, quiet, say, say_json
@@ -66,27 +64,26 @@ def send(
     quiet()
     import_from_here()
     headers = [_header(one) for one in header or ()]
-    properties: Any = client_properties(client)
     setting = codec_setting(codec)
     total = sum(size_of(file) for file in files) * repeat
-    config = KafkaSinkConfig(name="send", bootstrap=bootstrap, topic=topic, client=properties)
+    browser = bus(bootstrap, client)
     # A sink waits for brokers that are away; here somebody is waiting for the sink.
-    topics_of(config)
-    sink = config.build()
+    browser.topics()
+    sink = browser.sink(topic, "send")
     stop = threading.Event()
-    pace = Pace(rate)
+    kept = Rate(rate)
     sent = 0
     began = time.monotonic()
     with draining(stop.set), _progress_of(total) as advance:
         sink.open()
         try:
-            for part in parts(files, form, setting, key, repeat=repeat, at_most=pace.at_once):
+            for part in parts(files, form, setting, key, repeat=repeat, at_most=kept.at_once):
                 if stop.is_set():
                     break
                 _send(sink, part, headers)
                 sent += len(part.values)
                 advance(part.size, sent)
-                pace.wait(sent, stop)
+                kept.wait(sent, stop)
             _confirm(sink)
         finally:
             sink.close()
@@ -97,8 +94,8 @@ def send(
         say(f"{counted(sent, 'record')} sent to {topic} in {seconds:.1f} s{' (stopped)' if stop.is_set() else ''}")
 
 
-class Pace:
-    """Keeps to a rate."""
+class Rate:
+    """Keeps to so many records a second."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate

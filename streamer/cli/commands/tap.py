@@ -41,10 +41,9 @@ def tap(
 
     from connectors.codecs.registry import codec_of
     from streamer.cli.folder import import_from_here
-    from streamer.cli.options import client_properties, codec_setting, position
+    from streamer.cli.options import bus, codec_setting, position
     from streamer.cli.signals import draining
     from streamer.cli.terminal import quiet
-    from streamer.cli.topic import TopicReader
 
     quiet()
     import_from_here()
@@ -54,7 +53,7 @@ def tap(
     begin = position(start)
     with (
         draining(stop.set),
-        TopicReader(bootstrap, topic, client_properties(client), group="streamer-tap") as reader,
+        bus(bootstrap, client).reader(topic, "streamer-tap") as reader,
     ):
         reader.begin(reader.starts(begin))
         while not stop.is_set() and not (end and reader.at_end):

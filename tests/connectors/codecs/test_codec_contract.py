@@ -25,8 +25,8 @@ from connectors.records import Lane, Records, Span
 from pipelines import Batch, Data, DataError, Image, MissingPackageError
 from pipelines.data.batch import Origin
 from pipelines.errors import DefinitionError, RowsFailed, WireError
+from streamer import testing
 from streamer.definition.service import Service
-from streamer.testing import running as testing
 
 
 @pytest.mark.usefixtures("hot_path")

@@ -171,6 +171,22 @@ def test_headers_of_many_records_come_as_they_were_sent(
     assert [one._replace(topic=None, partition=None, timestamp=sent[0].timestamp) for one in came] == sent
 
 
+def test_a_source_that_reads_no_headers_gives_records_without_them(
+    kafka: Broker, topics: Topics, hot_path: HotPath
+) -> None:
+    topic = topics(1, retention_ms="-1")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for one in all_kinds():
+        producer.produce(topic, one.value, one.key, headers=list(one.headers), timestamp=one.timestamp or 0)
+    assert producer.flush(PATIENCE) == 0
+    config = KafkaSourceConfig.model_validate(
+        {"bootstrap": kafka.bootstrap, "topics": topic, "group": topic, "hot_path": hot_path, "headers": False}
+    )
+    with Reader(config.build()) as reader:
+        came = [one.message._replace(topic=None, partition=None) for one in reader.take(len(all_kinds()))]
+    assert came == [one._replace(headers=()) for one in all_kinds()]
+
+
 @pytest.mark.parametrize("as_columns", [False, True])
 def test_what_is_null_empty_or_has_headers_of_its_own_goes_out_as_it_was_given(
     kafka: Broker, topics: Topics, hot_path: HotPath, as_columns: bool
@@ -348,7 +364,7 @@ def test_what_is_closed_raises(kafka: Broker, topics: Topics, native: ModuleType
     with pytest.raises(RuntimeError, match="closed"):
         assigned.handle.receive(1, 0)
     with pytest.raises(RuntimeError, match="closed"):
-        assigned.handle.take(1, 1)
+        assigned.handle.take(1, 1, True)
     assert assigned.handle.held == 0
     assigned.handle.close()
     writer, producer = writing(kafka.bootstrap)

@@ -48,6 +48,13 @@ def test_topics_are_a_list_or_one_text(written: object, meant: tuple[str, ...]) 
     assert source(topics=written).topics == meant
 
 
+def test_headers_cannot_become_values_where_they_are_not_read() -> None:
+    assert source(into={"headers.trace": "trace"}).headers
+    assert not source(into={"key": "id"}, headers=False).headers
+    with pytest.raises(ValidationError, match=r"into asks for headers\.trace, and headers: false"):
+        source(into={"key": "id", "headers.trace": "trace"}, headers=False)
+
+
 @pytest.mark.parametrize("wrong", [[], "", ["a", ""], 5])
 def test_topics_without_a_name_are_an_error(wrong: object) -> None:
     with pytest.raises(ValidationError):

@@ -453,7 +453,7 @@ def test_one_definition_gives_the_same_with_either_of_two_runners() -> None:
     sys.modules["marking_runners"] = sys.modules[__name__]
     registry = Registry(plugins=False)
     registry.add_runner(RunnerFactory("ONNX", "reference", "marking_runners:ReferenceRunner", ("onnx",), priority=-1))
-    folder = Path(__file__).parents[2] / "examples" / "digits"
+    folder = Path(__file__).parents[3] / "examples" / "digits"
     pipeline = pipelines.loads('{"steps": [{"@type": "ONNX", "modelUri": "digits.onnx"}]}', folder, registry=registry)
     images = np.load(folder / "digits.npz")["images"][:20]
 

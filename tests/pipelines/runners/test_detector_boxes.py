@@ -15,7 +15,7 @@ from pipelines.runners.boxes.suppression import survivors
 from pipelines.steps import BoundingBoxFilter, BoundingBoxToPoint, SsdToBoundingBox, Step, YoloToBoundingBox
 from pipelines.values import TypedList, ValueType, element_type
 
-COCO = json.loads((Path(__file__).parents[1] / "conformance" / "vectors" / "coco-labels.json").read_text())
+COCO = json.loads((Path(__file__).parents[2] / "conformance" / "vectors" / "coco-labels.json").read_text())
 
 
 def run(step: Step, data: Data) -> Data:

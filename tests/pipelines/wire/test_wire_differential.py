@@ -26,7 +26,7 @@ from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.protobuf import decode, encode, encode_entry
 from protos import data_pb2 as pb
 
-CORPUS = Path(__file__).parents[2] / "native" / "fuzz" / "corpus" / "messages"
+CORPUS = Path(__file__).parents[3] / "native" / "fuzz" / "corpus" / "messages"
 DTYPES = ["f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?"]
 SHAPES = [(), (1,), (3,), (2, 2), (0,), (4, 0), (40,), (1, 2, 3)]
 NUMBERS = [0, 1, 127, 128, -1, 2**40, -(2**63), 2**63 - 1]

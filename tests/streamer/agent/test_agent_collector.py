@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from pipelines import Data
+from streamer import testing
 from streamer.agent.agent import COLLECT_AFTER
 from streamer.definition.service import Service
-from streamer.testing import running as testing
 
 
 @pytest.fixture

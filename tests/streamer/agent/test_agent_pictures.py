@@ -12,9 +12,9 @@ import pytest
 import pipelines
 from connectors.message import Message
 from pipelines import Batch, Data, Image
+from streamer import testing
 from streamer.agent.assembly import build
 from streamer.definition.service import Service
-from streamer.testing import running as testing
 
 pytest.importorskip("cv2")
 

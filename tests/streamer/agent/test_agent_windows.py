@@ -13,8 +13,8 @@ import pytest
 import pipelines
 from connectors.message import Message
 from pipelines import Data
+from streamer import testing
 from streamer.definition.service import Service
-from streamer.testing import running as testing
 
 
 class WindowStep(pipelines.Step):

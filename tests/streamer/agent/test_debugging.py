@@ -12,8 +12,8 @@ import pytest
 import pipelines
 from connectors.message import Message
 from pipelines import Data
+from streamer import testing
 from streamer.definition.service import Service
-from streamer.testing import running as testing
 
 
 def picky(data: Data) -> Data | None | list[Data]:

@@ -6,8 +6,7 @@ import threading
 
 import pipelines
 from pipelines import Async, Data, GraphBuilder, IntSwitch, Sequence, SimpleLoopTrigger
-from streamer import Service
-from streamer.testing import running as testing
+from streamer import Service, testing
 
 TOGETHER = threading.Barrier(2, timeout=60)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pipelines
 from pipelines import Data
+from streamer import testing
 from streamer.definition.service import Service
-from streamer.testing import running as testing
 
 STAGES = ["poll", "decode", "run", "encode", "send"]
 

@@ -12,11 +12,11 @@ from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.data.result import Result
 from pipelines.executors.settling import NOBODY
+from streamer import testing
 from streamer.batching.portions import run_in_portions
 from streamer.batching.travel import LONGEST, TOGETHER, Pace
 from streamer.definition.service import Service
 from streamer.observe.metrics import SourceMeters
-from streamer.testing import running as testing
 
 
 def batch(size: int, first: int = 100) -> Batch:

@@ -19,7 +19,7 @@ import pytest
 from streamer.build.closure import closure
 from streamer.definition.loading import load
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DIGITS = ROOT / "examples" / "digits"
 
 FUNCTIONS = """

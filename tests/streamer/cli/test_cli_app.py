@@ -12,7 +12,7 @@ import pytest
 from streamer.cli.app import COMMANDS
 from streamer.cli.reference import reference
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_every_command_has_help_with_its_example(cli: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from streamer.devbroker import Broker
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_all_files_are_checked_when_one_is_wrong(cli: Any, digits: Path, tmp_pat
 def test_brokers_that_do_not_answer_are_a_failure_and_not_a_wrong_file(
     cli: Any, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamer.cli.brokers.PATIENCE", 0.2)
+    monkeypatch.setattr("connectors.kafka.client.answers.PATIENCE", 0.2)
     change(digits, "${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}", "localhost:1")
     ended = cli("check", digits, "--connect")
     assert ended.code == 1

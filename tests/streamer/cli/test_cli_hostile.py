@@ -136,7 +136,7 @@ def test_secrets_are_shown_nowhere(
     cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], command: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("API_TOKEN", SECRET)
-    monkeypatch.setattr("streamer.cli.brokers.PATIENCE", 0.2)
+    monkeypatch.setattr("connectors.kafka.client.answers.PATIENCE", 0.2)
     monkeypatch.setattr("connectors.http.download._ATTEMPTS", 1)
     (tmp_path / "secret").write_text(f"{SECRET}\n")
     plain = {

@@ -13,7 +13,7 @@ import pytest
 
 from pipelines import Image
 
-DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 
 
 @pytest.fixture

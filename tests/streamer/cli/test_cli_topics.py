@@ -177,9 +177,9 @@ def test_an_unknown_topic_that_resembles_none_is_answered_with_those_there_are(
 def test_a_broker_that_does_not_answer_is_told_in_a_line(
     cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    monkeypatch.setattr("streamer.cli.brokers.SOON", 1.0)
+    monkeypatch.setattr("connectors.kafka.client.answers.SOON", 1.0)
     # Whoever waits for all of that would notice.
-    monkeypatch.setattr("streamer.cli.brokers.PATIENCE", 120.0)
+    monkeypatch.setattr("connectors.kafka.client.answers.PATIENCE", 120.0)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.jsonl").write_text('{"x": 1}\n')
     began = time.monotonic()
@@ -192,12 +192,12 @@ def test_a_broker_that_does_not_answer_is_told_in_a_line(
 
 
 def test_brokers_that_are_slow_but_there_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from connectors.kafka.client.answers import topics_of
     from connectors.kafka.config import KafkaSinkConfig
     from pipelines.errors import ConnectorError
-    from streamer.cli.brokers import topics_of
 
-    monkeypatch.setattr("streamer.cli.brokers.SOON", 0.2)
-    monkeypatch.setattr("streamer.cli.brokers.PATIENCE", 1.2)
+    monkeypatch.setattr("connectors.kafka.client.answers.SOON", 0.2)
+    monkeypatch.setattr("connectors.kafka.client.answers.PATIENCE", 1.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
         with pytest.raises(ConnectorError, match=r"no Kafka answers on 127\.0\.0\.1"):

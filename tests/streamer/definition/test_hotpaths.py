@@ -15,13 +15,13 @@ from connectors.codecs.registry import codec_config
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from pipelines import hotpath
+from streamer import testing
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
 from streamer.definition.hotpaths import PartHotPath, in_words
 from streamer.definition.service import Service
-from streamer.testing import running as testing
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 built = pytest.mark.skipif(hotpath.why_not() is not None, reason=f"the compiled hot path: {hotpath.why_not()}")
 
 

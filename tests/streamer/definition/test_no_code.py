@@ -52,7 +52,7 @@ COMBINED = {
     },
 }
 KAFKA = {"type": "kafka", "bootstrap": "localhost:1"}
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {**{name: value for name, value in os.environ.items() if name != VARIABLE}, "PYTHONPATH": str(ROOT)}
 PLAIN = {"steps": [{"@type": "LOGGING"}]}
 

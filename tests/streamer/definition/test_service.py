@@ -252,7 +252,8 @@ def test_a_notebook_shows_a_table() -> None:
 
 
 def test_importing_the_model_starts_nothing_and_loads_no_client() -> None:
-    code = "import sys, streamer.definition.service; print([m for m in ('confluent_kafka', 'onnxruntime') if m in sys.modules])"
+    clients = "[m for m in ('confluent_kafka', 'onnxruntime') if m in sys.modules]"
+    code = f"import sys, streamer.definition.service; print({clients})"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 

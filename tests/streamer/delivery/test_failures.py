@@ -12,9 +12,9 @@ import pytest
 import pipelines
 from pipelines import Data
 from pipelines.errors import StepError
+from streamer import testing
 from streamer.definition.service import Service
 from streamer.delivery.failures import FailureWatch
-from streamer.testing import running as testing
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import yaml
 from streamer.devbroker.container import IMAGE
 from streamer.devbroker.settings import SINGLE_NODE, as_environment
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

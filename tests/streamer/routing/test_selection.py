@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from connectors.codec import RecordsOrigin
-from connectors.config import SinkConfig
+from connectors.config import Addressing, SinkConfig
 from connectors.records import Lane, Records, Span
 from connectors.sink import Sink
 from pipelines.data.batch import Batch
@@ -27,6 +27,10 @@ class BoxConfig(SinkConfig):
     topic: str | None = None
     topics: tuple[str, ...] = ()
     key: str | None = None
+
+    @property
+    def addressing(self) -> Addressing:
+        return Addressing(self.topic or "box", self.topics, self.key)
 
     def build(self) -> Sink:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Asking brokers, for people who wait for the answer."""
+"""The first question to brokers, for somebody who waits for the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a topic without being a member of any group, for looking and for replaying."""
+"""`KafkaTopicReader`: reading a topic without being a member of any group."""
 
 from __future__ import annotations
 
@@ -8,46 +8,38 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from connectors.browser import AT_ONCE, Mark, TopicReader
+from connectors.kafka.client.answers import PATIENCE, Trouble, answered, unanswered
 from connectors.kafka.client.errors import error_of, explained
 from connectors.kafka.client.properties import admin_properties, scrubber, source_properties
 from connectors.kafka.client.queries import Queries
-from connectors.kafka.config import KafkaSourceConfig, Position
+from connectors.kafka.config import KafkaSourceConfig
 from connectors.kafka.consumer.block import block, by_place
 from connectors.kafka.consumer.lanes import Lanes
 from connectors.records import Records
+from connectors.units import Position
 from pipelines.errors import ConnectorError, nearest
-from streamer.cli.brokers import PATIENCE, Trouble, answered, unanswered
 
 Answer = TypeVar("Answer")
 
-AT_ONCE = 1000
-"""Records of one block at most."""
 _SHOWN = 5
 
 
-class TopicReader:
-    """Assigns itself all partitions of one topic. A context manager; used by one thread.
-
-    `group` names what `committed` and `commit` work on; a reader that uses neither leaves no trace on the brokers.
-    """
+class KafkaTopicReader(TopicReader):
+    """Assigns itself all partitions of the topic."""
 
     def __init__(self, bootstrap: str, topic: str, client: Mapping[str, Any] | None = None, *, group: str) -> None:
-        """Connects when it is entered. Raises `ConnectorError` for brokers that do not answer and unknown topics."""
+        super().__init__(topic)
         self._config = KafkaSourceConfig(
             bootstrap=bootstrap, topics=(topic,), group=group, client=dict(client or {}), out_of_range="earliest"
         )
-        self.topic = topic
         self._scrub = scrubber(self._config)
         self._lanes = Lanes("kafka")
-        self.ended: set[int] = set()
-        """Partitions that have been read to their end at some time."""
-        self.partitions: list[int] = []
-        """Numbers of the topic's partitions."""
         self._trouble = Trouble()
         self._consumer: Consumer | None = None
         self._queries: Queries
 
-    def __enter__(self) -> TopicReader:
+    def __enter__(self) -> KafkaTopicReader:
         try:
             self._consumer = Consumer(source_properties(self._config, {"error_cb": self._trouble}))
             self._queries = Queries(admin_properties(self._config))
@@ -65,37 +57,25 @@ class TopicReader:
     ) -> None:
         self._open.close()
 
-    @property
-    def at_end(self) -> bool:
-        """Whether all partitions are among `ended`."""
-        return len(self.ended) == len(self.partitions)
+    def committed(self) -> dict[int, Mark]:
+        found = self._asked(lambda: self._open.committed(self._places(), PATIENCE))
+        return {one.partition: Mark(one.offset, one.metadata or "") for one in found}
 
-    def committed(self) -> list[TopicPartition]:
-        """What the group has committed, for each partition; offsets below 0: nothing."""
-        return self._asked(lambda: self._open.committed(self._places(), PATIENCE))
-
-    def commit(self, offsets: list[TopicPartition]) -> None:
-        """Commit these for the group. Raises `ConnectorError`."""
+    def commit(self, marks: Mapping[int, Mark]) -> None:
+        offsets = [TopicPartition(self.topic, number, mark.position, mark.text) for number, mark in marks.items()]
         self._asked(lambda: self._open.commit(offsets=offsets, asynchronous=False))
 
     def starts(self, position: Position) -> dict[int, int]:
-        """The offset of earliest, latest or a time in each partition."""
         places = [(self.topic, number) for number in self.partitions]
         found = self._asked(lambda: self._queries.positions(places, position))
         return {number: offset for (_, number), offset in found.items()}
 
-    def range(self) -> tuple[dict[int, int], dict[int, int]]:
-        """The first offset that is there and the one after the last, in each partition, now."""
-        return self.starts("earliest"), self.starts("latest")
-
     def begin(self, starts: Mapping[int, int]) -> None:
-        """Read on from these offsets, by partition."""
         for number, offset in starts.items():
             self._lanes.begin((self.topic, number), offset, -1)
         self._open.assign([TopicPartition(self.topic, number, offset) for number, offset in starts.items()])
 
     def poll(self, timeout: float, at_most: int = AT_ONCE) -> Records:
-        """What has come, waiting for a first record at most `timeout` seconds. Raises `ConnectorError`."""
         found = self._open.consume(1, timeout)
         if found and at_most > 1:
             found += self._open.consume(at_most - 1, 0.0)

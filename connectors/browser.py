@@ -1,0 +1,103 @@
+"""`Browser`: a bus as somebody looks at it who takes part in nothing: for `streamer tap`, `send`, `replay` and `check`.
+
+A connector that can be browsed says so in its configuration: `SourceConfig.browser_at` for an address,
+`ConnectorConfig.browser` for the bus of a service.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from connectors.records import Records
+from connectors.sink import Sink
+from connectors.units import Position
+
+AT_ONCE = 1000
+"""Records of one poll at most, unless it is told otherwise."""
+
+
+class Mark(NamedTuple):
+    """How far the readers of a group have come in a partition."""
+
+    position: int
+    """The offset of the next record; below 0: nothing is known."""
+    text: str
+    """What was committed with it; empty if nothing."""
+
+
+class TopicReader(ABC):
+    """Reads one topic without being a member of a group. A context manager, used by one thread.
+
+    A group's name is given for `committed` and `commit` alone: a reader that uses neither leaves no trace on the bus.
+    Entering connects, and raises `ConnectorError` for a bus that does not answer and for a topic that is not there.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.partitions: list[int] = []
+        """Numbers of the topic's partitions, known once it is entered."""
+        self.ended: set[int] = set()
+        """Partitions that have been read to their end at some time."""
+
+    @abstractmethod
+    def __enter__(self) -> Self: ...
+
+    @abstractmethod
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    @property
+    def at_end(self) -> bool:
+        """Whether all partitions are among `ended`."""
+        return len(self.ended) == len(self.partitions)
+
+    @abstractmethod
+    def committed(self) -> dict[int, Mark]:
+        """What the group has committed, for each partition."""
+
+    @abstractmethod
+    def commit(self, marks: Mapping[int, Mark]) -> None:
+        """Commit these for the group, by partition. Raises `ConnectorError`."""
+
+    @abstractmethod
+    def starts(self, position: Position) -> dict[int, int]:
+        """The offset of earliest, latest or a time (milliseconds since 1970) in each partition."""
+
+    def range(self) -> tuple[dict[int, int], dict[int, int]]:
+        """The first offset that is there and the one after the last, in each partition, now."""
+        return self.starts("earliest"), self.starts("latest")
+
+    @abstractmethod
+    def begin(self, starts: Mapping[int, int]) -> None:
+        """Read on from these offsets, by partition."""
+
+    @abstractmethod
+    def poll(self, timeout: float, at_most: int = AT_ONCE) -> Records:
+        """What has come, waiting for a first record at most `timeout` seconds. Raises `ConnectorError`."""
+
+
+class Browser(ABC):
+    """Looks into the topics of one bus."""
+
+    @property
+    @abstractmethod
+    def address(self) -> str:
+        """Where the bus is: two browsers of one address see the same topics."""
+
+    @abstractmethod
+    def topics(self) -> dict[str, int]:
+        """The topics, and how many partitions each has. Raises `ConnectorError`, retriable where nobody answers, and
+        `MissingPackageError` without the client library.
+        """
+
+    @abstractmethod
+    def reader(self, topic: str, group: str) -> TopicReader:
+        """A reader of the topic. Raises `MissingPackageError`."""
+
+    @abstractmethod
+    def sink(self, topic: str, name: str) -> Sink:
+        """A sink, not yet open, which goes by `name`; a message that names no topic goes to `topic`."""

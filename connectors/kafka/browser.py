@@ -1,0 +1,43 @@
+"""`KafkaBrowser`: the topics of a Kafka cluster, from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from connectors.browser import Browser, TopicReader
+from connectors.kafka.client.answers import topics_of
+from connectors.kafka.client.properties import require_client
+from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+from connectors.sink import Sink
+
+
+class KafkaBrowser(Browser):
+    """A cluster as a connector reaches it, or as an address and librdkafka's properties say."""
+
+    def __init__(
+        self, bootstrap: str, client: Mapping[str, Any], config: KafkaSourceConfig | KafkaSinkConfig | None = None
+    ) -> None:
+        """`config` is asked for the topics as it is, with all its properties."""
+        self._bootstrap = bootstrap
+        self._client = dict(client)
+        self._config = config
+
+    @property
+    def address(self) -> str:
+        return self._bootstrap
+
+    def topics(self) -> dict[str, int]:
+        return topics_of(self._config or self._sink("", "topics"))
+
+    def reader(self, topic: str, group: str) -> TopicReader:
+        require_client()
+        from connectors.kafka.consumer.topicreader import KafkaTopicReader
+
+        return KafkaTopicReader(self._bootstrap, topic, self._client, group=group)
+
+    def sink(self, topic: str, name: str) -> Sink:
+        return self._sink(topic, name).build()
+
+    def _sink(self, topic: str, name: str) -> KafkaSinkConfig:
+        return KafkaSinkConfig(name=name, bootstrap=self._bootstrap, topic=topic or "none", client=self._client)

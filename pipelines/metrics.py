@@ -1,0 +1,5 @@
+"""Metrics that a step's own code keeps: `pipelines.metrics.counter("hits").add()`, from `pipelines.observe.metrics`."""
+
+from pipelines.observe.metrics import Counter, Gauge, Labels, Timer, counter, gauge, labels, timer
+
+__all__ = ["Counter", "Gauge", "Labels", "Timer", "counter", "gauge", "labels", "timer"]
