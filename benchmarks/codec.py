@@ -25,8 +25,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import DenseColumn
 from pipelines.data.spans import Spans
 from pipelines.errors import WireError
-from pipelines.wire.columns_read import columns_reader, decode_columns
-from pipelines.wire.columns_write import ColumnsWriter, columns_writer
+from pipelines.wire.columns import ColumnsWriter, columns_reader, columns_writer, decode_columns
 from pipelines.wire.protobuf import decode, encode_entry
 from protos import data_pb2 as pb
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Iterable
+from typing import TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 DISTRIBUTION = "streamer-inference"
 """Name of the distribution in the package registry; `pip install` hints are built from it."""
@@ -111,6 +114,17 @@ class ConnectorError(StreamerError):
 
 MOST_KEYS = 200
 """Keys of a record that are compared with a wrong one at most: there may be thousands."""
+
+
+def without_traceback(error: E) -> E:
+    """The error to be kept for later, without its traceback and those of its causes.
+
+    The frames in a traceback keep their local variables alive, a whole batch, until the garbage collector runs.
+    """
+    if error.__cause__ is not None:
+        without_traceback(error.__cause__)
+    error.__context__ = None
+    return error.with_traceback(None)
 
 
 def nearest(name: str, known: Iterable[str], most: int | None = None) -> str:

@@ -9,8 +9,7 @@ from connectors.codecs.config import MessageConfig
 from connectors.records import Records
 from pipelines.data.batch import Batch
 from pipelines.hotpath import HotPath, HotPathReport, taken
-from pipelines.wire.columns_read import columns_reader
-from pipelines.wire.columns_write import columns_writer
+from pipelines.wire.columns import columns_reader, columns_writer
 
 
 class ProtoDataConfig(MessageConfig):

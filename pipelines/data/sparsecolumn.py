@@ -11,13 +11,15 @@ import itertools
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pipelines.data.columns import MISSING, Column, Mask, ObjectColumn, Rows, WireColumn
 from pipelines.errors import RowsFailed
+
+K = TypeVar("K")
 
 RARE: Final = 8
 """A key is rare if fewer than one row in so many has it."""
@@ -163,9 +165,21 @@ def columns_of(
     default `Column.of(values)`. Raises `WrongTypeError` for a value that a `Data` cannot hold.
     """
     make = column or (lambda key, values: Column.of(values))
+    return {
+        key: make(key, values) if positions is None else SparseColumn(len(rows), positions, ObjectColumn(values))
+        for key, positions, values in by_key(rows, MISSING)
+    }
+
+
+def by_key(rows: Sequence[Mapping[K, Any]], default: Any) -> Iterator[tuple[K, list[int] | None, list[Any]]]:
+    """Each key of some rows, its positions and its values, in the order in which the keys appear.
+
+    Of a rare key there are the positions of the rows that have it, and their values. Of any other key there is a value
+    for each row, `default` where the row lacks it, and `None` for the positions.
+    """
     size = len(rows)
     counts = Counter(itertools.chain.from_iterable(rows))
-    rare: dict[str, tuple[list[int], list[Any]]] = {
+    rare: dict[K, tuple[list[int], list[Any]]] = {
         key: ([], []) for key, count in counts.items() if is_rare(count, size)
     }
     if rare:
@@ -174,12 +188,11 @@ def columns_of(
                 if key in rare:
                     rare[key][0].append(number)
                     rare[key][1].append(row[key])
-    return {
-        key: SparseColumn(size, rare[key][0], ObjectColumn(rare[key][1]))
-        if key in rare
-        else make(key, [row.get(key, MISSING) for row in rows])
-        for key in counts
-    }
+    for key in counts:
+        if key in rare:
+            yield key, *rare[key]
+        else:
+            yield key, None, [row.get(key, default) for row in rows]
 
 
 def divide(columns: Mapping[str, Column], parts: Sequence[Rows | range]) -> Iterator[dict[str, Column]]:

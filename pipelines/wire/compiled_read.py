@@ -1,4 +1,4 @@
-"""ProtoData messages to columns in the compiled hot path: the same as `pipelines.wire.columns_read`, only faster.
+"""ProtoData messages to columns in the compiled hot path: the same as `pipelines.wire.plain`, only faster.
 
 The extension reads what it understands to the last byte. What it does not (messages that are framed in an unusual way,
 broken ones, wrong values) is left to the other path, message by message; of columns it leaves those whose values are
@@ -12,20 +12,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from google.protobuf.message import DecodeError
 
 from pipelines.data.columns import Column, DenseColumn, Mask, RaggedColumn, Rows, WireColumn
 from pipelines.data.data import Data, check_key
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.data.sparsecolumn import SparseColumn, concat, divide, in_form
-from pipelines.errors import ReservedKeyError, WireError
+from pipelines.errors import ReservedKeyError, WireError, without_traceback
 from pipelines.values.ndarray import NDArrayType, dtype_of
 from pipelines.values.valuetype import ValueType
-from pipelines.wire.columns_read import EntryDecoder, ReadColumns, decode_in_python
-from pipelines.wire.entries import ReadOptions, bare, metadata_of, not_a_message
-from pipelines.wire.values_read import read_values
-from protos import data_pb2 as pb
+from pipelines.wire.columns import EntryDecoder, ReadColumns, ReadOptions
+from pipelines.wire.plain.decode import decode
+from pipelines.wire.plain.records import metadata_of, parsed_message
+from pipelines.wire.plain.values import read_values
 
 if TYPE_CHECKING:
     from native import _native
@@ -44,32 +43,29 @@ class CompiledReader:
         self._decoders: dict[str, EntryDecoder] = {}
 
     def __call__(self, values: Sequence[Any], wanted: frozenset[str]) -> ReadColumns:
-        """The columns of these messages, `Spans` or a list; see `pipelines.wire.columns_read.decode_columns`."""
+        """The columns of these messages, `Spans` or a list; see `pipelines.wire.columns.decode_columns`."""
         spans = values if isinstance(values, Spans) else joined(self._native, values)
         found = self._read(spans, wanted)
         if found is None:
             # An entry is not what it seemed to be.
-            return decode_in_python(list(values), wanted, self._options)
+            return decode(list(values), wanted, self._options)
         left: Sequence[int] = found.odd or ()
         if len(left) <= _FEW:
             left = [position for position in left if not self._refused(values[position], position, found.failed)]
         if not left:
             return ReadColumns(found.columns, found.rows, found.metadata, found.failed)
-        others = decode_in_python([values[position] for position in left], wanted, self._options)
+        others = decode([values[position] for position in left], wanted, self._options)
         return _together(found, others, np.array(left, np.int64), wanted)
 
     def _refused(self, payload: Any, position: int, failed: dict[int, WireError]) -> bool:
         # Where few messages are odd they are broken as a rule, and what many cost together is much for one alone.
-        if type(payload) is not bytes or len(payload) > self._options.surely:
+        if type(payload) is not bytes or len(payload) > self._options.safe_bytes:
             return False
         try:
             self._options.limits.check_fields(payload)
-            pb.DataMap.FromString(payload)
+            parsed_message(payload)
         except WireError as error:
-            failed[position] = bare(error)
-            return True
-        except DecodeError as error:
-            failed[position] = not_a_message(payload, error)
+            failed[position] = without_traceback(error)
             return True
         return False
 
@@ -103,7 +99,7 @@ class CompiledReader:
         keys = [key for key in wanted if key.isascii() or key.encode(errors="ignore").decode() == key]
         options = self._options
         reader: _native.Reader = self._native.Reader(
-            keys, min(options.surely, sys.maxsize), min(options.limits.max_keys, sys.maxsize)
+            keys, min(options.safe_bytes, sys.maxsize), min(options.limits.max_keys, sys.maxsize)
         )
         self._readers[wanted] = reader
         return reader
@@ -174,14 +170,11 @@ class CompiledReader:
         self, spans: Spans, rows: Rows, entries: list[tuple[int, int, int]], failed: dict[int, WireError]
     ) -> list[Data | None]:
         listed: list[Data | None] = [None] * len(rows)
-        by_row: dict[int, list[bytes]] = {}
-        for row, start, size in entries:
-            by_row.setdefault(row, []).append(spans.buffer[start : start + size].tobytes())
-        for row, parts in by_row.items():
+        for row in {row for row, _, _ in entries}:
             try:
-                listed[row] = metadata_of(parts, spans[int(rows[row])], self._options)
+                listed[row] = metadata_of(spans[int(rows[row])] or b"", self._options)
             except WireError as error:
-                failed.setdefault(int(rows[row]), bare(error))
+                failed.setdefault(int(rows[row]), without_traceback(error))
         return listed
 
     def _decoder(self, key: str) -> EntryDecoder:

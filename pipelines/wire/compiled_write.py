@@ -1,4 +1,4 @@
-"""Columns to ProtoData messages in the compiled hot path: the same bytes as `pipelines.wire.columns_write` makes.
+"""Columns to ProtoData messages in the compiled hot path: the same bytes as `pipelines.wire.plain` makes.
 
 The extension writes arrays, numbers, strings and bytes, and copies entries that were never decoded; the entries of
 other columns come from the other path.
@@ -6,6 +6,7 @@ other columns come from the other path.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -14,18 +15,20 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, WireColumn
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
+from pipelines.errors import DataError, WireError
 from pipelines.values.ndarray import NDArrayType, dtype_of
 from pipelines.values.valuetype import ValueType
-from pipelines.wire.columns_write import (
-    WrittenColumns,
+from pipelines.wire.columns import WrittenColumns
+from pipelines.wire.plain.arrays import array_bytes, array_prefix
+from pipelines.wire.plain.encode import (
     divided,
-    encode_in_python,
-    entry_layout,
-    entry_writer,
-    keeps_entries,
-    metadata_writer,
+    encode_batch,
+    entries_of,
+    metadata_entries,
     rare_entries,
+    undecoded_entries,
 )
+from pipelines.wire.protobuf import encode_entry
 
 FIXED: Final = 0
 INTEGERS: Final = 1
@@ -36,33 +39,33 @@ ENTRIES: Final = 5
 
 
 def write_columns(native: Any, batch: Batch) -> WrittenColumns:
-    """One message for each row of the batch, as `Spans`; see `pipelines.wire.columns_write.encode_columns`."""
+    """One message for each row of the batch, as `Spans`; see `pipelines.wire.columns.encode_columns`."""
     failed: dict[int, Exception] = {}
     size = batch.size
     common, rare = divided(batch)
-    columns = [_column(key, column, size, failed) for key, column in common.items()]
+    columns = [_column(key, column, failed) for key, column in common.items()]
     if rare:
         columns.append((ENTRIES, rare_entries(rare, size, failed)))
     if batch.metadata is not None:
-        columns.append((ENTRIES, list(metadata_writer(batch.metadata, failed)(0, size))))
+        columns.append((ENTRIES, metadata_entries(batch.metadata, failed)))
     try:
         block = native.encoded(size, columns, list(failed))
     except (ValueError, TypeError, BufferError, OverflowError):
         # Strings that are none, columns in an odd shape: whatever it is, it can be said which row it is about.
-        return encode_in_python(batch)
+        return encode_batch(batch)
     return WrittenColumns(Spans.of_block(block, size), failed)
 
 
-def _column(key: str, column: Column, size: int, failed: dict[int, Exception]) -> tuple[Any, ...]:
+def _column(key: str, column: Column, failed: dict[int, Exception]) -> tuple[Any, ...]:
     if isinstance(column, DenseColumn):
         dense = _integers(key, column) if column.type is ValueType.INT64 else _dense(key, column)
         if dense is not None:
             return dense
     elif isinstance(column, WireColumn):
-        entries = column.entries
-        if keeps_entries(key, column):
-            if isinstance(entries, Spans):
-                return (WIRE, entries.buffer, entries.starts, entries.lengths)
+        entries = undecoded_entries(key, column)
+        if isinstance(entries, Spans):
+            return (WIRE, entries.buffer, entries.starts, entries.lengths)
+        if entries is not None:
             return (ENTRIES, entries)
     elif isinstance(column, SpansColumn):
         raw, spans = _encoded(key), column.spans
@@ -74,18 +77,35 @@ def _column(key: str, column: Column, size: int, failed: dict[int, Exception]) -
             if column.mask is not None:
                 objects = [None if value is MISSING else value for value in objects]
             return (LOOSE, raw, column.type is ValueType.BYTES, objects)
-    return (ENTRIES, list(entry_writer(key, column, failed)(0, size)))
+    return (ENTRIES, entries_of(key, column, failed))
 
 
 def _dense(key: str, column: DenseColumn) -> tuple[Any, ...] | None:
     array = column.storage
     if array.dtype not in _DTYPES or column.type is None:
         return None
-    layout = entry_layout(key, column.type, array.dtype, array.shape[1:])
-    if layout is None or not layout.width:
+    frame = _frame(key, column.type, array.dtype, array.shape[1:])
+    if frame is None:
         return None
     array = array if array.flags.c_contiguous else np.ascontiguousarray(array)
-    return (FIXED, layout.prefix, layout.suffix, layout.width, array, column.mask)
+    return (FIXED, *frame, array, column.mask)
+
+
+@lru_cache(maxsize=1024)
+def _frame(key: str, type: ValueType, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[bytes, bytes, int] | None:
+    """The bytes before and after each value of a dense column in its entry, and the bytes of the value.
+
+    `None` for values without bytes of their own, or such as cannot be written.
+    """
+    width = array_bytes(dtype, shape)
+    try:
+        if type is ValueType.NDARRAY:
+            return (array_prefix(key, dtype, shape), b"", width) if width else None
+        # Behind a number its type follows, in two bytes.
+        entry = encode_entry(key, dtype.type(0).item())
+        return entry[: -width - 2], entry[-2:], width
+    except (WireError, DataError):
+        return None
 
 
 def _integers(key: str, column: DenseColumn) -> tuple[Any, ...] | None:

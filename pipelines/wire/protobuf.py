@@ -72,7 +72,7 @@ def value_of(scheme: pb.DataScheme, limits: Limits = DEFAULT_LIMITS, *, float_li
 
     Raises `WireError` as `decode` does. `limits` count for this value alone.
     """
-    field = _SCALAR_FIELDS.get(scheme.type)
+    field = SCALAR_FIELDS.get(scheme.type)
     if field is not None and scheme.WhichOneof("value") == field:
         return getattr(scheme, field)
     return _Reader(limits, float_lists).value(scheme, 0)
@@ -221,7 +221,7 @@ class _Reader:
         if present != field:
             raise WireError(f"its type is {value_type.name}, but {_presence(present)} instead of {field}")
         content = getattr(scheme, field)
-        if value_type in _SCALAR_FIELDS:
+        if value_type in SCALAR_FIELDS:
             return content
         if value_type is ValueType.NDARRAY:
             return _read_array(content)
@@ -259,7 +259,7 @@ class _Reader:
         self._count(len(items))
         if not items:
             return TypedList(elements)
-        if elements in _SCALAR_FIELDS:
+        if elements in SCALAR_FIELDS:
             return list(items)
         if elements is ValueType.DATA:
             return [self.data(item, depth + 1) for item in items]
@@ -345,14 +345,14 @@ def _presence(field: str | None) -> str:
     return "it has no value" if field is None else f"it has {field}"
 
 
-_SCALAR_FIELDS: dict[int, str] = {
+SCALAR_FIELDS: dict[int, str] = {
     ValueType.STRING: "sValue",
     ValueType.INT64: "iValue",
     ValueType.BOOLEAN: "boolValue",
     ValueType.DOUBLE: "doubleValue",
     ValueType.BYTES: "bValue",
 }
-_PLAIN_FIELDS = _SCALAR_FIELDS | {ValueType.BYTEBUFFER: "bValue"}
+_PLAIN_FIELDS = SCALAR_FIELDS | {ValueType.BYTEBUFFER: "bValue"}
 _FIELDS = _PLAIN_FIELDS | {
     ValueType.NDARRAY: "ndValue",
     ValueType.IMAGE: "imValue",

@@ -13,8 +13,7 @@ import pipelines
 from pipelines import Batch, Data, DenseColumn, ObjectColumn, StepError, ValueNotFoundError, ValueType, WrongTypeError
 from pipelines.data.columns import MISSING, Column, RaggedColumn
 from pipelines.errors import RowsFailed
-from pipelines.wire.columns_read import decode_columns
-from pipelines.wire.columns_write import encode_columns
+from pipelines.wire.columns import decode_columns, encode_columns
 from protos import data_pb2 as pb
 
 pytestmark = pytest.mark.usefixtures("hot_path")

@@ -23,8 +23,7 @@ from pipelines.data.data import Data
 from pipelines.data.sparsecolumn import RARE, SparseColumn
 from pipelines.errors import RowsFailed
 from pipelines.values import Image
-from pipelines.wire.columns_read import decode_columns
-from pipelines.wire.columns_write import encode_columns
+from pipelines.wire.columns import decode_columns, encode_columns
 from pipelines.wire.protobuf import decode, encode
 from streamer.routing.keep import kept
 

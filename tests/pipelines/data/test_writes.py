@@ -33,8 +33,7 @@ from pipelines.data.data import owned
 from pipelines.executors.pipeline import Pipeline
 from pipelines.runners.runner import OpenContext
 from pipelines.values import TypedList, element_type
-from pipelines.wire.columns_read import decode_columns
-from pipelines.wire.columns_write import encode_columns
+from pipelines.wire.columns import decode_columns, encode_columns
 
 pytestmark = pytest.mark.usefixtures("hot_path")
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import pipelines.wire.values_read as values_read
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, RaggedColumn, WireColumn
 from pipelines.data.data import Data
@@ -19,8 +18,7 @@ from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.errors import RowsFailed, WireError
 from pipelines.values import BoundingBox, ByteBuffer, Image, Point, ValueType
-from pipelines.wire.columns_read import ReadColumns, decode_columns
-from pipelines.wire.columns_write import encode_columns
+from pipelines.wire.columns import ReadColumns, decode_columns, encode_columns
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.protobuf import decode, encode, encode_entry, fill
 from protos import data_pb2 as pb
@@ -510,10 +508,8 @@ def test_an_entry_with_two_keys_is_of_the_last() -> None:
 )
 @pytest.mark.parametrize("wanted", [True, False])
 def test_an_entry_that_only_looks_like_its_neighbours_is_read_for_what_it_is(
-    usual: Any, unusual: bytes, wanted: bool, monkeypatch: pytest.MonkeyPatch
+    usual: Any, unusual: bytes, wanted: bool
 ) -> None:
-    # What it has to be told from is learned here, not in an earlier test.
-    monkeypatch.setattr(values_read, "_LAYOUTS", {})
     odd = assembled("n", unusual)
     messages = [encode_entry("n", usual)] * 4 + [odd] + [encode_entry("n", usual)] * 4
     assert len(odd) == len(messages[0])
@@ -613,17 +609,6 @@ def test_a_message_beyond_a_limit_fails_alone() -> None:
     assert not decode_columns(messages, None, Limits(max_elements=5)).failed
     listed = [encode(Data({"l": [1] * size})) for size in (2, 9)]
     assert list(decode_columns(listed, None, Limits(max_elements=5)).failed) == [1]
-
-
-def test_what_is_remembered_of_entries_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values_read, "_LAYOUTS", {})
-    monkeypatch.setattr(values_read, "MAX_LAYOUTS", 8)
-    for size in range(40):
-        # Of two dtypes, so that no path reads them at once.
-        rows = [np.zeros(size, "f8" if row else "f4") for row in range(3)]
-        column = decoded(messages_of(3, lambda row, rows=rows: {"x": rows[row]}), "x").columns["x"]  # type: ignore[misc]
-        assert [value.nbytes for value in column.values()] == [size * 4, size * 8, size * 8]
-    assert 0 < len(values_read._LAYOUTS) <= 8
 
 
 def test_undecoded_columns_of_one_key_can_be_joined_undecoded() -> None:

@@ -20,8 +20,7 @@ from pipelines.data.data import Data
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.values import ValueType
-from pipelines.wire.columns_read import ReadColumns, decode_columns
-from pipelines.wire.columns_write import encode_columns
+from pipelines.wire.columns import ReadColumns, decode_columns, encode_columns
 from pipelines.wire.protobuf import decode, encode
 
 pytestmark = pytest.mark.skipif(hotpath.why_not() is not None, reason=f"the compiled hot path: {hotpath.why_not()}")

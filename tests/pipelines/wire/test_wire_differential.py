@@ -20,8 +20,7 @@ from pipelines.data.data import Data
 from pipelines.data.spans import Spans
 from pipelines.errors import RowsFailed, WireError
 from pipelines.values import BoundingBox, ByteBuffer, Image, Point
-from pipelines.wire.columns_read import ReadColumns, decode_columns
-from pipelines.wire.columns_write import encode_columns
+from pipelines.wire.columns import ReadColumns, decode_columns, encode_columns
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.protobuf import decode, encode, encode_entry
 from protos import data_pb2 as pb

@@ -11,7 +11,7 @@ from pipelines.data.data import Data
 from pipelines.errors import WireError
 from pipelines.hotpath import HotPath
 from pipelines.wire import json as json_form
-from pipelines.wire.columns_read import decode_columns
+from pipelines.wire.columns import decode_columns
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits, has_more_fields
 from pipelines.wire.protobuf import decode, encode, encode_entry
 

@@ -16,8 +16,7 @@ from pipelines.data.data import Data
 from pipelines.errors import WireError
 from pipelines.hotpath import HotPath
 from pipelines.values import BoundingBox, ByteBuffer, Image, Point, ValueType
-from pipelines.wire.columns_read import decode_columns
-from pipelines.wire.columns_write import encode_columns
+from pipelines.wire.columns import decode_columns, encode_columns
 from pipelines.wire.json import loads
 from pipelines.wire.protobuf import decode
 from protos import data_pb2 as pb
