@@ -13,6 +13,7 @@ RUN python -m venv /opt/streamer
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY native native
+COPY streamer_native streamer_native
 COPY protos protos
 COPY pipelines pipelines
 COPY connectors connectors

@@ -17,6 +17,7 @@ install: $(STAMP)  ## create .venv and install streamer with everything its test
 $(STAMP): pyproject.toml constraints.txt native/Cargo.toml native/build.rs $(wildcard native/src/*.rs native/src/*/*.rs native/src/*/*/*.rs)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "streamer needs Python 3.11 or later: make PYTHON=python3.12 ...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@rm -f native/*.so native/*.pyd  # of versions that kept the extension there
 	@echo "installing into $(VENV) (about a minute the first time) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
@@ -67,4 +68,4 @@ lock:  ## refresh constraints.txt with the newest versions that work together
 	rm -rf .venv-lock
 
 clean:  ## remove what the targets created
-	rm -rf .venv .venv-protos .venv-lock .bench-venvs build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis native/target native/fuzz/target native/*.so
+	rm -rf .venv .venv-protos .venv-lock .bench-venvs build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis native/target native/fuzz/target native/*.so streamer_native/*.so

@@ -83,14 +83,16 @@ def why_not() -> str | None:
 @cache
 def _extension() -> ModuleType | str:
     try:
-        found = importlib.import_module("native._native")
+        found = importlib.import_module("streamer_native._native")
     except ImportError as error:
         return f"it was not built ({error}); install again where a Rust toolchain (cargo) is on the PATH"
     version = getattr(found, "VERSION", "?")
     if version != EXPECTED:
         return f"it is of version {version}, this code needs {EXPECTED}: build it again"
-    sources = Path(str(found.__file__)).parent / "src"
-    if sources.is_dir() and _sum(sources) != getattr(found, "SOURCES", "?"):
+    # Beside the package in a source tree. Somebody else's package `native` may be there where it is installed.
+    crate = Path(str(found.__file__)).parents[1] / "native"
+    sources = crate / "src"
+    if (crate / "build.rs").is_file() and _sum(sources) != getattr(found, "SOURCES", "?"):
         return f"it was built of other sources than those in {sources}: build it again (make native)"
     return found
 

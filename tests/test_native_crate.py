@@ -1,7 +1,9 @@
-"""The Rust side of the compiled hot path: formatted, without warnings, and its own tests pass."""
+"""The Rust side of the compiled hot path: formatted, without warnings, its own tests pass, also under a sanitizer."""
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,8 +15,10 @@ NATIVE = Path(__file__).parents[1] / "native"
 pytestmark = pytest.mark.skipif(shutil.which("cargo") is None, reason="no Rust toolchain (cargo) on the PATH")
 
 
-def cargo(folder: Path, *words: str) -> None:
-    done = subprocess.run(["cargo", *words], cwd=folder, capture_output=True, text=True, check=False)
+def cargo(folder: Path, *words: str, **surroundings: str) -> None:
+    done = subprocess.run(
+        ["cargo", *words], cwd=folder, env={**os.environ, **surroundings}, capture_output=True, text=True, check=False
+    )
     if "is not installed" in done.stderr:
         pytest.skip(done.stderr.splitlines()[0])
     assert done.returncode == 0, done.stdout + done.stderr
@@ -25,11 +29,29 @@ def test_rust_files_are_formatted(folder: Path) -> None:
     cargo(folder, "fmt", "--check")
 
 
-@pytest.mark.soak
+# The first time all that it depends on is compiled.
 @pytest.mark.timeout(900)
-def test_the_crate_has_no_warnings_and_its_tests_pass() -> None:
-    cargo(NATIVE, "clippy", "--", "-D", "warnings")
+def test_the_crate_has_no_warnings() -> None:
+    cargo(NATIVE, "clippy", "--all-targets", "--no-default-features", "--", "-D", "warnings")
+
+
+@pytest.mark.timeout(900)
+def test_its_tests_pass() -> None:
     cargo(NATIVE, "test", "--no-default-features")
+
+
+@pytest.mark.timeout(900)
+def test_its_tests_pass_under_an_address_sanitizer() -> None:
+    nightly = subprocess.run(["cargo", "+nightly", "--version"], capture_output=True, check=False)
+    about = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
+    host = re.findall(r"^host: (.+)$", about, re.MULTILINE)[0]
+    if nightly.returncode != 0:
+        pytest.skip("no nightly Rust: rustup toolchain install nightly")
+    if not re.fullmatch(r"(x86_64|aarch64)-unknown-linux-gnu", host):
+        pytest.skip(f"Rust has no address sanitizer for {host}, or none that was tried")
+    # Named, so that what runs while it is built is built without it.
+    words = ["test", "--no-default-features", "--lib", "--target", host]
+    cargo(NATIVE, "+nightly", *words, RUSTFLAGS="-Zsanitizer=address")
 
 
 @pytest.mark.soak

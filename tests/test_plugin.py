@@ -102,7 +102,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of our packages: somebody may be at work on those of the checkout."""
     folder = tmp_path_factory.mktemp("core")
-    for name in ("protos", "pipelines", "connectors", "streamer", "native", "examples/digits"):
+    for name in ("protos", "pipelines", "connectors", "streamer", "streamer_native", "examples/digits"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "target", "src"))
     return folder
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("native", "protos", "pipelines", "connectors", "streamer")
+PACKAGES = ("streamer_native", "protos", "pipelines", "connectors", "streamer")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_the_wheel_holds_every_package_and_nothing_else(wheel: Path) -> None:
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="no Rust toolchain (cargo) on the PATH")
 def test_the_wheel_holds_the_compiled_hot_path(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert [name for name in names if name.startswith("native/_native") and name.endswith((".so", ".pyd"))]
+    assert [name for name in names if name.startswith("streamer_native/_native") and name.endswith((".so", ".pyd"))]
     assert "-abi3-" in wheel.name
 
 
@@ -83,7 +83,7 @@ def test_without_a_toolchain_the_wheel_is_plain_python_and_the_build_says_so(sou
     found, said = built(copy, tmp_path / "wheels", PATH=str(tmp_path / "nothing"))
     names = zipfile.ZipFile(found).namelist()
     assert not [name for name in names if name.endswith((".so", ".pyd"))]
-    assert "native/__init__.py" in names
+    assert "streamer_native/__init__.py" in names
     assert "can't find Rust compiler" in said
 
 

@@ -7,12 +7,13 @@ import math
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from connectors.kafka.client.bridge import join, report
-from connectors.kafka.client.errors import FORBIDDEN, GONE, REFUSED_LOGIN, error_of, explained
+from connectors.kafka.client.errors import FORBIDDEN, GONE, REFUSED_LOGIN, error_of, explained, is_passing
 from connectors.kafka.client.properties import scrubber, sink_properties
 from connectors.kafka.client.reachability import Reachability
 from connectors.kafka.client.topics import check_topic
@@ -154,6 +155,8 @@ class KafkaSink(Sink):
         self._collect()
         while self._to_send_alone:
             self._send_alone(self._to_send_alone.pop(0), deadline)
+        # What failed for good makes messages fail, too, and may be told after them.
+        self._poll(0)
         self._raise_fatal()
         lost, self._lost = self._lost, {}
         return lost
@@ -171,7 +174,7 @@ class KafkaSink(Sink):
             return
         self._pushed = now
         # Messages do not linger while somebody flushes. It need not be awaited, but the client's thread has to see it.
-        self._producer.flush(_PUSH)
+        self._flush(_PUSH)
 
     def behind(self) -> float:
         """See `Sink.behind`."""
@@ -186,7 +189,9 @@ class KafkaSink(Sink):
         self._open = False
         self._watcher.join()
         self._producer.purge()
-        self._producer.close()
+        # It raises what is fatal and was not told yet, and is closed all the same.
+        with suppress(KafkaException):
+            self._producer.close()
 
     def down(self) -> str | None:
         """See `Sink.down`."""
@@ -216,16 +221,22 @@ class KafkaSink(Sink):
             if len(rows := sent.rows(without=losses)):
                 self._confirmed.append(rows)
             for index, error in losses.items():
-                if error.code() in _OF_THE_BATCH and sent is not self._alone:
+                if sent is not self._alone and self._may_be_of_another(error, sent, index):
                     self._to_send_alone.append(sent.only(index))
                     continue
                 refusal = self._refusal(error, sent.topic(index))
                 self._lost |= dict.fromkeys(sent.parents(index).tolist(), refusal)
 
+    def _may_be_of_another(self, error: KafkaError, sent: Sent, index: int) -> bool:
+        """Whether the error may be the fault of another message."""
+        # Of tombstones the compiled bridge knows only that one of them failed.
+        unknown = self._writing.confirms_blocks and sent.is_tombstone(index) and not is_passing(error)
+        return error.code() in _OF_THE_BATCH or unknown
+
     def _watch(self) -> None:
         """Serve the client's callbacks, and notice when nothing is outstanding."""
         while self._open:
-            self._producer.poll(_SLICE)
+            self._poll(_SLICE)
             # Before the length: it must not count what is handed over between the two.
             handed_over = self._handed_over
             idle = self._is_idle()
@@ -236,15 +247,34 @@ class KafkaSink(Sink):
             self._reach.check()
             self._presence.check()
 
+    def _poll(self, seconds: float) -> None:
+        """Serve the client's callbacks. It raises what is fatal here, and does not call `error_cb` with it."""
+        try:
+            self._producer.poll(seconds)
+        except KafkaException as exception:
+            self._fail(error_of(exception))
+
+    def _flush(self, seconds: float) -> None:
+        """Wait until all messages are confirmed or lost, or so long; otherwise as `_poll`."""
+        try:
+            self._producer.flush(seconds)
+        except KafkaException as exception:
+            self._fail(error_of(exception))
+
+    def _fail(self, error: KafkaError) -> None:
+        """The client has failed for good: whatever is called next raises this."""
+        self._fatal = self._fatal or explained(error, f"sink {self.name}", self._scrub)
+
     def _wait_until_settled(self, deadline: float) -> None:
         done = False
         while not done:
+            self._raise_fatal()
             done = self._settled >= self._handed_over or self._is_idle()
             left = deadline - time.monotonic()
             if done or left <= 0:
                 break
             # Not just a wait: it has the client send what lingers.
-            self._producer.flush(min(left, _SLICE))
+            self._flush(min(left, _SLICE))
         if not done:
             reason = self.down()
             raise ConnectorError(
@@ -296,8 +326,11 @@ class KafkaSink(Sink):
             # It is nobody's fault whose message it is.
             self._presence.missed()
             return self._gone()
+        if error.code() == KafkaError._FATAL:
+            # The reason is known to whoever polls, unless it was told already.
+            self._poll(0)
         refusal = explained(error, f'sink {self.name}, topic "{topic}"', self._scrub)
-        if error.fatal() or error.code() in FORBIDDEN:
+        if error.fatal() or error.code() == KafkaError._FATAL or error.code() in FORBIDDEN:
             self._fatal = self._fatal or refusal
         return refusal
 
@@ -326,7 +359,7 @@ class KafkaSink(Sink):
     def _on_error(self, error: KafkaError) -> None:
         text = self._scrub(error.str())
         if error.fatal() or (error.code() in REFUSED_LOGIN and not self._met):
-            self._fatal = self._fatal or explained(error, f"sink {self.name}", self._scrub)
+            self._fail(error)
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._reach.suspect(f"{self._config.bootstrap}: {text}")
         else:

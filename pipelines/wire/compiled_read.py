@@ -27,7 +27,7 @@ from pipelines.wire.plain.records import metadata_of, parsed_message
 from pipelines.wire.plain.values import read_values
 
 if TYPE_CHECKING:
-    from native import _native
+    from streamer_native import _native
 
 WIRE, MIXED, TEXT, BYTES, INTEGER, DOUBLE, BOOLEAN, DENSE, RAGGED, RARE = range(10)
 """Forms of columns: those of native/src/protodata/core/columns.rs, in its order."""

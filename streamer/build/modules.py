@@ -11,7 +11,7 @@ from pathlib import Path
 from pipelines.errors import DISTRIBUTION
 from streamer.build.closure import distributions_of
 
-OURS = frozenset({"protos", "pipelines", "connectors", "streamer", "native"})
+OURS = frozenset({"protos", "pipelines", "connectors", "streamer", "streamer_native"})
 
 
 @dataclass(slots=True)

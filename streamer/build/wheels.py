@@ -28,7 +28,7 @@ from urllib.request import url2pathname
 
 from pipelines.errors import DISTRIBUTION, StreamerError
 
-PACKAGES = ("protos", "pipelines", "connectors", "streamer", "native")
+PACKAGES = ("protos", "pipelines", "connectors", "streamer", "streamer_native")
 """Our own packages, for the wheel of a checkout."""
 OURS = ("*.py", "*.pyi", "*.proto", "py.typed")
 """The files of our packages."""
@@ -105,7 +105,7 @@ def _of_checkout(found: Distribution, folder: Path) -> Path:
         if file.parts[0].endswith(".dist-info") and file.name not in {*_OF_INSTALLERS, "WHEEL"}:
             contents[f"{info}/{Path(*file.parts[1:]).as_posix()}"] = Path(str(file.locate()))
     compiled = _compiled()
-    contents |= {f"native/{file.name}": file for file in compiled}
+    contents |= {f"streamer_native/{file.name}": file for file in compiled}
     return _written(folder, found, _tag() if compiled else "py3-none-any", contents)
 
 
@@ -113,7 +113,7 @@ def _compiled() -> list[Path]:
     """The compiled hot path, where it was built and a container can run it, which is Linux."""
     if sys.platform != "linux":
         return []
-    (root,) = importlib.import_module("native").__path__
+    (root,) = importlib.import_module("streamer_native").__path__
     return sorted(Path(root).glob(f"*{EXTENSION_SUFFIXES[0]}"))
 
 

@@ -19,7 +19,7 @@ from pipelines.data.spans import Bytes, Spans
 from pipelines.errors import ConnectorError
 
 if TYPE_CHECKING:
-    from native._native import KafkaReader
+    from streamer_native._native import KafkaReader
 
 LaneOf = Callable[[Place, int], Lane | None]
 """The lane of the records of this place whose first has this position; `None`: they are nobody's."""

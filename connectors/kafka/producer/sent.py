@@ -68,6 +68,10 @@ class Sent:
             self._failures = []
         return self._lost
 
+    def is_tombstone(self, index: int) -> bool:
+        """Whether the message at this index has no value."""
+        return self._messages.values[index] is None
+
     def topic(self, index: int) -> str:
         """The topic of the message at this index."""
         return (self._messages.topics[index] if self._messages.topics is not None else "") or self._topic

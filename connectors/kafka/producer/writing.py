@@ -17,7 +17,7 @@ from connectors.records import Messages
 from pipelines.data.spans import Spans
 
 if TYPE_CHECKING:
-    from native._native import KafkaWriter
+    from streamer_native._native import KafkaWriter
 
 Refusals = dict[int, KafkaError]
 """Index of a message to why it was refused; `_QUEUE_FULL` where there was no room in time."""
@@ -168,14 +168,14 @@ class CompiledWriting(Writing):
         refused: Refusals = {}
         rows = None
         while True:
-            rows, codes_of_refused, mark = self._writer.write(
-                topics, values, keys, headers, messages.timestamps, codes, None, rows
+            rows, codes_of_refused, marks = self._writer.write(
+                topics, values, keys, headers, messages.timestamps, codes, rows
             )
             for index, code in codes_of_refused:
                 refused[index] = KafkaError(code)
-            if mark:
+            for mark in marks:
                 self._by_mark[mark] = sent
-                sent.parts += 1
+            sent.parts += len(marks)
             if not rows:
                 return refused
             if not wait_for_room():

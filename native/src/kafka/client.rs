@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard};
 
-use super::library::{Library, Message, PRODUCER, Rk};
-use super::marks::Marks;
+use super::inflight::{Chunk, InFlight, Mark};
+use super::library::{Library, Message, OK, Rk};
 use super::plugin::lock;
 use super::reader::Reading;
 
@@ -17,7 +17,7 @@ pub struct Client {
     kind: i32,
     handle: Mutex<Option<Open>>,
     /// Of the messages that this library hands over.
-    pub marks: Marks,
+    pub in_flight: InFlight,
 }
 
 /// What may be used of a client that has not been destroyed; whoever holds it keeps it from being destroyed.
@@ -37,7 +37,7 @@ impl Client {
             library,
             kind,
             handle: Mutex::new(Some(Open { rk, reading: None })),
-            marks: Marks::new(kind == PRODUCER),
+            in_flight: InFlight::default(),
         }
     }
 
@@ -64,43 +64,33 @@ impl Client {
         }
     }
 
-    /// So many messages are about to be handed over in this thread; `None` while too many blocks are outstanding.
-    pub fn handing_over(&self, count: u32) -> Option<HandingOver<'_>> {
-        let mark = self.marks.begin(count)?;
+    /// Hands the messages of this chunk over in this thread. `produce` says in each what became of it. The mark of those
+    /// that were taken, if there are any.
+    pub fn hand_over(
+        &self,
+        chunk: Chunk,
+        messages: &mut [Message],
+        rows: &[u32],
+        produce: impl FnOnce(&mut [Message]),
+    ) -> Option<Mark> {
+        let (chunk, mark) = self.in_flight.begin(chunk, messages);
         WRITING.set(true);
-        Some(HandingOver {
-            marks: &self.marks,
-            mark,
-            rest: count,
-        })
+        produce(messages);
+        WRITING.set(false);
+        let refused = || messages.iter().zip(rows).filter(|(one, _)| one.err != OK);
+        let count = refused().count();
+        if count > 0 {
+            let named = refused().map(|(one, &row)| (row, one.payload.is_null()));
+            self.in_flight.not_taken(chunk, named);
+        }
+        (count < messages.len()).then_some(mark)
     }
 
     /// The interceptor: the message is on the brokers, or lost.
-    pub fn acknowledged(&self, message: &mut Message) {
+    pub fn acknowledged(&self, message: &Message) {
         // A message that is refused at once is told of too, in the very call that refuses it.
         if !WRITING.get() {
-            self.marks.acknowledged(message);
+            self.in_flight.acknowledged(message);
         }
-    }
-}
-
-/// While messages are handed over in this thread.
-pub struct HandingOver<'a> {
-    marks: &'a Marks,
-    pub mark: u32,
-    rest: u32,
-}
-
-impl HandingOver<'_> {
-    /// So many of them were taken: they stay outstanding until they are acknowledged.
-    pub fn taken(&mut self, count: u32) {
-        self.rest -= count;
-    }
-}
-
-impl Drop for HandingOver<'_> {
-    fn drop(&mut self) {
-        WRITING.set(false);
-        self.marks.not_taken(self.mark, self.rest);
     }
 }

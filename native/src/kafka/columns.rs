@@ -92,6 +92,15 @@ pub struct Cut<'a> {
 }
 
 impl<'a> Cut<'a> {
+    #[cfg(test)]
+    pub fn of(bytes: &'a [u8], starts: &'a [i64], lengths: &'a [i64]) -> Cut<'a> {
+        Cut {
+            bytes,
+            starts,
+            lengths,
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.starts.len()
     }

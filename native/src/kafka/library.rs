@@ -22,15 +22,14 @@ pub type Code = c_int;
 
 pub const OK: Code = 0;
 pub const BAD_MESSAGE: Code = -199;
-pub const UNKNOWN_PARTITION: Code = -190;
 pub const INVALID_ARGUMENT: Code = -186;
 pub const QUEUE_FULL: Code = -184;
 pub const NOT_IMPLEMENTED: Code = -170;
+pub const FATAL: Code = -150;
 
 pub const PRODUCER: c_int = 0;
 pub const CONSUMER: c_int = 1;
 pub const ANY_PARTITION: i32 = -1;
-pub const COPY: c_int = 0x2;
 
 /// `rd_kafka_message_t`, part of librdkafka's stable interface.
 #[repr(C)]
@@ -73,30 +72,11 @@ pub struct ArgumentBytes {
 }
 
 pub const ARGUMENT_TOPIC: c_int = 2;
-pub const ARGUMENT_PARTITION: c_int = 3;
 pub const ARGUMENT_VALUE: c_int = 4;
 pub const ARGUMENT_KEY: c_int = 5;
-pub const ARGUMENT_OPAQUE: c_int = 6;
 pub const ARGUMENT_FLAGS: c_int = 7;
 pub const ARGUMENT_TIMESTAMP: c_int = 8;
 pub const ARGUMENT_HEADERS: c_int = 10;
-
-/// `rd_kafka_metadata_t`, as far as it is read.
-#[repr(C)]
-pub struct Metadata {
-    pub broker_count: c_int,
-    pub brokers: *const c_void,
-    pub topic_count: c_int,
-    pub topics: *const MetadataOfTopic,
-}
-
-#[repr(C)]
-pub struct MetadataOfTopic {
-    pub topic: *const c_char,
-    pub partition_count: c_int,
-    pub partitions: *const c_void,
-    pub err: Code,
-}
 
 /// Topic, start and size of the key, number of partitions, and two that are not looked at.
 pub type Partitioner =
@@ -153,18 +133,18 @@ functions! {
     headers_new: fn(usize) -> HeaderList;
     headers_destroy: fn(HeaderList);
     header_add: fn(HeaderList, *const c_char, isize, *const c_void, isize) -> Code;
+    outq_len: fn(Rk) -> c_int;
     topic_new: fn(Rk, *const c_char, Conf) -> Topic;
     topic_destroy: fn(Topic);
     topic_name: fn(Topic) -> *const c_char;
     produce_batch: fn(Topic, i32, c_int, *mut Message, c_int) -> c_int;
     produceva: fn(Rk, *const Argument, usize) -> KafkaError;
     error_code: fn(KafkaError) -> Code;
+    error_is_fatal: fn(KafkaError) -> c_int;
     error_destroy: fn(KafkaError);
     msg_partitioner_consistent: fn(Topic, *const c_void, usize, i32, *mut c_void, *mut c_void) -> i32;
     msg_partitioner_murmur2: fn(Topic, *const c_void, usize, i32, *mut c_void, *mut c_void) -> i32;
     msg_partitioner_fnv1a: fn(Topic, *const c_void, usize, i32, *mut c_void, *mut c_void) -> i32;
-    metadata: fn(Rk, c_int, Topic, *mut *const Metadata, c_int) -> Code;
-    metadata_destroy: fn(*const Metadata);
 }
 
 static LIBRARY: OnceLock<Library> = OnceLock::new();

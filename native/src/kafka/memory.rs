@@ -27,7 +27,7 @@ static POOL: Mutex<Pool> = Mutex::new(Pool {
 });
 
 /// Bytes of our own, written once and then read by Python; they go back to the pool with the last array over them.
-#[pyclass(frozen, module = "native._native")]
+#[pyclass(frozen, module = "streamer_native._native")]
 pub struct KafkaMemory {
     memory: Memory,
 }

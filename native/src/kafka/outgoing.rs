@@ -12,17 +12,15 @@ pub struct Outgoing {
     headers: Option<HeaderColumns>,
     timestamps: Option<Array<i64>>,
     codes: Option<Array<i64>>,
-    partitions: Option<Array<i64>>,
 }
 
 impl Outgoing {
-    /// Of a `Spans`, and as many keys (a `Spans`), headers (a `Headers`), timestamps, places in `topics` and
-    /// partitions, each or none.
+    /// Of a `Spans`, and as many keys (a `Spans`), headers (a `Headers`), timestamps and places in `topics`, each or none.
     pub fn of(
         values: &Bound<'_, PyAny>,
         keys: Option<&Bound<'_, PyAny>>,
         headers: Option<&Bound<'_, PyAny>>,
-        numbers: [Option<&Bound<'_, PyAny>>; 3],
+        numbers: [Option<&Bound<'_, PyAny>>; 2],
         topics: usize,
     ) -> PyResult<Outgoing> {
         let values = Strings::of(values, "values")?;
@@ -33,7 +31,7 @@ impl Outgoing {
                     .map(|object| Array::<i64>::of(object, name)?.of_length(count, name))
                     .transpose()
             };
-        let [timestamps, codes, partitions] = numbers;
+        let [timestamps, codes] = numbers;
         let outgoing = Outgoing {
             keys: keys.map(|keys| Strings::of(keys, "keys")).transpose()?,
             headers: headers
@@ -41,7 +39,6 @@ impl Outgoing {
                 .transpose()?,
             timestamps: column(timestamps, "timestamps")?,
             codes: column(codes, "codes")?,
-            partitions: column(partitions, "partitions")?,
             values,
         };
         if outgoing
@@ -72,7 +69,6 @@ impl Outgoing {
             headers: self.headers.as_ref().map(HeaderColumns::cut),
             timestamps: self.timestamps.as_ref().map(Array::slice),
             codes: self.codes.as_ref().map(Array::slice),
-            partitions: self.partitions.as_ref().map(Array::slice),
         }
     }
 }
@@ -84,7 +80,6 @@ pub struct Rows<'a> {
     headers: Option<HeaderCut<'a>>,
     timestamps: Option<&'a [i64]>,
     codes: Option<&'a [i64]>,
-    partitions: Option<&'a [i64]>,
 }
 
 impl<'a> Rows<'a> {
@@ -94,10 +89,7 @@ impl<'a> Rows<'a> {
 
     /// Whether messages have a key and a value only, and go to the first topic.
     pub fn is_plain(&self) -> bool {
-        self.headers.is_none()
-            && self.timestamps.is_none()
-            && self.codes.is_none()
-            && self.partitions.is_none()
+        self.headers.is_none() && self.timestamps.is_none() && self.codes.is_none()
     }
 
     pub fn value(&self, row: usize) -> Option<&'a [u8]> {
@@ -125,16 +117,45 @@ impl<'a> Rows<'a> {
         self.codes
             .map_or(0, |codes| usize::try_from(codes[row]).unwrap_or(usize::MAX))
     }
-
-    /// As it was asked for; none if partitions are chosen by key.
-    pub fn partition(&self, row: usize) -> Option<i64> {
-        self.partitions.map(|partitions| partitions[row])
-    }
-
-    pub fn has_partitions(&self) -> bool {
-        self.partitions.is_some()
-    }
 }
 
 /// Name and value of a header; `None`: without a value.
 pub type HeaderOf<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// Values without anything else, for tests.
+#[cfg(test)]
+pub struct Sample {
+    bytes: Vec<u8>,
+    starts: Vec<i64>,
+    lengths: Vec<i64>,
+}
+
+#[cfg(test)]
+impl Sample {
+    /// These values, behind so many rows that are null.
+    pub fn of(values: &[Option<&[u8]>], behind: usize) -> Sample {
+        let mut sample = Sample {
+            bytes: Vec::new(),
+            starts: vec![0; behind],
+            lengths: vec![-1; behind],
+        };
+        for value in values {
+            sample.starts.push(sample.bytes.len() as i64);
+            sample
+                .lengths
+                .push(value.map_or(-1, |value| value.len() as i64));
+            sample.bytes.extend_from_slice(value.unwrap_or_default());
+        }
+        sample
+    }
+
+    pub fn rows(&self) -> Rows<'_> {
+        Rows {
+            values: Cut::of(&self.bytes, &self.starts, &self.lengths),
+            keys: None,
+            headers: None,
+            timestamps: None,
+            codes: None,
+        }
+    }
+}

@@ -140,8 +140,8 @@ unsafe extern "C" fn on_destroy(_: Rk, client: *mut c_void) -> Code {
 }
 
 unsafe extern "C" fn on_acknowledgement(_: Rk, message: *mut Message, client: *mut c_void) -> Code {
-    // Safety: as `on_new` promises; the message lives for the duration of the call, and nobody else looks at it.
-    let (client, message) = unsafe { (&*client.cast::<Client>(), &mut *message) };
+    // Safety: as `on_new` promises; the message lives for the duration of the call, and is only read.
+    let (client, message) = unsafe { (&*client.cast::<Client>(), &*message) };
     guarded(|| {
         client.acknowledged(message);
         OK

@@ -1,28 +1,22 @@
 //! A block of messages into librdkafka's queue: in one call for many, or one by one where they carry more than a value.
 
-use std::ffi::{CString, c_int, c_void};
-use std::ptr::{null, null_mut};
+use std::ffi::{CString, c_int};
+use std::ptr::null_mut;
 
 use super::headers::OwnList;
 use super::library::{
-    ANY_PARTITION, ARGUMENT_FLAGS, ARGUMENT_HEADERS, ARGUMENT_KEY, ARGUMENT_OPAQUE,
-    ARGUMENT_PARTITION, ARGUMENT_TIMESTAMP, ARGUMENT_TOPIC, ARGUMENT_VALUE, Argument,
-    ArgumentBytes, ArgumentValue, COPY, Code, INVALID_ARGUMENT, Library, Message, OK, QUEUE_FULL,
-    Rk, Topic, UNKNOWN_PARTITION,
+    ANY_PARTITION, ARGUMENT_FLAGS, ARGUMENT_HEADERS, ARGUMENT_KEY, ARGUMENT_TIMESTAMP,
+    ARGUMENT_TOPIC, ARGUMENT_VALUE, Argument, ArgumentBytes, ArgumentValue, Code, FATAL,
+    INVALID_ARGUMENT, Library, Message, OK, QUEUE_FULL, Rk, Topic,
 };
-use super::marks::written;
 use super::outgoing::Rows;
 
-/// Messages that librdkafka is told of in one call: what describes them stays in the processor's cache.
-const AT_ONCE: usize = 256;
-
-/// Index of a message in its block, and why it was refused.
-pub type Refused = (usize, Code);
+/// Payloads are neither copied (`RD_KAFKA_MSG_F_COPY`) nor freed (`RD_KAFKA_MSG_F_FREE`) by librdkafka; keys are copied.
+const NO_COPY: c_int = 0;
 
 /// A topic of the producer's, held while it is written to.
 pub struct Handle<'a> {
     library: &'a Library,
-    pub name: String,
     pub handle: Topic,
 }
 
@@ -32,11 +26,7 @@ impl<'a> Handle<'a> {
         let handle = CString::new(name).map_or(null_mut(), |name| unsafe {
             (library.topic_new)(rk, name.as_ptr(), null_mut())
         });
-        Handle {
-            library,
-            name: name.to_string(),
-            handle,
-        }
+        Handle { library, handle }
     }
 }
 
@@ -49,126 +39,75 @@ impl Drop for Handle<'_> {
     }
 }
 
-/// The messages of these rows, with a key and a value only, to one topic; at which of them it stopped, as the queue is
-/// full, and those before it that were refused.
-pub fn in_bulk(
+/// Hands over messages with a key and a value only, to one topic. Each says in `err` what became of it.
+///
+/// # Safety
+/// The topic is held. Payloads stay where they are until librdkafka has reported on their messages.
+pub unsafe fn in_bulk(library: &Library, topic: Topic, messages: &mut [Message]) {
+    // Safety: as above, and so many messages are there.
+    unsafe {
+        (library.produce_batch)(
+            topic,
+            ANY_PARTITION,
+            NO_COPY,
+            messages.as_mut_ptr(),
+            messages.len() as c_int,
+        );
+    }
+}
+
+/// Any messages, likewise: those of the rows `order`.
+///
+/// # Safety
+/// The client lives. Payloads stay where they are until librdkafka has reported on their messages.
+pub unsafe fn one_by_one(
     library: &Library,
-    topic: Topic,
+    rk: Rk,
+    topics: &[Handle<'_>],
     rows: &Rows<'_>,
     order: &[u32],
-    mark: u32,
-) -> (usize, Vec<Refused>) {
-    let mut messages: Vec<Message> = Vec::with_capacity(AT_ONCE.min(order.len()));
-    let mut refused = Vec::new();
-    for (part, order) in order.chunks(AT_ONCE).enumerate() {
-        messages.clear();
-        messages.extend(order.iter().map(|row| plain(rows, *row, mark)));
-        // Safety: so many messages are there; values and keys are copied, and not written to.
-        let taken = unsafe {
-            (library.produce_batch)(
-                topic,
-                ANY_PARTITION,
-                COPY,
-                messages.as_mut_ptr(),
-                messages.len() as c_int,
-            )
-        };
-        if usize::try_from(taken) == Ok(messages.len()) {
+    messages: &mut [Message],
+) {
+    let mut arguments = Arguments::new();
+    let mut full = false;
+    for (message, &row) in messages.iter_mut().zip(order) {
+        if full {
+            // What comes after the first that there was no room for would overtake it.
+            message.err = QUEUE_FULL;
             continue;
         }
-        for (at, message) in messages.iter().enumerate() {
-            match message.err {
-                OK => {}
-                // From the first that the queue has no room for on, none was taken.
-                QUEUE_FULL => return (part * AT_ONCE + at, refused),
-                code => refused.push((order[at] as usize, code)),
-            }
-        }
-    }
-    (order.len(), refused)
-}
-
-fn plain(rows: &Rows<'_>, row: u32, mark: u32) -> Message {
-    let (payload, len) = parts(rows.value(row as usize));
-    let (key, key_len) = parts(rows.key(row as usize));
-    Message {
-        err: OK,
-        rkt: null_mut(),
-        partition: ANY_PARTITION,
-        payload: payload.cast_mut().cast::<c_void>(),
-        len,
-        key: key.cast_mut().cast::<c_void>(),
-        key_len,
-        offset: 0,
-        private: written(mark, row),
+        // Safety: as above.
+        message.err = unsafe {
+            let row = row as usize;
+            one(library, rk, topics, rows, row, message, &mut arguments)
+        };
+        full = message.err == QUEUE_FULL;
     }
 }
 
-/// Any messages, likewise. Topics have as many partitions as `counts` says, which is read only where messages say theirs.
-pub fn one_by_one(
+/// # Safety
+/// As for `one_by_one`.
+unsafe fn one(
     library: &Library,
     rk: Rk,
     topics: &[Handle<'_>],
-    counts: &[i32],
-    rows: &Rows<'_>,
-    order: &[u32],
-    mark: u32,
-) -> (usize, Vec<Refused>) {
-    let mut refused = Vec::new();
-    let mut arguments = Arguments::new();
-    for (at, &row) in order.iter().enumerate() {
-        arguments.clear();
-        arguments.add(
-            ARGUMENT_OPAQUE,
-            ArgumentValue {
-                pointer: written(mark, row).cast(),
-            },
-        );
-        let row = row as usize;
-        match one(library, rk, topics, counts, rows, row, &mut arguments) {
-            OK => {}
-            QUEUE_FULL => return (at, refused),
-            code => refused.push((row, code)),
-        }
-    }
-    (order.len(), refused)
-}
-
-fn one(
-    library: &Library,
-    rk: Rk,
-    topics: &[Handle<'_>],
-    counts: &[i32],
     rows: &Rows<'_>,
     row: usize,
+    message: &Message,
     arguments: &mut Arguments,
 ) -> Code {
-    let topic = rows.topic(row);
     let Some(handle) = topics
-        .get(topic)
+        .get(rows.topic(row))
         .map(|topic| topic.handle)
         .filter(|handle| !handle.is_null())
     else {
         return INVALID_ARGUMENT;
     };
+    arguments.clear();
     arguments.add(ARGUMENT_TOPIC, ArgumentValue { pointer: handle });
-    arguments.add(ARGUMENT_FLAGS, ArgumentValue { int: COPY });
-    arguments.add_bytes(ARGUMENT_VALUE, rows.value(row));
-    arguments.add_bytes(ARGUMENT_KEY, rows.key(row));
-    if let Some(partition) = rows.partition(row) {
-        let Some(partition) = i32::try_from(partition)
-            .ok()
-            .filter(|number| *number < counts[topic])
-        else {
-            return UNKNOWN_PARTITION;
-        };
-        arguments.add(
-            ARGUMENT_PARTITION,
-            ArgumentValue {
-                i32: partition.max(ANY_PARTITION),
-            },
-        );
-    }
+    arguments.add(ARGUMENT_FLAGS, ArgumentValue { int: NO_COPY });
+    arguments.add_bytes(ARGUMENT_VALUE, message.payload.cast(), message.len);
+    arguments.add_bytes(ARGUMENT_KEY, message.key.cast(), message.key_len);
     if let Some(stamp) = rows.timestamp(row) {
         arguments.add(ARGUMENT_TIMESTAMP, ArgumentValue { i64: stamp });
     }
@@ -187,7 +126,7 @@ fn one(
             },
         );
     }
-    // Safety: the client lives, as its lock is held; values and keys are copied, and not written to.
+    // Safety: as above; keys are copied, and not written to.
     unsafe {
         let error = (library.produceva)(rk, arguments.all.as_ptr(), arguments.count);
         if error.is_null() {
@@ -196,7 +135,11 @@ fn one(
             }
             return OK;
         }
-        let code = (library.error_code)(error);
+        // A fatal one has the code of its reason.
+        let code = match (library.error_is_fatal)(error) {
+            0 => (library.error_code)(error),
+            _ => FATAL,
+        };
         (library.error_destroy)(error);
         code
     }
@@ -204,7 +147,7 @@ fn one(
 
 /// The arguments of one `rd_kafka_produceva`.
 struct Arguments {
-    all: [Argument; 8],
+    all: [Argument; 6],
     count: usize,
 }
 
@@ -214,7 +157,7 @@ impl Arguments {
             all: [Argument {
                 kind: 0,
                 value: ArgumentValue { i64: 0 },
-            }; 8],
+            }; 6],
             count: 0,
         }
     }
@@ -231,8 +174,7 @@ impl Arguments {
         self.count += 1;
     }
 
-    fn add_bytes(&mut self, kind: c_int, bytes: Option<&[u8]>) {
-        let (start, size) = parts(bytes);
+    fn add_bytes(&mut self, kind: c_int, start: *const u8, size: usize) {
         self.add(
             kind,
             ArgumentValue {
@@ -240,9 +182,4 @@ impl Arguments {
             },
         );
     }
-}
-
-/// Start and size; null for none. An empty string has a start, which is not read.
-fn parts(bytes: Option<&[u8]>) -> (*const u8, usize) {
-    bytes.map_or((null(), 0), |bytes| (bytes.as_ptr(), bytes.len()))
 }

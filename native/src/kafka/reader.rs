@@ -17,7 +17,7 @@ use super::plugin;
 /// Code, topic, partition, offset and text of an error that came in a record's place.
 type Trouble = (Code, String, i32, i64, String);
 /// Reads the records of one consumer of confluent-kafka's. One thread reads; `close` may come from any.
-#[pyclass(frozen, module = "native._native")]
+#[pyclass(frozen, module = "streamer_native._native")]
 pub struct KafkaReader {
     client: Arc<Client>,
 }

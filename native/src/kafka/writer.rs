@@ -1,10 +1,7 @@
 //! Messages in blocks, by the producer that confluent-kafka owns.
 //!
-//! What becomes of them is known from the interceptor, by the marks that they carry (`marks.rs`).
+//! What becomes of them is known from the interceptor (`inflight.rs`).
 
-use std::collections::HashMap;
-use std::ffi::c_int;
-use std::ptr::null;
 use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -13,24 +10,24 @@ use pyo3::prelude::*;
 use crate::detached::detached;
 
 use super::client::Client;
-use super::library::{Metadata, OK, PRODUCER, Rk};
-use super::marks::Failure;
+use super::inflight::{Chunk, Failure, Mark};
+use super::library::{Code, OK, PRODUCER, QUEUE_FULL};
 use super::order::Spread;
 use super::outgoing::{Outgoing, Rows};
 use super::plugin::{self, lock};
-use super::produce::{Handle, Refused, in_bulk, one_by_one};
+use super::produce::{Handle, in_bulk, one_by_one};
 
-const METADATA_WAIT: c_int = 5000;
 const TOO_MANY: &str = "there are too many messages";
 
-/// Rows that there was no room for, those refused before, and the mark of the others; 0 if there are none.
-type Written = (Vec<u32>, Vec<Refused>, u32);
+/// Index of a message in its block, and why it was refused.
+type Refused = (usize, Code);
+/// Rows that there was no room for, those refused before, and the marks of the others.
+type Written = (Vec<u32>, Vec<Refused>, Vec<Mark>);
 
 /// Writes to one producer of confluent-kafka's.
-#[pyclass(frozen, module = "native._native")]
+#[pyclass(frozen, module = "streamer_native._native")]
 pub struct KafkaWriter {
     client: Arc<Client>,
-    partitions: Mutex<HashMap<String, i32>>,
     spread: Mutex<Option<Spread>>,
 }
 
@@ -42,7 +39,6 @@ impl KafkaWriter {
         let client = plugin::made(PRODUCER).map_err(PyRuntimeError::new_err)?;
         Ok(KafkaWriter {
             client,
-            partitions: Mutex::default(),
             spread: Mutex::default(),
         })
     }
@@ -55,12 +51,11 @@ impl KafkaWriter {
 
     /// Hands over the messages of these rows, in this order (by default of all, in an order that is cheap and keeps that
     /// of each key); the rows that the queue had no room for, in the order to go on with, those refused before,
-    /// and the mark by which `finished` will tell of the others: 0 if there are none.
+    /// and the marks by which `finished` will tell of the others.
     ///
     /// Message i goes to `topics[codes[i]]`, or to the first topic. `values` and `keys` are `Spans`, `headers` is a
-    /// `Headers`, timestamps are in milliseconds, at most 0 for now. `partitions` are checked: one that does not exist
-    /// is refused, as librdkafka would lose sight of the message.
-    #[pyo3(signature = (topics, values, keys=None, headers=None, timestamps=None, codes=None, partitions=None, rows=None))]
+    /// `Headers`, timestamps are in milliseconds, at most 0 for now.
+    #[pyo3(signature = (topics, values, keys=None, headers=None, timestamps=None, codes=None, rows=None))]
     #[allow(clippy::too_many_arguments)]
     fn write(
         &self,
@@ -71,10 +66,9 @@ impl KafkaWriter {
         headers: Option<&Bound<'_, PyAny>>,
         timestamps: Option<&Bound<'_, PyAny>>,
         codes: Option<&Bound<'_, PyAny>>,
-        partitions: Option<&Bound<'_, PyAny>>,
         rows: Option<Vec<u32>>,
     ) -> PyResult<Written> {
-        let numbers = [timestamps, codes, partitions];
+        let numbers = [timestamps, codes];
         let block = Outgoing::of(values, keys, headers, numbers, topics.len())?;
         let count = u32::try_from(block.len()).map_err(|_| PyValueError::new_err(TOO_MANY))?;
         if rows.iter().flatten().any(|row| *row >= count) {
@@ -89,22 +83,32 @@ impl KafkaWriter {
 
     /// How many messages were handed over and are neither acknowledged nor lost.
     #[getter]
-    fn outstanding(&self) -> i64 {
-        self.client.marks.outstanding()
+    fn outstanding(&self) -> usize {
+        self.client.in_flight.outstanding()
     }
 
     /// Takes the marks whose messages are all acknowledged or lost, and code, mark and row of messages that were lost.
-    fn finished(&self) -> (Vec<u32>, Vec<Failure>) {
-        self.client.marks.finished()
+    fn finished(&self, py: Python<'_>) -> (Vec<Mark>, Vec<Failure>) {
+        self.client
+            .in_flight
+            .finished(|| detached(py, || self.is_reported()))
     }
 }
 
 impl KafkaWriter {
+    /// Whether the client has been told of all messages that failed before.
+    fn is_reported(&self) -> bool {
+        let open = self.client.open();
+        // Safety: the client lives, as its lock is held. A client that is gone tells nobody any more.
+        open.as_ref()
+            .is_none_or(|open| unsafe { (self.client.library.outq_len)(open.rk) == 0 })
+    }
+
     fn order(&self, topics: &[String], rows: &Rows<'_>, count: u32) -> Vec<u32> {
         let spread = lock(&self.spread);
         spread
             .as_ref()
-            .filter(|spread| *topics == [spread.topic.as_str()] && !rows.has_partitions())
+            .filter(|spread| *topics == [spread.topic.as_str()])
             .and_then(|spread| spread.order(rows))
             .unwrap_or_else(|| (0..count).collect())
     }
@@ -115,9 +119,6 @@ impl KafkaWriter {
         block: &Outgoing,
         mut order: Vec<u32>,
     ) -> Result<Written, &'static str> {
-        if order.is_empty() {
-            return Ok((order, Vec::new(), 0));
-        }
         let library = self.client.library;
         let open = self.client.open();
         let Some(rk) = open.as_ref().map(|open| open.rk) else {
@@ -129,58 +130,39 @@ impl KafkaWriter {
             .iter()
             .map(|name| Handle::of(library, rk, name))
             .collect();
-        let counts: Vec<i32> = if rows.has_partitions() {
-            topics
-                .iter()
-                .map(|topic| self.partitions(rk, topic))
-                .collect()
-        } else {
-            Vec::new()
+        let plain = match &topics[..] {
+            [topic] if rows.is_plain() && !topic.handle.is_null() => Some(topic.handle),
+            _ => None,
         };
-        let count = u32::try_from(order.len()).map_err(|_| TOO_MANY)?;
-        let Some(mut handing_over) = self.client.handing_over(count) else {
-            return Ok((order, Vec::new(), 0));
-        };
-        let mark = handing_over.mark;
-        let (stop, refused) = match &topics[..] {
-            [topic] if rows.is_plain() && !topic.handle.is_null() => {
-                in_bulk(library, topic.handle, &rows, &order, mark)
+        let (mut refused, mut marks) = (Vec::new(), Vec::new());
+        let mut done = 0;
+        let mut full = false;
+        while done < order.len() && !full {
+            let (chunk, mut messages) = Chunk::of(&rows, &order[done..]);
+            let part = &order[done..done + messages.len()];
+            // Safety: the client and its topics are held; the chunk is kept until its messages were reported on.
+            let mark = self
+                .client
+                .hand_over(chunk, &mut messages, part, |messages| unsafe {
+                    match plain {
+                        Some(topic) => in_bulk(library, topic, messages),
+                        None => one_by_one(library, rk, &topics, &rows, part, messages),
+                    }
+                });
+            marks.extend(mark);
+            for (message, &row) in messages.iter().zip(part) {
+                // From the first that the queue has no room for on, none was taken.
+                full |= message.err == QUEUE_FULL;
+                if full {
+                    break;
+                }
+                done += 1;
+                if message.err != OK {
+                    refused.push((row as usize, message.err));
+                }
             }
-            _ => one_by_one(library, rk, &topics, &counts, &rows, &order, mark),
-        };
-        let taken = (stop - refused.len()) as u32;
-        handing_over.taken(taken);
-        order.drain(..stop);
-        Ok((order, refused, if taken > 0 { mark } else { 0 }))
-    }
-
-    /// How many partitions the topic has; none if that cannot be told.
-    fn partitions(&self, rk: Rk, topic: &Handle<'_>) -> i32 {
-        if let Some(count) = lock(&self.partitions).get(&topic.name) {
-            return *count;
         }
-        let library = self.client.library;
-        let mut found: *const Metadata = null();
-        // Safety: the client lives; what is returned is read before it is given back.
-        let count = unsafe {
-            if topic.handle.is_null()
-                || (library.metadata)(rk, 0, topic.handle, &mut found, METADATA_WAIT) != OK
-                || found.is_null()
-            {
-                return 0;
-            }
-            let metadata = &*found;
-            let count = if metadata.topic_count == 1 {
-                (*metadata.topics).partition_count
-            } else {
-                0
-            };
-            (library.metadata_destroy)(found);
-            count
-        };
-        if count > 0 {
-            lock(&self.partitions).insert(topic.name.clone(), count);
-        }
-        count
+        order.drain(..done);
+        Ok((order, refused, marks))
     }
 }

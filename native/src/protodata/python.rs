@@ -32,7 +32,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     writing::register(module)
 }
 
-#[pyclass(frozen, module = "native._native")]
+#[pyclass(frozen, module = "streamer_native._native")]
 pub struct Block {
     pub arena: Arena,
 }
@@ -64,7 +64,7 @@ impl Block {
     }
 }
 
-#[pyclass(frozen, module = "native._native")]
+#[pyclass(frozen, module = "streamer_native._native")]
 struct Reader {
     wanted: HashSet<Vec<u8>>,
     longest: usize,

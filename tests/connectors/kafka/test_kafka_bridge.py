@@ -386,21 +386,6 @@ def writing(bootstrap: str, **properties: Any) -> tuple[Any, Producer]:
     return made.handle, made.client
 
 
-def test_a_partition_that_does_not_exist_is_refused_and_the_others_arrive(
-    kafka: Broker, topics: Topics, native: ModuleType
-) -> None:
-    topic = topics(2)
-    writer, producer = writing(kafka.bootstrap)
-    values = Spans.of([b"0", b"none", b"1", b"any", b"far"])
-    partitions = np.array([0, 2, 1, -1, 2**40], np.int64)
-    left, refused, mark = writer.write([topic], values, partitions=partitions)
-    assert (left, refused) == ([], [(1, KafkaError._UNKNOWN_PARTITION), (4, KafkaError._UNKNOWN_PARTITION)])
-    assert producer.flush(PATIENCE) == 0
-    assert writer.outstanding == 0
-    assert writer.finished() == ([mark], [])
-    producer.close()
-
-
 def test_a_full_queue_takes_the_first_and_stops_at_the_next(kafka: Broker, topics: Topics, native: ModuleType) -> None:
     topic = topics(1)
     values = Spans.of(numbers(0, 30))
@@ -412,7 +397,7 @@ def test_a_full_queue_takes_the_first_and_stops_at_the_next(kafka: Broker, topic
         left, refused, first = writer.write([topic], values, **columns)
         assert (left, refused) == (list(range(20, 30)), [])
         # There is no room: nothing is taken, and nothing goes by a mark.
-        assert writer.write([topic], values, rows=left, **columns) == (left, [], 0)
+        assert writer.write([topic], values, rows=left, **columns) == (left, [], [])
         assert writer.outstanding == 20
         assert writer.finished() == ([], [])
         assert producer.flush(PATIENCE) == 0
@@ -420,7 +405,7 @@ def test_a_full_queue_takes_the_first_and_stops_at_the_next(kafka: Broker, topic
         left, refused, second = writer.write([topic], values, rows=left, **columns)
         assert (left, refused) == ([], [])
         assert producer.flush(PATIENCE) == 0
-        assert writer.finished() == ([first, second], [])
+        assert writer.finished() == ([*first, *second], [])
         producer.close()
     assert [one.value for one in read(kafka.bootstrap, topic, 60)] == numbers(0, 30) * 2
 
@@ -461,9 +446,9 @@ native = bridge._bridge("native")
 native.kafka_expect({only_errors})
 producer = Producer({{bridge.PLUGINS: native.__file__, "test.mock.num.brokers": 1}})
 writer = native.KafkaWriter()
-left, refused, mark = writer.write(["topic"], Spans.of([b"a", b"b"]))
+left, refused, marks = writer.write(["topic"], Spans.of([b"a", b"b"]))
 assert producer.flush({PATIENCE}) == 0
-assert writer.finished() == ([mark], [])
+assert writer.finished() == (marks, [])
 """
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=2 * PATIENCE)
     assert ended.returncode == 0, ended.stderr
@@ -510,11 +495,11 @@ def test_messages_that_are_refused_are_not_outstanding(kafka: Broker, topics: To
     writer, producer = writing(kafka.bootstrap, **{"message.max.bytes": 1000})
     values = Spans.of([b"a", bytes(3000), b"b"])
     for headers in (None, Headers.of([[("n", b"v")]] * 3)):
-        left, refused, mark = writer.write([topic], values, headers=headers)
+        left, refused, marks = writer.write([topic], values, headers=headers)
         assert (left, refused) == ([], [(1, KafkaError.MSG_SIZE_TOO_LARGE)])
         assert producer.flush(PATIENCE) == 0
         assert writer.outstanding == 0
-        assert writer.finished() == ([mark], [])
+        assert writer.finished() == (marks, [])
     assert writer.write([topic, "nul\0name"], values[:1], codes=np.array([1], np.int64))[1] == [
         (0, KafkaError._INVALID_ARG)
     ]
@@ -551,7 +536,6 @@ def test_columns_that_do_not_fit_together_are_refused(kafka: Broker, native: Mod
         {"timestamps": ints},
         {"codes": ints},
         {"codes": np.array([0, 1], np.int64)},
-        {"partitions": ints},
         {"headers": Headers.of([[("n", b"v")]])},
         {"headers": Headers(one, one, np.array([0, 1], np.int64), np.array([1, 1], np.int64))},
         {"timestamps": np.array([0, 1], np.int32)},
@@ -562,7 +546,7 @@ def test_columns_that_do_not_fit_together_are_refused(kafka: Broker, native: Mod
             writer.write(["t"], two, **arguments)
     with pytest.raises(ValueError, match="places in topics"):
         writer.write([], two)
-    assert writer.write(["t"], Spans.of([])) == ([], [], 0)
+    assert writer.write(["t"], Spans.of([])) == ([], [], [])
     producer.close()
 
 

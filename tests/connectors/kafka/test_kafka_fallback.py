@@ -149,7 +149,7 @@ def test_a_library_that_lacks_something_is_used_from_plain_python(
 def test_a_library_that_is_none_of_kafkas_is_told_by_what_it_lacks(native: ModuleType, tmp_path: Path) -> None:
     # Not in this process, where the right one has been found.
     program = (
-        "import _ctypes; from native import _native\n"
+        "import _ctypes; from streamer_native import _native\n"
         "for path in (_ctypes.__file__, '/nowhere/lib.so'):\n"
         "    try: _native.kafka_load(path)\n"
         "    except OSError as error: print(error)\n"

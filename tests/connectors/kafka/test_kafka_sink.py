@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition, cimpl
 
+import pipelines
 from connectors.kafka.config import KafkaSinkConfig
 from connectors.kafka.sink import KafkaSink
+from connectors.memory import MemorySourceConfig, memory_topic
 from connectors.message import Message, block_of
 from connectors.records import Messages
 from pipelines.errors import ConnectorError
+from streamer.definition.service import Service
 from streamer.devbroker import Broker, LocalKafka, MockKafka, create_topics
 
 pytestmark = pytest.mark.usefixtures("hot_path")
@@ -336,6 +341,24 @@ def test_a_topic_that_is_not_there_is_of_the_record(kafka: Broker, topics: Topic
     sink.close()
 
 
+def test_a_tombstone_that_its_topic_does_not_take_takes_no_other_with_it(kafka: Broker, topics: Topics) -> None:
+    topic = topics(1, cleanup_policy="compact")
+    sink = opened(kafka.bootstrap, topic)
+    sent = [Message(None, b"a"), Message(None, None), Message(b"value", b"b"), Message(None, b"c")]
+    sent += [Message(None, b"a", topic="no such topic!")]
+    refused = sink.send(block_of(sent, 0), soon())
+    lost = sink.barrier(soon())
+    assert sorted({**refused, **lost}) == [1, 4]
+    assert not any(error.retriable for error in {**refused, **lost}.values())
+    assert sorted(told(sink)) == [0, 2, 3]
+    sink.close()
+    assert {(one.value, one.key) for one in read(kafka.bootstrap, topic)} == {
+        (None, b"a"),
+        (b"value", b"b"),
+        (None, b"c"),
+    }
+
+
 @pytest.mark.parametrize("name", ["nul\0name", "x" * 600])
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_name_that_can_be_no_topic_is_of_the_record(kafka: Broker, topics: Topics, name: str, others: int) -> None:
@@ -404,6 +427,94 @@ def test_a_login_that_is_refused_is_an_error_without_the_password(kafka: Broker)
     with pytest.raises(ConnectorError, match=r"check security\.protocol") as raised:
         opened(kafka.bootstrap, "t", client=login)
     assert "correct-horse" not in str(raised.value)
+
+
+@contextlib.contextmanager
+def brokers_that_fail(errors: dict[int, list[int]]) -> Iterator[str]:
+    """Bootstrap of a mock cluster that answers requests (by their number) with these errors, one after the other."""
+    library = ctypes.CDLL(cimpl.__file__)
+    for name in ("conf_new", "new", "mock_cluster_new", "mock_cluster_bootstraps"):
+        getattr(library, f"rd_kafka_{name}").restype = ctypes.c_void_p
+    text = ctypes.create_string_buffer(512)
+    conf = ctypes.c_void_p(library.rd_kafka_conf_new())
+    client = ctypes.c_void_p(library.rd_kafka_new(0, conf, text, ctypes.c_size_t(512)))
+    assert client, text.value
+    cluster = ctypes.c_void_p(library.rd_kafka_mock_cluster_new(client, 1))
+    for request, codes in errors.items():
+        array = (ctypes.c_int * len(codes))(*codes)
+        library.rd_kafka_mock_push_request_errors_array(
+            cluster, ctypes.c_int16(request), ctypes.c_size_t(len(codes)), array
+        )
+    try:
+        start = ctypes.c_void_p(library.rd_kafka_mock_cluster_bootstraps(cluster))
+        yield ctypes.string_at(start).decode()
+    finally:
+        library.rd_kafka_mock_cluster_destroy(cluster)
+        library.rd_kafka_destroy(client)
+
+
+@pytest.mark.parametrize(
+    ("errors", "reason"),
+    [
+        # No producer id without the right to it.
+        ({22: [KafkaError.CLUSTER_AUTHORIZATION_FAILED] * 5}, "authorization failed"),
+        ({0: [KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER] * 5}, "sequence desynchronization"),
+    ],
+    ids=["at the start", "under way"],
+)
+def test_what_is_fatal_for_the_client_is_the_sinks_error(errors: dict[int, list[int]], reason: str) -> None:
+    with brokers_that_fail(errors) as bootstrap:
+        sink = opened(bootstrap, "topic")
+        deadline = soon()
+
+        def go_on() -> None:
+            while time.monotonic() < deadline:
+                refused = sink.send(block_of(numbered(10)), deadline)
+                lost = sink.barrier(deadline)
+                assert all(error.retriable for error in [*refused.values(), *lost.values()])
+
+        with pytest.raises(ConnectorError, match=reason) as raised:
+            go_on()
+        assert not raised.value.retriable
+        for again in (lambda: sink.send(block_of(numbered(1)), deadline), lambda: sink.barrier(deadline)):
+            with pytest.raises(ConnectorError, match=reason):
+                again()
+        assert told(sink) == []
+        assert f"kafka sink {sink.name}" in {thread.name for thread in threading.enumerate()}
+        sink.close()
+
+
+@pytest.mark.parametrize("calls", ["send", "push"])
+def test_what_is_fatal_while_nobody_waits_is_raised_by_the_next_call(calls: str) -> None:
+    with brokers_that_fail({0: [KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER] * 5}) as bootstrap:
+        sink = opened(bootstrap, "topic", linger="1ms")
+        deadline = soon()
+
+        def go_on() -> None:
+            while time.monotonic() < deadline:
+                if calls == "push":
+                    sink.push()
+                    time.sleep(0.02)
+                sink.send(block_of(numbered(1)), deadline)
+
+        with pytest.raises(ConnectorError, match="sequence desynchronization"):
+            go_on()
+        sink.close()
+
+
+def test_a_service_whose_producer_fails_for_good_ends_with_that_and_acknowledges_nothing(topic_name: Name) -> None:
+    name = topic_name()
+    memory_topic(name).extend(numbered(100))
+    with brokers_that_fail({0: [KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER] * 5}) as bootstrap:
+        service = Service(
+            source=MemorySourceConfig(topic=name, codec="raw"),
+            pipeline=pipelines.Sequence([pipelines.Logging()]),
+            sink=KafkaSinkConfig(bootstrap=bootstrap, topic="out", codec="raw"),
+        )
+        summary = service.run()
+    assert summary.reason == "failed"
+    assert "sequence desynchronization" in str(summary.error)
+    assert memory_topic(name).group("default").acknowledged == [0]
 
 
 def test_closing_while_the_broker_hangs_does_not_wait(cuttable_kafka: CuttableKafka, topic_name: Name) -> None:

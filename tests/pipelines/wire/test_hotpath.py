@@ -44,11 +44,12 @@ def test_what_was_not_built_is_an_error_only_for_those_who_insist(monkeypatch: p
         hotpath.compiled("native")
 
 
-@pytest.mark.parametrize("change", ["nothing", "a line", "a file", "no sources"])
+@pytest.mark.parametrize("change", ["nothing", "a line", "a file", "no sources", "sources of a stranger"])
 def test_what_was_built_of_other_sources_is_not_used(change: str, tmp_path: Path) -> None:
     if reason := hotpath.why_not():
         pytest.skip(f"the compiled hot path: {reason}")
     root = Path(hotpath.__file__).parent.parent
+    shutil.copytree(root / "streamer_native", tmp_path / "streamer_native")
     shutil.copytree(root / "native", tmp_path / "native", ignore=shutil.ignore_patterns("target", "fuzz"))
     sources = tmp_path / "native" / "src"
     if change == "a line":
@@ -58,7 +59,12 @@ def test_what_was_built_of_other_sources_is_not_used(change: str, tmp_path: Path
         (sources / "more.rs").touch()
     elif change == "no sources":
         # As in an installed package.
-        shutil.rmtree(sources)
+        shutil.rmtree(tmp_path / "native")
+    elif change == "sources of a stranger":
+        # Anybody may install a package `native` beside ours.
+        shutil.rmtree(tmp_path / "native")
+        sources.mkdir(parents=True)
+        (sources / "lib.rs").touch()
     script = f"""
 import sys
 sys.path[:0] = [{str(tmp_path)!r}, {str(root)!r}]
@@ -66,7 +72,7 @@ from pipelines.hotpath import why_not
 print(why_not())
 """
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    if change in ("nothing", "no sources"):
+    if change in ("nothing", "no sources", "sources of a stranger"):
         assert answer.strip() == "None"
     else:
         assert "built of other sources" in answer

@@ -298,10 +298,10 @@ def test_a_wheel_of_a_checkout_holds_our_packages_and_the_demo(clean: Path) -> N
     found = zipfile.ZipFile(wheel).namelist()
     for name in ("pipelines/data/data.py", "protos/data.proto", "streamer/py.typed", "streamer/demo/digits/digits.yaml"):
         assert name in found
-    compiled = {path.name for path in (ROOT / "native").glob(f"*{EXTENSION_SUFFIXES[0]}")}
+    compiled = {path.name for path in (ROOT / "streamer_native").glob(f"*{EXTENSION_SUFFIXES[0]}")}
     taken = {Path(name).name for name in found if name.endswith(EXTENSION_SUFFIXES[0])}
     assert taken == (compiled if sys.platform == "linux" else set())
-    assert not [name for name in found if "__pycache__" in name or name.startswith(("tests/", "native/target"))]
+    assert not [name for name in found if "__pycache__" in name or name.startswith(("tests/", "native/"))]
 
 
 def test_an_extra_that_is_missing_is_told_in_a_line(clean: Path, tmp_path: Path) -> None:

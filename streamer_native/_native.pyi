@@ -1,4 +1,4 @@
-"""The compiled extension: see `src/lib.rs`."""
+"""The compiled extension: see `native/src/lib.rs`."""
 
 from typing import Any, Protocol
 
@@ -154,7 +154,8 @@ class KafkaWriter:
 
     def foresee(self, topic: str, partitions: int, partitioner: str) -> None:
         """The topic has so many partitions, among which librdkafka's property `partitioner` chooses. Messages that will
-        go to the same are handed over together then, which is cheaper (`src/kafka/order.rs`). It need not be right.
+        go to the same are handed over together then, which is cheaper (`native/src/kafka/order.rs`). It need not be
+        right.
         """
 
     def write(
@@ -165,23 +166,23 @@ class KafkaWriter:
         headers: KafkaHeaders | None = None,
         timestamps: Ints | None = None,
         codes: Ints | None = None,
-        partitions: Ints | None = None,
         rows: list[int] | None = None,
-    ) -> tuple[list[int], list[tuple[int, int]], int]:
+    ) -> tuple[list[int], list[tuple[int, int]], list[int]]:
         """Hand over the messages of these rows, in this order (all, in an order that keeps that of each key): the
         rows that the queue had no room for, in the order to go on with, the indices and error codes of those before
-        that were refused, and the mark of all the others (0: there are none).
+        that were refused, and the marks of all the others.
 
-        Message i goes to `topics[codes[i]]` (else to the first topic), at `timestamps[i]` milliseconds (0 or less: now)
-        and to `partitions[i]` (-1: any), which is refused if it does not exist. Raises `ValueError` for columns that do
-        not fit together or reach beyond their buffers, `RuntimeError` once the producer is closed.
+        Message i goes to `topics[codes[i]]` (else to the first topic), at `timestamps[i]` milliseconds (0 or less:
+        now). Raises `ValueError` for columns that do not fit together or reach beyond their buffers, and `RuntimeError`
+        once the producer is closed.
         """
 
     @property
     def outstanding(self) -> int:
-        """How many messages were handed over whose mark is not finished."""
+        """How many messages were handed over and are neither acknowledged nor lost."""
 
     def finished(self) -> tuple[list[int], list[tuple[int, int, int]]]:
         """Take the marks whose messages are all acknowledged or lost, and (code, mark, index) of messages that were
-        lost: all of those marks, and maybe some of others.
+        lost: all of those marks, and maybe some of others. A message without a value is said to be lost, too, when
+        another one was that was under way with it.
         """
