@@ -58,7 +58,8 @@ class CompiledReader:
         return _together(found, others, np.array(left, np.int64), wanted)
 
     def _refused(self, payload: Any, position: int, failed: dict[int, WireError]) -> bool:
-        # Where few messages are odd they are broken as a rule, and what many cost together is much for one alone.
+        # Few unusual messages are broken ones as a rule, and a parser finds that out for less than reading them in
+        # columns would cost.
         if type(payload) is not bytes or len(payload) > self._options.safe_bytes:
             return False
         try:

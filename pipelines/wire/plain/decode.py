@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -96,13 +95,13 @@ class _Table(NamedTuple):
 def _table(records: dict[int, Record], wanted: frozenset[str], options: ReadOptions) -> _Table:
     table = _Table({}, {}, [], set())
     positions, size = list(records), len(records)
-    parts = list(records.values())
-    cells = _by_place(parts)
+    cells = _by_place(list(records.values()))
     if cells is None:
-        keyed = [{raw_key(entry): entry for entry in record} for record in parts]
-        # Where a key is in a message twice, protobuf knows which entry counts.
-        doubles = [len(entries) < len(record) for entries, record in zip(keyed, parts, strict=True)]
-        table.unsound.update(compress(positions, doubles))
+        keyed = [{raw_key(entry): entry for entry in record} for record in records.values()]
+        # Of a key that is twice in a message, protobuf knows which entry counts.
+        table.unsound.update(
+            row for (row, record), entries in zip(records.items(), keyed, strict=True) if len(entries) < len(record)
+        )
         cells = by_key(keyed, None)
     for raw, places, entries in cells:
         having = _having(entries) if places is None else places

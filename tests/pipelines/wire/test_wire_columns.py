@@ -522,6 +522,36 @@ def test_an_entry_that_only_looks_like_its_neighbours_is_read_for_what_it_is(
         assert found.columns["n"].values() == [usual] * 4 + [expected["n"]] + [usual] * 4
 
 
+def test_a_key_whose_length_takes_a_byte_too_many_is_the_same_key() -> None:
+    padded = field(1, field(1, b"n", padding=1) + field(2, scheme(2)))
+    for wanted in ([], ["n"]):
+        found = decoded([encode_entry("n", 1), padded, encode_entry("n", 3)], *wanted)
+        assert found.columns["n"].values() == [1, 2, 3]
+
+
+def test_an_entry_whose_length_takes_a_byte_too_many_passes_through_untouched() -> None:
+    messages = [encode_entry("n", 1), assembled("n", scheme(2), padding=1), assembled("n", scheme(3), padding=2)]
+    found = decode_columns(messages)
+    assert list(encode_columns(batch_of(found)).messages) == messages
+    assert found.columns["n"].values() == [1, 2, 3]
+
+
+def test_long_keys_that_differ_at_their_ends_are_told_apart() -> None:
+    keys = ["k" * 300 + end for end in "ab"]
+    messages = [b"".join(encode_entry(key, row) for key in keys[:: 1 if row % 3 else -1]) for row in range(9)]
+    found = decoded(messages, keys[0])
+    assert [found.columns[key].values() for key in keys] == [list(range(9))] * 2
+    passed = encode_columns(batch_of(decode_columns(messages))).messages
+    assert [sorted(split(message or b"")) for message in passed] == [sorted(split(message)) for message in messages]
+
+
+def test_entries_that_need_more_bytes_for_their_lengths_than_others_stay_in_their_column() -> None:
+    texts = ["x" * size for size in (5, 120, 121, 122, 123, 124, 200, 16_370, 16_380, 3)]
+    found = decoded(messages_of(len(texts), lambda row: {"s": texts[row], "n": row}), "s")
+    assert found.columns["s"].values() == texts
+    assert found.columns["n"].values() == list(range(len(texts)))
+
+
 def test_metadata_is_read_and_written() -> None:
     datas = [Data({"n": 1}, metadata={"from": "a"}), Data({"n": 2}), Data({"n": 3}, metadata={"x": np.zeros(2)})]
     found = decode_columns([encode(data) for data in datas])
