@@ -26,9 +26,11 @@ from connectors.sink import Lost, Refused, Sink
 from connectors.source import Event, LaneBegan, Replays, Settle, Source, SourceEnded
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn
+from pipelines.data.rowrange import row_range
 from pipelines.values import ValueType
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import Assembly
+from streamer.cli.process import collect_less_often
 from streamer.definition.service import Service
 from streamer.routing.selection import selection
 from streamer.routing.sinkroute import SinkRoute
@@ -46,6 +48,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, action="append", help="records in a batch; may be repeated")
     parser.add_argument("--profile", action="store_true", help="profile both threads instead")
     given = parser.parse_args()
+    collect_less_often()
     print("records  CPU us a batch, least  of all rounds")
     for rows in given.rows or SIZES:
         if given.profile:
@@ -57,7 +60,7 @@ def main() -> None:
 
 def cost(rows: int, batches: int) -> float:
     """CPU microseconds for one batch of so many records."""
-    agent = Agent(_service(rows), parts=_parts(rows, batches))
+    agent = Agent(_service(rows), assembly=_parts(rows, batches))
     agent.start()
     began = time.process_time()
     summary = agent.join(300.0)
@@ -168,9 +171,8 @@ class Constant(Codec):
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """The columns."""
-        rows = np.arange(first, first + len(records), dtype=np.int64)
-        origin = RecordsOrigin.of(records, first, rows)
-        return Decoded(Batch(self._columns, len(rows), rows=rows, origin=origin), {})
+        rows = row_range(first, len(records))
+        return Decoded(Batch(self._columns, len(rows), rows=rows, origin=RecordsOrigin(records, first)), {})
 
     def encode(self, batch: Batch) -> Encoded:
         """The payloads."""

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from connectors.records import Ints, Records
+from connectors.records import Records
 from pipelines.data.batch import Batch
 from pipelines.data.data import RecordContext
+from pipelines.data.rowrange import RowNumbers, RowRange, row_range
 from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
 
@@ -39,13 +40,16 @@ class RecordsOrigin:
 
     records: Records
     first: int
-    rows: Ints | None = None
-    """These numbers, where all records became rows: a batch with this very array has a row for each, in order."""
 
     @classmethod
-    def of(cls, records: Records, first: int, rows: Ints) -> RecordsOrigin:
-        """The origin of a batch of these rows, which are in the order of their records."""
-        return cls(records, first, rows if len(rows) == len(records) else None)
+    def of(cls, records: Records, first: int, rows: RowNumbers) -> RecordsOrigin:
+        """As codecs of earlier versions make it. Which rows a batch has is no matter of its origin any more."""
+        return cls(records, first)
+
+    @property
+    def rows(self) -> RowRange:
+        """The numbers of all these records' rows."""
+        return row_range(self.first, len(self.records))
 
     def record(self, row: int) -> RecordContext | None:
         """The context of this row's record; `None` if the row is not of this block."""

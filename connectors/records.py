@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from connectors.blockcolumns import joined, taken
 from pipelines.data.data import RecordContext
+from pipelines.data.rowrange import RowRange
 
 Ints = npt.NDArray[np.int64]
 Header = tuple[str, bytes | None]
@@ -173,6 +174,8 @@ class Messages:
     timestamps: Ints | None = None
     topics: Sequence[str] | None = None
     splits: Ints | None = None
+    row_range: RowRange | None = None
+    """`rows` once more, where they are known to follow each other and each message answers one record."""
 
     def __len__(self) -> int:
         return len(self.values)

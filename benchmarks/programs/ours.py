@@ -1,4 +1,4 @@
-"""The service itself: a service file, the agent, dead letter, metrics, ledger, `keep`."""
+"""The service itself, as `streamer run` runs it: a service file, the agent, dead letter, metrics, ledger, `keep`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import yaml
 from benchmarks.programs.job import FirstRecord, Job
 from streamer.agent.agent import Agent
 from streamer.agent.signals import stopped_by_signals
+from streamer.cli.process import collect_less_often
 from streamer.definition.loading import load
 
 
 def main() -> None:
     """Run until SIGTERM; exit code 1 if the service failed."""
     job = Job.from_arguments()
+    collect_less_often()
     path = Path(job.folder) / f"{job.group}.yaml"
     path.write_text(yaml.safe_dump(service_file(job)), encoding="utf-8")
     agent = Agent(load(path))

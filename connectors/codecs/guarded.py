@@ -80,7 +80,7 @@ class Guarded(Codec):
             failed.update((first + int(numbers[row]), error) for row, error in decoded.failed.items())
             batches.append(decoded.batch.numbered(first + numbers[decoded.batch.rows], None))
         batch = concatenated(batches, failed)
-        return Decoded(batch.numbered(batch.rows, RecordsOrigin.of(records, first, batch.rows)), failed)
+        return Decoded(batch.with_origin(RecordsOrigin(records, first)), failed)
 
     def _encoded_apart(self, batch: Batch) -> Encoded:
         def run(parts: Sequence[Batch]) -> tuple[Ints, Encoded]:

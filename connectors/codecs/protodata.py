@@ -8,6 +8,7 @@ from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.codecs.config import MessageConfig
 from connectors.records import Records
 from pipelines.data.batch import Batch
+from pipelines.data.rowrange import row_range
 from pipelines.hotpath import HotPath, HotPathReport, taken
 from pipelines.wire.columns import columns_reader, columns_writer
 
@@ -47,9 +48,11 @@ class ProtoData(Codec):
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """Columns of these records; what is wrong with a key that is not `wanted` shows when it is decoded."""
         found = self._read(records.values, wanted or frozenset())
-        rows = found.rows + first
-        origin = RecordsOrigin.of(records, first, rows)
-        batch = Batch(found.columns, len(rows), rows=rows, metadata=found.metadata, origin=origin)
+        count = len(found.rows)
+        # Rows are in the order of their records.
+        rows = row_range(first, count) if count == len(records) else found.rows + first
+        origin = RecordsOrigin(records, first)
+        batch = Batch(found.columns, count, rows=rows, metadata=found.metadata, origin=origin)
         return Decoded(batch, {first + row: error for row, error in found.failed.items()})
 
     def encode(self, batch: Batch) -> Encoded:

@@ -44,8 +44,7 @@ def decode_rows(records: Records, first: int, read: Callable[[Any], Data]) -> De
             failed[first + row] = error
         else:
             rows.append(first + row)
-    numbers = np.array(rows, np.int64)
-    return Decoded(Batch.of(found).numbered(numbers, RecordsOrigin.of(records, first, numbers)), failed)
+    return Decoded(Batch.of(found).numbered(np.array(rows, np.int64), RecordsOrigin(records, first)), failed)
 
 
 def decoded_column(
@@ -53,8 +52,7 @@ def decoded_column(
 ) -> Decoded:
     """A batch of one key whose values came from the rows at these positions; `failed` is by position too."""
     numbers = np.array(rows, np.int64) + first
-    origin = RecordsOrigin.of(records, first, numbers)
-    batch = Batch({key: column} if rows else {}, len(rows), rows=numbers, origin=origin)
+    batch = Batch({key: column} if rows else {}, len(rows), rows=numbers, origin=RecordsOrigin(records, first))
     return Decoded(batch, {first + row: error for row, error in failed.items()})
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, Rows
 from pipelines.data.data import WRITABLE, Data, RecordContext, check_key, owned
+from pipelines.data.rowrange import RowNumbers, RowRange, as_array, as_range, row_range
 from pipelines.data.sparsecolumn import columns_of, concat, divide
 from pipelines.errors import MOST_KEYS, DataError, KeyNotInBatchError, RowsFailed, ValueNotFoundError, nearest
 
@@ -29,7 +30,8 @@ class Batch:
     `rows` says which record each row came from, by its number: `int64 (N,)`. A row made of several records
     (a window) carries them all: then `splits` is `int64 (N + 1,)` and row i came from
     `rows[splits[i]:splits[i + 1]]`. Row numbers are those of the batch that entered the executor; inside an
-    agent they grow without end, so that a row can outlive its batch.
+    agent they grow without end, so that a row can outlive its batch. Numbers that follow each other are a `RowRange`
+    as well: `row_range`.
 
     Columns are read-only; `with_columns`, `without`, `select`, `take` and `concat` give new batches that
     share them.
@@ -38,7 +40,10 @@ class Batch:
     `Data` can have, and `DataError` for a column of another length.
     """
 
-    __slots__ = ("_columns", "metadata", "origin", "rows", "self_numbered", "size", "splits")
+    __slots__ = ("_columns", "_rows", "metadata", "origin", "row_range", "self_numbered", "size", "splits")
+
+    row_range: RowRange | None
+    """`rows`, if they follow each other and each row came from one record; else `None`."""
 
     self_numbered: bool
     """Whether nobody gave row numbers, so that they count from 0."""
@@ -48,7 +53,7 @@ class Batch:
         columns: Mapping[str, Column],
         size: int,
         *,
-        rows: Rows | None = None,
+        rows: RowNumbers | None = None,
         splits: Rows | None = None,
         metadata: Sequence[Data | None] | None = None,
         origin: Origin | None = None,
@@ -57,9 +62,13 @@ class Batch:
         self._columns = dict(columns)
         self.size = size
         self.self_numbered = rows is None
-        self.rows = np.arange(size, dtype=np.int64) if rows is None else rows
+        if rows is None:
+            rows = range(size)
         self.splits = splits
-        if len(self.rows if splits is None else splits[1:]) != size:
+        self.row_range = as_range(rows) if splits is None else None
+        # Of a range the array is made when somebody asks for it.
+        self._rows: Rows | None = None if isinstance(rows, range) and self.row_range is not None else as_array(rows)
+        if len(rows if splits is None else splits[1:]) != size:
             raise DataError(f"the batch has {size} rows, its row numbers do not")
         self.metadata = metadata
         self.origin = origin
@@ -77,13 +86,31 @@ class Batch:
         return cls(
             columns,
             len(datas),
-            rows=None if first is None else np.arange(first, first + len(datas), dtype=np.int64),
+            rows=None if first is None else row_range(first, len(datas)),
             metadata=metadata if any(one is not None for one in metadata) else None,
             origin=_Listed(records, first or 0) if any(record is not None for record in records) else None,
         )
 
     def __len__(self) -> int:
         return self.size
+
+    @property
+    def rows(self) -> Rows:
+        """The numbers of the records that the rows came from, `int64`."""
+        if self._rows is None:
+            self._rows = as_array(range(0) if self.row_range is None else self.row_range)
+        return self._rows
+
+    @property
+    def row_numbers(self) -> RowNumbers:
+        """`rows`, as a range if they are one."""
+        return self.rows if self.row_range is None else self.row_range
+
+    def same_rows(self, other: Batch) -> bool:
+        """Whether the rows of both came, one by one, from the same records."""
+        if self.row_range is not None:
+            return self.row_range == other.row_range
+        return _equal(self.splits, other.splits) and _equal(self.rows, other.rows)
 
     def __contains__(self, key: object) -> bool:
         return key in self._columns
@@ -115,9 +142,7 @@ class Batch:
 
     def returned(self) -> Batch:
         """The same rows; columns of `lent` whose values were not asked for are the original ones again."""
-        made = self._having({key: column.untouched for key, column in self._columns.items()})
-        made.self_numbered = self.self_numbered
-        return made
+        return self._having({key: column.untouched for key, column in self._columns.items()})
 
     def holds(self, positions_of: object) -> bool:
         """Whether the positions of a column or batch are those of this batch: it is itself, or one of its columns."""
@@ -160,8 +185,13 @@ class Batch:
             return
         for part, columns in zip(ranges, divide(self._columns, ranges), strict=True):
             made = self._having(columns)
-            made.rows = self.rows[part.start : part.stop]
-            made.size = len(made.rows)
+            if self.row_range is None:
+                made._rows = self.rows[part.start : part.stop]
+                made.row_range = as_range(made._rows)
+            else:
+                made._rows, made.row_range = None, self.row_range[part.start : part.stop]
+            made.self_numbered = False
+            made.size = len(part)
             made.metadata = None if self.metadata is None else self.metadata[part.start : part.stop]
             yield made
 
@@ -197,9 +227,15 @@ class Batch:
         _check_columns(columns, self.size)
         return self._having(dict(columns))
 
-    def numbered(self, rows: Rows, origin: Origin | None) -> Batch:
+    def numbered(self, rows: RowNumbers, origin: Origin | None) -> Batch:
         """The same rows under other row numbers."""
         return Batch(self._columns, self.size, rows=rows, metadata=self.metadata, origin=origin)
+
+    def with_origin(self, origin: Origin | None) -> Batch:
+        """The same rows, whose records `origin` knows."""
+        made = self._having(self._columns)
+        made.origin = origin
+        return made
 
     @staticmethod
     def concat(batches: Sequence[Batch]) -> Batch:
@@ -219,7 +255,7 @@ class Batch:
         return Batch(
             columns,
             sum(batch.size for batch in batches),
-            rows=np.concatenate([batch.rows for batch in batches]) if batches else None,
+            rows=_joined_rows(batches) if batches else None,
             splits=_joined_splits(batches),
             metadata=metadata,
             origin=_joined_origin(batches),
@@ -322,8 +358,9 @@ class Batch:
         made = Batch.__new__(Batch)
         made._columns = columns
         made.size = self.size
-        made.self_numbered = False
-        made.rows = self.rows
+        made.self_numbered = self.self_numbered
+        made.row_range = self.row_range
+        made._rows = self._rows
         made.splits = self.splits
         made.metadata = self.metadata
         made.origin = self.origin
@@ -353,6 +390,23 @@ def _check_columns(columns: Mapping[str, Column], size: int) -> None:
         check_key(key)
         if len(column) != size:
             raise DataError(f'column "{key}" has {len(column)} rows, the batch has {size}')
+
+
+def _joined_rows(batches: Sequence[Batch]) -> RowNumbers:
+    joined = range(0)
+    for batch in batches:
+        rows = batch.row_range
+        if rows is None or (joined and rows and joined.stop != rows.start):
+            return np.concatenate([batch.rows for batch in batches])
+        if rows:
+            joined = range(joined.start if joined else rows.start, rows.stop)
+    return joined
+
+
+def _equal(a: Rows | None, b: Rows | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return a is b or (len(a) == len(b) and bool((a == b).all()))
 
 
 def _joined_origin(batches: Sequence[Batch]) -> Origin | None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import html
 import re
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, ClassVar, Final, TypeVar
 
 from pipelines.errors import DataError, DefinitionError
+from pipelines.observe.histogram import Histogram
 
 BOUNDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of a timer's buckets, in seconds; one more bucket takes what is longer."""
@@ -91,16 +91,27 @@ class Timer(Meter):
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(name, text)
-        self.count = 0
-        self.seconds = 0.0
-        self.buckets = [0] * (len(BOUNDS) + 1)
+        self.histogram = Histogram(BOUNDS)
+
+    @property
+    def count(self) -> int:
+        """How many durations were recorded."""
+        return self.histogram.count
+
+    @property
+    def seconds(self) -> float:
+        """Their sum."""
+        return self.histogram.total
+
+    @property
+    def buckets(self) -> list[int]:
         """How many durations fell between each two bounds, and above the last."""
+        found: list[int] = self.histogram.counts.tolist()
+        return found
 
     def record(self, seconds: float) -> None:
         """One duration."""
-        self.buckets[bisect_left(BOUNDS, seconds)] += 1
-        self.count += 1
-        self.seconds += seconds
+        self.histogram.add_one(seconds)
 
     def time(self) -> AbstractContextManager[None]:
         """`with timer.time():` records how long the block takes, also if it raises."""

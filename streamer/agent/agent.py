@@ -7,7 +7,6 @@ them: one bounded queue of batches, the bound on bytes, and mailboxes.
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 
@@ -20,9 +19,6 @@ from streamer.definition.service import Service
 from streamer.observe.endpoint import Endpoint
 from streamer.observe.logs import logger
 from streamer.observe.metrics import ServiceMeters
-
-COLLECT_AFTER = 20_000
-"""New objects after which Python looks for cycles among them."""
 
 
 class Agent:
@@ -137,7 +133,6 @@ class Agent:
         self._log.info("ended", **{k: v for k, v in self.summary.to_dict().items() if k != "service"})
 
     def _open(self) -> None:
-        _disturb_less()
         if self.service.control is not None:
             control = self.service.control
             self._endpoint = Endpoint.join(control.listen, self.service.name, self, control.token)
@@ -170,17 +165,6 @@ class Agent:
             reason=reason,  # type: ignore[arg-type]
             error=None if self._failure is None else _text(self._failure),
         )
-
-
-def _disturb_less() -> None:
-    """Have Python look for cycles less often: batches are many small objects and no cycles. A setting of the process.
-
-    By default it looks after every 700 objects, in a batch of 512 records with headers several times, which takes up
-    to a quarter of the time.
-    """
-    young, *older = gc.get_threshold()
-    if 0 < young < COLLECT_AFTER:
-        gc.set_threshold(COLLECT_AFTER, *older)
 
 
 def _text(error: BaseException) -> str:

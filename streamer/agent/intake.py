@@ -26,6 +26,7 @@ from streamer.agent.stalls import StallWatch
 from streamer.agent.work import SOURCE_BITS, Work
 from streamer.batching.batcher import Batcher, Closed
 from streamer.batching.pictures import in_parts
+from streamer.delivery.guarantee import Guarantee
 from streamer.observe.metrics import SourceMeters
 
 STANDING_STILL = 1.0
@@ -56,7 +57,7 @@ class Intake:
         control: deque[ToRunThread],
         budget: ByteBudget,
         meters: SourceMeters,
-        acknowledge_first: bool,
+        guarantee: Guarantee,
         stuck_after: float,
         pixels: int | None,
         opens_images: bool,
@@ -87,7 +88,7 @@ class Intake:
         self._batches = batches
         self._control = control
         self._budget = budget
-        self._acknowledge_first = acknowledge_first
+        self._guarantee = guarantee
         self._stuck_after = stuck_after
         self._told_stuck = False
         self._pixels = pixels
@@ -314,7 +315,8 @@ class Intake:
 
     def _hand_over(self, closed: Closed) -> None:
         works = self._decoded(closed)
-        if self._acknowledge_first and not self._acknowledged_first(closed.records):
+        first = self._guarantee.on_take(closed.records)
+        if first and not self._acknowledged(first):
             return
         while works:
             # Nothing here holds what was handed over: its pixels are let go when it was run.
@@ -346,9 +348,8 @@ class Intake:
             return None
         return closed.records.timestamp_column()
 
-    def _acknowledged_first(self, records: Records) -> bool:
-        """At most once: a record is done with before it is run. Tries until it is, or the service stops."""
-        positions = {lane: int(records.positions[stop - 1]) + 1 for lane, _, stop in records.spans}
+    def _acknowledged(self, positions: Mapping[Lane, int]) -> bool:
+        """Acknowledge these positions before their records are run; `False` if the service stops before it could."""
         while True:
             try:
                 self._acknowledge(positions, wait=True)

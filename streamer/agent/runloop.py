@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from connectors.records import Lane, Records
-from connectors.source import Replays
 from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError, StreamerError
 from pipelines.executors.settling import NOBODY
@@ -24,10 +23,11 @@ from streamer.agent.intake import Intake
 from streamer.agent.messages import Ended, Settlement, ToRunThread
 from streamer.agent.work import Work
 from streamer.batching.batcher import Batcher
-from streamer.batching.portions import Portions, run_in_portions
-from streamer.batching.travel import Pace
+from streamer.batching.portions import run_in_portions
+from streamer.batching.sizer import BatchSizer
 from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import FailureWatch, ServiceStopped
+from streamer.delivery.guarantee import guarantee
 from streamer.observe.metrics import ServiceMeters
 from streamer.routing.keep import kept, put_metadata
 
@@ -61,6 +61,7 @@ class RunLoop:
         self.intakes: list[Intake] = []
         """One for each source, once they are open."""
         self._service = service
+        self._guarantee = guarantee(service.delivery)
         self._assembly = assembly
         self._meters = meters
         self._log = log
@@ -73,15 +74,12 @@ class RunLoop:
         self._failed: set[Intake] = set()
         self._source_error: BaseException | None = None
         self._idle_since: float | None = None
-        self._pace = Pace(service.batch.max_records)
-        self._portions = Portions()
+        self._sizer = BatchSizer(service.batch.max_records)
         self._longest_portion = max(service.limits.drain / 4, LEAST_PORTION)
         self._last_wait = min(LAST_WAIT, max(service.limits.drain / 4, LEAST_WAIT))
         self._ran_at = 0.0
         self._rest: Work | None = None
-        self._spent, self._rows_run = 0.0, 0
         self._stateful = False
-        self._any_size = False
         self._stopping = False
         self._drain_deadline = float("inf")
         self._delivery: Delivery | None = None
@@ -102,7 +100,7 @@ class RunLoop:
         self._delivery = self._opened_delivery()
         self._meters.oldest = self._delivery.ledger.oldest
         self._stateful = self._assembly.executor.stateful
-        self._any_size = self._assembly.executor.limit(self._service.batch.max_records)
+        self._sizer.any_size = self._assembly.executor.limit(self._service.batch.max_records)
         self._assembly.executor.observer = self._meters.run
         self._meters.step_metrics = self._assembly.executor.metrics
         if self._assembly.profiler is not None:
@@ -170,7 +168,6 @@ class RunLoop:
 
     def _opened_delivery(self) -> Delivery:
         assembly, service = self._assembly, self._service
-        at_most_once = service.delivery == "at_most_once"
         return Delivery(
             service.name,
             assembly.routes,
@@ -178,8 +175,8 @@ class RunLoop:
             drop_failed=service.on_error == "drop",
             tombstones={name: config.tombstones for name, config, _ in assembly.sources},
             watch=FailureWatch(service.errors.stop_ratio, service.errors.over),
-            # What was acknowledged on arrival never comes again.
-            replays={name: Replays.NONE if at_most_once else source.replays for name, _, source in assembly.sources},
+            guarantee=self._guarantee,
+            replays={name: source.replays for name, _, source in assembly.sources},
             rewind=self._rewind,
             freed=self._budget.release,
             meters=self._meters.run,
@@ -190,13 +187,9 @@ class RunLoop:
     def _built_batcher(self) -> Batcher:
         service = self._service
         batcher = service.batch.build()
-        # Batches of an exact size, states, traces and records that are acknowledged before they are run are left alone.
-        if (
-            service.batch.type == "soft"
-            and service.delivery == "at_least_once"
-            and not (self._stateful or service.debug)
-        ):
-            batcher.pace = self._pace
+        # Batches of an exact size, states and traces are left alone.
+        if service.batch.type == "soft" and self._guarantee.may_gather_ahead and not (self._stateful or service.debug):
+            batcher.sizer = self._sizer
         return batcher
 
     def _built_intakes(self) -> list[Intake]:
@@ -214,7 +207,7 @@ class RunLoop:
                 control=self._control,
                 budget=self._budget,
                 meters=self._meters.sources[name],
-                acknowledge_first=service.delivery == "at_most_once",
+                guarantee=self._guarantee,
                 stuck_after=service.limits.stuck,
                 pixels=None if service.batch.type == "hard" else service.limits.pixels,
                 opens_images=assembly.opens_images,
@@ -239,7 +232,7 @@ class RunLoop:
         """Run as much of a batch as is soon done; the rest is for the next round. False: there is no time for any."""
         delivery = self._running
         began = time.perf_counter()
-        executor, debug, most = self._assembly.executor, self._service.debug, self._service.batch.max_records
+        executor, debug = self._assembly.executor, self._service.debug
         size = work.batch.size
         rows = self._portion(size)
         if size and not rows:
@@ -253,7 +246,7 @@ class RunLoop:
             result, done = run_in_portions(
                 executor.run_batch,
                 part.batch,
-                rows if self._any_size else most,
+                self._sizer.in_one_call(rows),
                 lambda: time.monotonic() < min(until, self._run_until),
             )
         seconds = time.perf_counter() - began
@@ -263,8 +256,7 @@ class RunLoop:
             # The ledger keeps the whole of it: of that only the records may still be needed.
             work.batch = NOBODY
         if done:
-            self._portions.ran(done, seconds)
-            self._learn_pace(done, seconds)
+            self._sizer.ran(done, seconds, last=self._rest is None)
         if self._service.keep:
             result.batch = kept(result.batch, part.batch, self._service.keep)
         self._meters.run.stage("run", began, time.perf_counter() - began, done)
@@ -278,23 +270,15 @@ class RunLoop:
         left = self._run_until - time.monotonic()
         if self._service.batch.type == "hard":
             # All or nothing: the model takes no other number of rows.
-            return size if self._portions.takes(size) < left else 0
+            return size if self._sizer.takes(size) < left else 0
         if left == float("inf"):
-            return min(size, max(1, self._portions.fitting(self._longest_portion)))
-        return min(size, self._portions.fitting(min(left, self._longest_portion)))
+            return min(size, max(1, self._sizer.fitting(self._longest_portion)))
+        return min(size, self._sizer.fitting(min(left, self._longest_portion)))
 
     @property
     def _run_until(self) -> float:
         """When no more is run, of the time to drain."""
         return self._drain_deadline - self._last_wait
-
-    def _learn_pace(self, rows: int, seconds: float) -> None:
-        """How long a whole batch takes, of whatever portions."""
-        self._spent += seconds
-        self._rows_run += rows
-        if self._rest is None:
-            self._pace.ran(self._spent, -(-self._rows_run // self._service.batch.max_records))
-            self._spent, self._rows_run = 0.0, 0
 
     def _notice_standstill(self, work: Work | None) -> None:
         """Steps may hold so many records that there is no room for those which would complete their windows."""
@@ -345,8 +329,8 @@ class RunLoop:
             for one in ready:
                 one.answer(self._marks_of(one.lanes))
 
-    def _marks_of(self, lanes: Iterable[Lane]) -> dict[Lane, int]:
-        return {} if self._service.delivery == "at_most_once" else self._running.ledger.all_marks(lanes)
+    def _marks_of(self, lanes: Iterable[Lane]) -> Mapping[Lane, int]:
+        return self._guarantee.on_revoke(self._running.ledger, lanes)
 
     def _commit(self) -> None:
         # Sinks that confirm while messages flow need not come to a stop each time. When none is behind at all, they do
@@ -377,7 +361,7 @@ class RunLoop:
         return max(self._drain_deadline, self._ran_at + self._last_wait)
 
     def _acknowledge(self, *, last: bool = False) -> None:
-        marks = {} if self._service.delivery == "at_most_once" else self._running.ledger.marks()
+        marks = self._guarantee.on_commit(self._running.ledger)
         for intake in self.intakes:
             own = {lane: position for lane, position in marks.items() if lane.source == intake.source.name}
             if last:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
@@ -9,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from connectors.codec import RecordsOrigin
 from connectors.records import Ints, Records
 from pipelines.data.batch import Batch
+from pipelines.data.rowrange import RowNumbers, as_array, row_range
 from streamer.delivery.deadletter import Letter
 
 SOURCE_BITS: Final = 48
@@ -34,14 +35,14 @@ class Work:
     """Timestamps of all rows, where this batch is one whose latency is measured."""
     letters: dict[int, Letter] = field(default_factory=dict)
     """The dead letters that were sent of these rows: what to go by if one of them is lost."""
-    rows: Ints = field(init=False)
+    rows: RowNumbers = field(init=False)
     """Numbers of the rows to be run, rising: all, but for those that left because their lane has ended, or that are in
     another part of the batch."""
 
     def cut(self, size: int) -> tuple[Work, Work]:
         """The first `size` rows of the batch, with those among them that failed or are empty, and the others."""
-        edge = int(self.batch.rows[size])
-        at = int(np.searchsorted(self.rows, edge))
+        edge = int(self.batch.row_numbers[size])
+        at = bisect_left(self.rows, edge)
         first, rest = copy(self), copy(self)
         first.rows, rest.rows = self.rows[:at], self.rows[at:]
         first.batch, rest.batch = self.batch.part(0, size), self.batch.part(size, self.batch.size)
@@ -54,15 +55,11 @@ class Work:
     def keep(self, rows: Ints) -> None:
         """Let go of all rows but these."""
         kept = set(rows.tolist())
-        self.rows = self.rows[np.isin(self.rows, rows)]
+        own = as_array(self.rows)
+        self.rows = own[np.isin(own, rows)]
         self.batch = self.batch.take(np.isin(self.batch.rows, rows))
         self.failed = {row: error for row, error in self.failed.items() if row in kept}
         self.tombstones = [row for row in self.tombstones if row in kept]
 
     def __post_init__(self) -> None:
-        # By this very array the ledger knows that all of the batch is meant.
-        origin = self.batch.origin
-        if isinstance(origin, RecordsOrigin) and origin.rows is not None:
-            self.rows = origin.rows
-        else:
-            self.rows = np.arange(self.first, self.first + len(self.records), dtype=np.int64)
+        self.rows = row_range(self.first, len(self.records))

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from connectors.records import Lane, Records
 from connectors.source import Source
-from streamer.batching.travel import TOGETHER_BYTES, Pace
+from streamer.batching.sizer import BatchSizer
 
 Reason = Literal["records", "bytes", "wait", "drain", "target"]
 
@@ -21,7 +21,7 @@ class Closed(NamedTuple):
     """A batch that is ready."""
 
     records: Records
-    """More than `max_records` where several batches travel together."""
+    """More than `max_records` where several batches are gathered together."""
     reason: Reason
     """Why it was closed."""
     seconds: float
@@ -39,8 +39,8 @@ class Batcher(ABC):
         self.max_records = max_records
         self.max_bytes = max_bytes
         self.max_wait = max_wait
-        self.pace: Pace | None = None
-        """Says how many batches may travel together; `None`: each by itself."""
+        self.sizer: BatchSizer | None = None
+        """Says how many records may be gathered together; `None`: `max_records`."""
         self._blocks: list[Records] = []
         self._count = 0
         self._bytes = 0
@@ -55,7 +55,7 @@ class Batcher(ABC):
         before = len(self._blocks)
         if not self._count:
             # What is there already comes as one block, which costs half of a first record and the rest.
-            self._add(source.poll(self.max_records * self._together(), self.max_bytes, 0.0))
+            self._add(source.poll(self._to_gather(), self.max_bytes, 0.0))
         if not self._count:
             self._add(source.poll(1, self.max_bytes, IDLE_WAIT))
         if self._count and self._full() is None:
@@ -88,11 +88,8 @@ class Batcher(ABC):
     @abstractmethod
     def _full(self) -> Reason | None: ...
 
-    def _together(self) -> int:
-        """How many batches may travel together, by the time that they take and the size of the last records."""
-        if self.pace is None:
-            return 1
-        return max(1, min(self.pace.batches, int(TOGETHER_BYTES / (self.max_records * self._mean_size))))
+    def _to_gather(self) -> int:
+        return self.max_records if self.sizer is None else self.sizer.to_gather(self._mean_size)
 
     def _deadline(self) -> float:
         return float("inf") if self.max_wait is None else self._since + self.max_wait

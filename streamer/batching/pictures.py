@@ -87,7 +87,7 @@ def _cut(work: Work, ranges: list[range]) -> Iterator[Work]:
             work.source,
             records,
             own.start,
-            part.numbered(part.rows, RecordsOrigin.of(records, own.start, part.rows)),
+            part.with_origin(RecordsOrigin(records, own.start)),
             {row: error for row, error in work.failed.items() if row in own},
             [row for row in work.tombstones if row in own],
             None if work.stamps is None else work.stamps[start:stop],

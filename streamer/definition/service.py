@@ -35,6 +35,7 @@ from streamer.agent.signals import stopped_by_signals
 from streamer.definition.hotpaths import inheriting
 from streamer.definition.nocode import NoCode, code_allowed
 from streamer.definition.settings import BatchSettings, Control, FailureSettings, Limits, Profile, Settings
+from streamer.delivery.guarantee import guarantee
 from streamer.routing.selection import check_topics
 from streamer.routing.when import check_condition
 
@@ -336,9 +337,8 @@ class Service(Settings):
     @field_validator("delivery")
     @classmethod
     def _available(cls, delivery: str) -> str:
-        if delivery == "exactly_once":
-            raise DefinitionError("exactly_once is not available yet; use at_least_once, and make consumers idempotent")
-        return delivery
+        # Raises for one that is not.
+        return guarantee(delivery).name
 
     @field_validator("limits")
     @classmethod

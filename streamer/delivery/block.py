@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +10,8 @@ import numpy.typing as npt
 from connectors.records import Ints, Lane
 
 Mask = npt.NDArray[np.bool_]
-Places: TypeAlias = Ints | slice
-"""Which rows of a block, counted from its first; a slice: all of them."""
-ALL: Final = slice(None)
+Places: TypeAlias = Ints | slice | None
+"""Which rows of a block, counted from its first: `int64 (n,)`, a slice `[start, stop)`, or `None`: all."""
 
 
 class Block:
@@ -33,21 +32,19 @@ class Block:
         "first",
         "lanes",
         "note",
-        "rows",
         "taken_at",
     )
 
     _undecided: Mask
     _missing: npt.NDArray[np.int32]
 
-    def __init__(self, first: int, rows: Ints, byte_count: int, taken_at: float, note: Any = None) -> None:
-        """`rows` are `first`, `first + 1`, ..., `int64`: who hands in this very array names all of them.
+    def __init__(self, first: int, count: int, byte_count: int, taken_at: float, note: Any = None) -> None:
+        """The rows `first`, `first + 1`, ..., `count` of them.
 
         `note` is whatever the caller of `Ledger.take` wants to find again at confirmation.
         """
         self.first = first
-        self.rows = rows
-        self.count = len(rows)
+        self.count = count
         self.byte_count = byte_count
         self.taken_at = taken_at
         self.note = note
@@ -98,30 +95,34 @@ class Block:
 
     def expect(self, places: Places) -> None:
         """One more output of each of these rows is missing, if they are not complete; an array may repeat a row."""
-        if isinstance(places, slice):
-            if self._alike:
-                self._all_missing += not self.is_complete
-                return
-            self._missing += self.is_open()
+        if places is None and self._alike:
+            self._all_missing += not self.is_complete
             return
         self._tell_apart()
+        if places is None or isinstance(places, slice):
+            at = slice(None) if places is None else places
+            self._missing[at] += self.is_open()[at]
+            return
         self._missing += np.bincount(places, minlength=self.count) * self.is_open()
 
     def decide(self, places: Places) -> None:
         """These rows wait for their outputs alone."""
-        if isinstance(places, slice) and self._alike:
+        if places is None and self._alike:
             self._all_undecided = False
             return
         self._tell_apart()
-        self._undecided[places] = False
+        self._undecided[slice(None) if places is None else places] = False
 
     def lower(self, places: Places) -> None:
         """One output of each of these rows is not missing any more; an array may repeat a row."""
-        if isinstance(places, slice) and self._alike:
+        if places is None and self._alike:
             self._all_missing = max(self._all_missing - 1, 0)
             return
         self._tell_apart()
-        self._missing -= 1 if isinstance(places, slice) else np.bincount(places, minlength=self.count)
+        if places is None or isinstance(places, slice):
+            self._missing[slice(None) if places is None else places] -= 1
+        else:
+            self._missing -= np.bincount(places, minlength=self.count)
         np.maximum(self._missing, 0, out=self._missing)
 
     def wait_for(self, place: int, outputs: int) -> None:

@@ -17,11 +17,13 @@ from connectors.sink import Lost
 from connectors.source import Replays
 from pipelines.data.membership import among
 from pipelines.data.result import Result
+from pipelines.data.rowrange import RowNumbers, as_array
 from pipelines.errors import ConnectorError, StepError
 from pipelines.executors.settling import NOBODY, settled
 from streamer.agent.work import SOURCE_BITS, Work
 from streamer.delivery.deadletter import Letter, dead_letters
 from streamer.delivery.failures import FailureWatch, ServiceStopped, let_go
+from streamer.delivery.guarantee import Guarantee
 from streamer.delivery.ledger import Confirmed, Ledger
 from streamer.delivery.letterlog import LetterLog
 from streamer.delivery.sending import send_all
@@ -45,6 +47,7 @@ class Delivery:
         drop_failed: bool,
         tombstones: Mapping[str, str],
         watch: FailureWatch,
+        guarantee: Guarantee,
         replays: Mapping[str, Replays],
         rewind: Callable[[Iterable[Lane], Mapping[Lane, int]], None],
         freed: Callable[[int], None],
@@ -65,7 +68,7 @@ class Delivery:
         self._drop_failed = drop_failed
         self._tombstones = tombstones
         self._watch = watch
-        self._replays = replays
+        self._replays = {name: guarantee.on_loss(source) for name, source in replays.items()}
         self._sources = list(replays)
         self._rewind = rewind
         self._meters = meters
@@ -85,9 +88,9 @@ class Delivery:
 
     def take(self, work: Work) -> None:
         """Enter a batch into the ledger; rows of lanes that have ended leave the batch: they are someone else's."""
-        block = self.ledger.take(work.records, work.first, work, work.rows)
+        block = self.ledger.take(work.records, work.first, work)
         if not block.all_undecided:
-            work.keep(work.rows[block.undecided])
+            work.keep(as_array(work.rows)[block.undecided])
 
     def look_again(self, work: Work) -> None:
         """This part of a batch that was taken has waited: rows of lanes that have ended since leave it."""
@@ -219,16 +222,16 @@ class Delivery:
         """
         self._check(failed, rows=0 if work is None else len(work.rows))
         for messages in blocks:
-            self.ledger.expect(messages.rows)
+            self.ledger.expect(messages.rows if messages.row_range is None else messages.row_range)
         self._expect_letters(failed)
-        decided = _decided(result, failed, work)
+        decided, own = _decided(result, failed, work)
         self.ledger.decide(decided)
         for route, messages in zip(self._routes, blocks, strict=True):
             refused = self._send(route, messages)
             if refused:
                 self._give_up(route, messages, refused, failed)
         self._bury(failed)
-        self._count(decided, failed, [*result.dropped, *skipped], work)
+        self._count(decided, failed, [*result.dropped, *skipped], work if own else None)
         let_go(failed.values())
 
     def _check(self, failed: Failed, rows: int = 0) -> None:
@@ -323,7 +326,7 @@ class Delivery:
             work: Work = block.note
             if work.stamps is None:
                 continue
-            stamps = work.stamps[rows]
+            stamps = work.stamps if rows is None else work.stamps[rows]
             late = time.time() - stamps[stamps >= 0] / 1000.0
             if len(late):
                 self._meters.latency.add(np.maximum(late, 0.0))
@@ -375,9 +378,9 @@ class Delivery:
             refused = {row: error for row, error in own.items() if not error.retriable}
             self._post(route, work, {**same, **self._shorter(work, refused)})
 
-    def _count(self, decided: Ints, failed: Failed, dropped: list[int], work: Work | None) -> None:
-        if work is not None and decided is work.rows:
-            # All is about rows of this batch, and none of them is in two places.
+    def _count(self, decided: RowNumbers, failed: Failed, dropped: list[int], work: Work | None) -> None:
+        """Count outcomes; `work` is given where all of this is about its rows, and none of them is in two places."""
+        if work is not None:
             outcomes, source = self._meters.outcomes, work.source
             outcomes[source, "ok"] += len(decided) - len(failed) - len(dropped)
             if failed:
@@ -389,7 +392,8 @@ class Delivery:
         gone = np.array(dropped, np.int64)
         self._tally("dropped" if self._drop_failed else "dead", lost)
         self._tally("dropped", gone)
-        self._tally("ok", decided[~among(decided, np.concatenate([lost, gone]))])
+        rows = as_array(decided)
+        self._tally("ok", rows[~among(rows, np.concatenate([lost, gone]))])
 
     def _tally(self, outcome: str, rows: Ints) -> None:
         if not len(rows):
@@ -415,21 +419,27 @@ class Delivery:
         return f"{work.records.topics[span]}[{work.records.partitions[span]}]@{int(work.records.positions[index])}"
 
 
-def _decided(result: Result, failed: Failed, work: Work | None) -> Ints:
-    """The rows that the pipeline is done with: those of this batch and the earlier ones that it names at last,
-    without those that a step holds on to."""
-    if work is not None and result.batch.rows is work.rows and not (failed or result.dropped or len(result.held)):
-        return work.rows
+def _decided(result: Result, failed: Failed, work: Work | None) -> tuple[RowNumbers, bool]:
+    """The rows that the pipeline is done with, and whether these are the rows of this batch and no others.
+
+    Rows that a step holds are not among them; earlier rows that it names at last, without holding them again, are.
+    """
+    if work is not None and not (failed or result.dropped or len(result.held)):
+        emitted = result.batch.row_range
+        if isinstance(work.rows, range) and emitted == work.rows:
+            return emitted, True
     named = np.concatenate([result.batch.rows, _numbers(failed), np.fromiter(result.dropped, np.int64)])
     if work is None:
-        decided = np.unique(named)
+        decided, own = np.unique(named), False
     else:
-        decided = work.rows
+        rows = work.rows
         # Also of an earlier part of the same batch.
-        earlier = named if not len(decided) else named[(named < decided[0]) | (named > decided[-1])]
-        if len(earlier):
-            decided = np.concatenate([np.unique(earlier), decided])
-    return decided[~among(decided, result.held)] if len(result.held) else decided
+        earlier = named if not len(rows) else named[(named < rows[0]) | (named > rows[-1])]
+        own = not len(earlier) and not len(result.held)
+        if own:
+            return rows, True
+        decided = np.concatenate([np.unique(earlier), as_array(rows)])
+    return (decided[~among(decided, result.held)] if len(result.held) else decided), own
 
 
 def _numbers(rows: Iterable[int]) -> Ints:

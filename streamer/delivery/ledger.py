@@ -7,7 +7,7 @@ owns a ledger. All work is per block (a batch as it was taken), none per row in 
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from connectors.records import Ints, Lane, Records
+from pipelines.data.rowrange import RowNumbers, RowRange, as_array, as_range, row_range
 from pipelines.errors import StreamerError
-from streamer.delivery.block import ALL, Block, Places
+from streamer.delivery.block import Block, Places
 
 
 class Confirmed(NamedTuple):
@@ -25,6 +26,7 @@ class Confirmed(NamedTuple):
 
     block: Block
     rows: Places
+    """Their places in the block; `None`: all."""
 
 
 @dataclass(slots=True)
@@ -56,27 +58,21 @@ class Ledger:
         self._freed = freed
         self._blocks: list[Block] = []
         self._firsts: list[int] = []
-        # By the identity of their rows, which they hold: whoever names all rows by that array is understood at once.
-        self._whole: dict[int, Block] = {}
         self._lanes: dict[Lane, _LaneState] = {}
         self._ended: dict[tuple[str, str], int] = {}
 
-    def take(self, records: Records, first: int, note: Any = None, rows: Ints | None = None) -> Block:
+    def take(self, records: Records, first: int, note: Any = None) -> Block:
         """Enter a block of records as rows `first`, `first + 1`, ..., all undecided.
 
-        `rows`, if given, holds these numbers: whoever names rows by this very array names all of the block, which is
-        quicker than any other array. Rows of a lane that has ended are complete at once: nobody may acknowledge them.
+        Rows of a lane that has ended are complete at once: nobody may acknowledge them.
         """
-        if rows is None:
-            rows = np.arange(first, first + len(records), dtype=np.int64)
         at = bisect_right(self._firsts, first)
         if at and self._blocks[at - 1].first + self._blocks[at - 1].count > first:
             raise StreamerError(f"row {first} was taken before")
-        block = Block(first, rows, records.byte_count, time.monotonic(), note)
+        block = Block(first, len(records), records.byte_count, time.monotonic(), note)
         block.lanes = [span.lane for span in records.spans]
         self._blocks.insert(at, block)
         self._firsts.insert(at, first)
-        self._whole[id(rows)] = block
         for lane, start, stop in records.spans:
             if self._ended and self.has_ended(lane):
                 block.forget(start, stop)
@@ -88,18 +84,18 @@ class Ledger:
             state.runs.append(_Run(block, start, stop, records.positions))
         return block
 
-    def expect(self, rows: Ints) -> None:
+    def expect(self, rows: RowNumbers) -> None:
         """These rows wait for one more output each; a row may stand several times."""
         for block, places in self._by_block(rows):
             block.expect(places)
 
-    def decide(self, rows: Ints) -> None:
+    def decide(self, rows: RowNumbers) -> None:
         """The pipeline is done with these rows: they wait for their outputs alone, if there are any."""
         for block, places in self._by_block(rows):
             block.decide(places)
             self._settle(block)
 
-    def confirm(self, rows: Ints) -> list[Confirmed]:
+    def confirm(self, rows: RowNumbers) -> list[Confirmed]:
         """One output of each of these rows is confirmed; a row may stand several times."""
         found = [Confirmed(block, places) for block, places in self._by_block(rows)]
         for block, places in found:
@@ -107,7 +103,7 @@ class Ledger:
             self._settle(block)
         return found
 
-    def forgo(self, rows: Ints) -> None:
+    def forgo(self, rows: RowNumbers) -> None:
         """One output of each of these rows will not come, and nothing is lost by that: its sink refused it."""
         self.confirm(rows)
 
@@ -142,10 +138,15 @@ class Ledger:
             return None
         return block if block.is_row_open(row - block.first) else None
 
-    def open_among(self, rows: Ints) -> list[tuple[Block, Ints]]:
+    def open_among(self, rows: RowNumbers) -> list[tuple[Block, Ints]]:
         """Those of these rows that are not complete, block by block."""
-        found = [(block, block.rows[places][block.is_open()[places]]) for block, places in self._by_block(rows)]
-        return [(block, left) for block, left in found if len(left)]
+        found: list[tuple[Block, Ints]] = []
+        for block, places in self._by_block(rows):
+            numbers, is_open = as_array(row_range(block.first, block.count)), block.is_open()
+            left = numbers[is_open] if places is None else numbers[places][is_open[places]]
+            if len(left):
+                found.append((block, left))
+        return found
 
     def marks(self) -> dict[Lane, int]:
         """Positions that may be acknowledged, for lanes whose position moved since the last call."""
@@ -190,10 +191,25 @@ class Ledger:
         """When the oldest incomplete block was taken, on `time.monotonic`; `None` if all is complete."""
         return min((block.taken_at for block in list(self._blocks)), default=None)
 
-    def _by_block(self, rows: Ints) -> Iterable[tuple[Block, Places]]:
+    def _by_block(self, rows: RowNumbers) -> Iterable[tuple[Block, Places]]:
         """The blocks of these rows that are not forgotten, each with the places of its rows."""
-        block = self._whole.get(id(rows))
-        return self._searched(rows) if block is None else ((block, ALL),)
+        found = rows if isinstance(rows, range) else as_range(rows)
+        if found is None:
+            return self._searched(as_array(rows))
+        at = bisect_left(self._firsts, found.start)
+        if at < len(self._firsts):
+            block = self._blocks[at]
+            if block.first == found.start and block.first + block.count == found.stop:
+                return ((block, None),)
+        return self._in_range(found)
+
+    def _in_range(self, rows: RowRange) -> Iterator[tuple[Block, Places]]:
+        at = max(bisect_right(self._firsts, rows.start) - 1, 0)
+        # A copy, as blocks may be forgotten meanwhile.
+        for block in self._blocks[at : bisect_left(self._firsts, rows.stop)]:
+            start, stop = max(rows.start - block.first, 0), min(rows.stop - block.first, block.count)
+            if start < stop:
+                yield block, slice(start, stop)
 
     def _searched(self, rows: Ints) -> Iterator[tuple[Block, Places]]:
         while len(rows):
@@ -217,7 +233,7 @@ class Ledger:
             return
         at = bisect_right(self._firsts, block.first) - 1
         if at >= 0 and self._blocks[at] is block:
-            del self._blocks[at], self._firsts[at], self._whole[id(block.rows)]
+            del self._blocks[at], self._firsts[at]
             self._freed(block.byte_count)
             # Its records' memory is held by the runs too, and is not to wait until somebody asks for marks.
             for lane in block.lanes:

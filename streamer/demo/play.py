@@ -15,6 +15,7 @@ from typing import Any, Literal
 from connectors.codecs.registry import codec_of
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from pipelines.errors import StreamerError
+from pipelines.observe.histogram import Histogram
 from streamer.agent.agent import Agent
 from streamer.definition.service import Service
 from streamer.demo import example
@@ -24,7 +25,6 @@ from streamer.demo.screen import Look, Screen
 from streamer.demo.sheet import contact_sheet
 from streamer.demo.viewer import Viewer
 from streamer.devbroker import Broker, create_topics, open_broker
-from streamer.observe.metrics import Histogram
 
 PARTITIONS = 4
 """Of the topics, where the demo creates them."""

@@ -7,85 +7,24 @@ is written by one thread only; reading while it is written may be a batch behind
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pipelines.observe.metrics import Metrics
+from pipelines.observe.histogram import Histogram
+from pipelines.observe.metrics import BOUNDS, Metrics
 from pipelines.observe.observing import StepRun
 from pipelines.observe.profiler import Profiler
 from streamer.definition.hotpaths import PartHotPath
 from streamer.observe.stepmetrics import families
 
-SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+SECONDS = (*BOUNDS, 30.0)
 """Upper bounds of the buckets of durations, in seconds."""
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0)
 """Upper bounds of the buckets of batch sizes, in records."""
-
-
-class Histogram:
-    """Counts by bucket and a sum. Values above the last bound go to a bucket of their own."""
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = np.array(bounds)
-        self._edges = bounds
-        self._added = np.zeros(len(bounds) + 1, np.int64)
-        # Beside the array, as counting one up there takes three times as long.
-        self._singles = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    @property
-    def counts(self) -> npt.NDArray[np.int64]:
-        """Values by bucket, `int64 (bounds + 1,)`."""
-        return self._added + np.array(self._singles, np.int64)
-
-    def add(self, values: npt.NDArray[np.float64]) -> None:
-        """Count these values, `float64 (N,)`."""
-        self._added += np.bincount(np.searchsorted(self.bounds, values), minlength=len(self._added))
-        self.total += float(values.sum())
-
-    def add_one(self, value: float, times: int = 1) -> None:
-        """Count one value, so often."""
-        # A search in a tuple takes a tenth of the time of numpy's.
-        self._singles[bisect_left(self._edges, value)] += times
-        self.total += value * times
-
-    def merge(self, other: Histogram) -> Histogram:
-        """The sum of both, as a new histogram."""
-        merged = Histogram(tuple(self.bounds.tolist()))
-        merged._added = self.counts + other.counts
-        merged.total = self.total + other.total
-        return merged
-
-    @property
-    def count(self) -> int:
-        """How many values were counted."""
-        return int(self.counts.sum())
-
-    def quantile(self, q: float) -> float:
-        """The value below which a share `q` of all values lies, as exact as the buckets; NaN without values."""
-        counts = self.counts
-        total = int(counts.sum())
-        if not total:
-            return float("nan")
-        rank = q * total
-        at = int(np.searchsorted(np.cumsum(counts), rank))
-        if at >= len(self.bounds):
-            return float(self.bounds[-1])
-        low = float(self.bounds[at - 1]) if at else 0.0
-        before = float(counts[:at].sum())
-        return float(low + (float(self.bounds[at]) - low) * (rank - before) / max(float(counts[at]), 1.0))
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Cumulated counts as Prometheus wants them."""
-        edges = [*(f"{bound:g}" for bound in self.bounds), "+Inf"]
-        return list(zip(edges, np.cumsum(self.counts).astype(float).tolist(), strict=True))
 
 
 class SourceMeters:

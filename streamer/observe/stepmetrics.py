@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from pipelines.observe.metrics import BOUNDS, LABELS, Counter, Gauge, Labels, Meter, Metrics, Timer
-
-_EDGES = [*(f"{bound:g}" for bound in BOUNDS), "+Inf"]
+from pipelines.observe.metrics import LABELS, Counter, Gauge, Labels, Meter, Metrics, Timer
 
 
 def families(service: str, metrics: Metrics) -> Iterator[Metric]:
@@ -54,6 +51,5 @@ def _timers(service: str, name: str, text: str, meters: list[tuple[str, Meter]])
     family = HistogramMetricFamily(name, text, labels=("service", "step"))
     for step, meter in meters:
         if isinstance(meter, Timer):
-            counts = np.cumsum(list(meter.buckets)).astype(float).tolist()
-            family.add_metric((service, step), list(zip(_EDGES, counts, strict=True)), meter.seconds)
+            family.add_metric((service, step), meter.histogram.buckets(), meter.histogram.total)
     return family

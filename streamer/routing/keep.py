@@ -62,7 +62,7 @@ def _lacks(column: Column | None) -> bool:
 
 def _places(result: Batch, given: Batch) -> Ints | None:
     """For each row of `result` where its record is in `given`, -1 if it is not; `None`: all, in order."""
-    if result.splits is None and given.splits is None and _same(result.rows, given.rows):
+    if result.splits is None and result.same_rows(given):
         return None
     parents = _last(result)
     numbers = _last(given)
@@ -78,10 +78,6 @@ def _places(result: Batch, given: Batch) -> Ints | None:
         parents = np.where(strange, high + 1, parents)
     places: Ints = table[parents - low]
     return places
-
-
-def _same(a: Ints, b: Ints) -> bool:
-    return a is b or (len(a) == len(b) and bool((a == b).all()))
 
 
 def _last(batch: Batch) -> Ints:

@@ -17,6 +17,7 @@ from connectors.records import Header, Ints, Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn
 from pipelines.data.data import RecordContext
+from pipelines.data.rowrange import as_range
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.values import ValueType
@@ -94,7 +95,8 @@ def _block(batch: Batch) -> tuple[Records, Ints | None] | None:
     origin = batch.origin
     if not isinstance(origin, RecordsOrigin):
         return None
-    if batch.rows is origin.rows and batch.splits is None:
+    known = batch.row_range
+    if known is not None and known.start == origin.first and len(known) == len(origin.records):
         return origin.records, None
     if batch.splits is not None and not np.diff(batch.splits).all():
         return None
@@ -102,8 +104,7 @@ def _block(batch: Batch) -> tuple[Records, Ints | None] | None:
     count = len(origin.records)
     if len(rows) == 0:
         return origin.records, rows
-    first, last = rows[0] - origin.first, rows[-1] - origin.first
-    if first == 0 and last == count - 1 and len(rows) == count and bool((np.diff(rows) == 1).all()):
+    if batch.splits is not None and as_range(rows) == origin.rows:
         return origin.records, None
     index = rows - origin.first
     # A row kept from an earlier batch is not of this block.

@@ -77,6 +77,7 @@ class SinkRoute:
             timestamps=record_timestamps(batch) if self.source_timestamp else None,
             topics=topics,
             splits=batch.splits,
+            row_range=batch.row_range,
         )
 
 

@@ -27,8 +27,7 @@ class Aligned:
 
 def aligned(batches: Sequence[Batch], lineage: Lineage) -> Aligned:
     """The rows that all batches have; a row and what was made of it are the same, repeated as often as needed."""
-    first = batches[0].rows
-    if all(batch.rows is first for batch in batches):
+    if all(batch.same_rows(batches[0]) for batch in batches[1:]):
         return Aligned(batches)
     if lineage.multiplied:
         return _by_ancestry(batches, lineage)

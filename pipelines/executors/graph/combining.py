@@ -74,7 +74,7 @@ class CombineJunction(Junction):
                     f"{self.name}: the combine function was given {given.size} rows and returned {batch.size} without "
                     "saying which they are; build what is returned with `take`, or pass its `rows`"
                 )
-            return batch.numbered(given.rows, given.origin)
+            return batch.numbered(given.row_numbers, given.origin)
         if not set(batch.rows.tolist()) <= set(given.rows.tolist()):
             raise ContractError(f"{self.name}: the combine function returned rows that it was not given")
         return batch

@@ -10,6 +10,7 @@ import numpy as np
 from pipelines.data.batch import Batch, Origin
 from pipelines.data.columns import Rows
 from pipelines.data.record import RecordContext
+from pipelines.data.rowrange import RowNumbers
 
 Chain = list[tuple[str, int]]
 """A row's ancestry: `(step that made it, id)`, from the row that came in, made by nobody, down to itself."""
@@ -30,7 +31,7 @@ class Lineage:
         self._windows: dict[int, Rows] = {}
         self._next = given.size
         self._origins: list[Origin] = [] if given.origin is None else [given.origin]
-        self.entered = given.numbered(np.arange(given.size, dtype=np.int64), self if self._origins else None)
+        self.entered = given.numbered(range(given.size), self if self._origins else None)
         """The rows that came in, under their ids."""
 
     @property
@@ -130,7 +131,7 @@ class Lineage:
 
     def outside(self, batch: Batch) -> Batch:
         """The rows of a batch inside the graph, under the numbers of their records."""
-        rows, splits = self._numbers(batch.rows)
+        rows, splits = self._numbers(batch)
         return Batch(
             batch.columns,
             batch.size,
@@ -140,9 +141,10 @@ class Lineage:
             origin=None if batch.origin is None else self._origin(),
         )
 
-    def _numbers(self, ids: Rows) -> tuple[Rows, Rows | None]:
-        if ids is self.entered.rows:
-            return self._given.rows, self._given.splits
+    def _numbers(self, batch: Batch) -> tuple[RowNumbers, Rows | None]:
+        if batch.same_rows(self.entered):
+            return self._given.row_numbers, self._given.splits
+        ids = batch.rows
         if self.plain:
             return self._given.numbers(ids)
         parents = [self.roots(row) for row in ids.tolist()]

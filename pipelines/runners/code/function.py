@@ -49,10 +49,10 @@ class FunctionRunner(RowRunner):
         if not isinstance(found, Batch):
             raise ContractError(f"{self._label} returned {type(found).__name__}; a batched function returns a Batch")
         found = found.returned()
-        if found.rows is batch.rows and found.splits is batch.splits:
-            return Result(found)
         if found.self_numbered:
             return Result(self._numbered(found, batch))
+        if found.same_rows(batch):
+            return Result(found)
         left_out = set(batch.rows.tolist()) - set(found.rows.tolist())
         return Result(found, dropped=dict.fromkeys(left_out, DROPPED))
 
@@ -64,5 +64,10 @@ class FunctionRunner(RowRunner):
             )
         metadata = batch.metadata if found.metadata is None else found.metadata
         return Batch(
-            found.columns, found.size, rows=batch.rows, splits=batch.splits, metadata=metadata, origin=batch.origin
+            found.columns,
+            found.size,
+            rows=batch.row_numbers,
+            splits=batch.splits,
+            metadata=metadata,
+            origin=batch.origin,
         )

@@ -61,12 +61,14 @@ def run(
     """
     from streamer.agent.agent import Agent
     from streamer.cli.folder import import_from_here
+    from streamer.cli.process import collect_less_often
     from streamer.cli.terminal import complain, json_lines, remark, say_json
     from streamer.cli.together import run_together
     from streamer.observe.logs import configure
 
     in_json = not sys.stderr.isatty() if log_json is None else log_json
     json_lines(bool(log_json))
+    collect_less_often()
     configure(log_level or ("info" if in_json or trace else "warning"), as_json=in_json)
     listed = no_code_given(not import_from_here(*files, no_code=no_code), env, allowed)
     services = _observed(_loaded(files, runners_given(runner), listed), profile, trace)

@@ -123,7 +123,7 @@ def test_columns_are_added_replaced_in_place_and_removed() -> None:
     assert changed.keys() == ["a", "b", "c"]
     assert changed.without(["b", "never there"]).keys() == ["a", "c"]
     assert batch.keys() == ["a", "b"]
-    assert changed.rows is batch.rows
+    assert changed.same_rows(batch)
 
 
 def test_a_column_of_another_length_is_refused() -> None:

@@ -149,7 +149,9 @@ def test_a_part_in_the_group_of_another_kind_is_reported(install: Install) -> No
     install("plugin_mixed", GRAPH_CODE, triggers="plugin_mixed:Odd")
     registry = Registry()
 
-    with pytest.warns(RuntimeWarning, match=r"must name a subclass of pipelines\.steps\.flow\.trigger\.Trigger with a type"):
+    with pytest.warns(
+        RuntimeWarning, match=r"must name a subclass of pipelines\.steps\.flow\.trigger\.Trigger with a type"
+    ):
         assert "ODD" not in registry.types(pipelines.Trigger)
 
 

@@ -37,7 +37,9 @@ class Serving:
         self.sources = dict(sources or {one.label: MemorySource(name=one.label) for one in definition.sources})
         self.sinks = dict(sinks or {one.label: MemorySink(name=one.label) for one in definition.sinks})
         self.dead: Any = MemorySink(name="dead_letter") if dead is None else dead
-        self.agent = Agent(definition, parts=build(definition, sources=self.sources, sinks=self.sinks, dead=self.dead))
+        self.agent = Agent(
+            definition, assembly=build(definition, sources=self.sources, sinks=self.sinks, dead=self.dead)
+        )
 
     @property
     def source(self) -> Any:

@@ -15,7 +15,7 @@ from connectors.memory import MemorySink, MemorySource
 from connectors.message import Message
 from pipelines import Data
 from pipelines.data.batch import Batch
-from streamer.batching.portions import GROWTH, Portions
+from streamer.batching.sizer import GROWTH, BatchSizer
 
 PER_ROW = 0.03
 COUNT = 500
@@ -306,31 +306,31 @@ def test_a_rebalance_while_the_last_results_are_confirmed_does_not_end_the_wait(
 
 
 def test_the_first_row_is_run_by_itself_and_then_as_many_as_there_is_time_for() -> None:
-    portions = Portions()
-    assert portions.fitting(10.0) == 1
-    assert portions.fitting(0.0) == portions.fitting(-1.0) == 0
-    assert portions.takes(100) == 0.0
-    portions.ran(1, 0.5)
-    assert portions.fitting(10.0) == GROWTH, "who knows what comes after the first"
-    portions.ran(8, 4.0)
-    assert portions.fitting(10.0) == 20
-    assert portions.fitting(0.4) == portions.fitting(0.0) == portions.fitting(-10.0) == 0
-    assert portions.takes(20) == pytest.approx(10.0)
+    sizer = BatchSizer(1)
+    assert sizer.fitting(10.0) == 1
+    assert sizer.fitting(0.0) == sizer.fitting(-1.0) == 0
+    assert sizer.takes(100) == 0.0
+    sizer.ran(1, 0.5, last=True)
+    assert sizer.fitting(10.0) == GROWTH, "who knows what comes after the first"
+    sizer.ran(8, 4.0, last=True)
+    assert sizer.fitting(10.0) == 20
+    assert sizer.fitting(0.4) == sizer.fitting(0.0) == sizer.fitting(-10.0) == 0
+    assert sizer.takes(20) == pytest.approx(10.0)
 
 
 def test_quick_rows_are_not_cut() -> None:
-    portions = Portions()
-    portions.ran(1, 0.0001)
-    assert portions.fitting(6.0) >= 512
-    portions.ran(1, 0.0)
-    assert portions.fitting(6.0) >= 512
+    sizer = BatchSizer(1)
+    sizer.ran(1, 0.0001, last=True)
+    assert sizer.fitting(6.0) >= 512
+    sizer.ran(1, 0.0, last=True)
+    assert sizer.fitting(6.0) >= 512
 
 
 def test_rows_that_were_slow_once_count_until_they_have_been_quick_for_a_while() -> None:
-    portions = Portions()
-    portions.ran(512, 0.512)
-    portions.ran(10, 1.0)
-    assert portions.fitting(6.0) == 60
+    sizer = BatchSizer(1)
+    sizer.ran(512, 0.512, last=True)
+    sizer.ran(10, 1.0, last=True)
+    assert sizer.fitting(6.0) == 60
     for _ in range(4):
-        portions.ran(60, 0.06)
-    assert portions.fitting(6.0) >= 512
+        sizer.ran(60, 0.06, last=True)
+    assert sizer.fitting(6.0) >= 512

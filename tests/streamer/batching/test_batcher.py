@@ -12,7 +12,7 @@ import pytest
 from connectors.records import Lane, Records, Span
 from connectors.source import Event, Replays, Settle, Source
 from streamer.batching.batcher import Batcher, Closed, HardBatcher, SoftBatcher
-from streamer.batching.travel import TOGETHER_BYTES, Pace
+from streamer.batching.sizer import LONGEST_TOGETHER, TOGETHER_BYTES, BatchSizer
 
 A, B = Lane("s", "0", 1), Lane("s", "1", 1)
 
@@ -84,8 +84,8 @@ def test_a_soft_batch_is_closed_when_it_has_enough_records() -> None:
 
 def test_several_soft_batches_are_taken_at_once_where_they_wait_already_and_may_travel_together() -> None:
     batcher, source = SoftBatcher(2, 1000, 60.0), Scripted([1, 2, 3, 4, 5, 6, 7])
-    batcher.pace = Pace(2)
-    batcher.pace.batches = 3
+    batcher.sizer = BatchSizer(2)
+    batcher.sizer.ran(2, LONGEST_TOGETHER / 3.5, last=True)
     found = closed(batcher, source)
     assert (rows(found), found.reason) == ([1, 2, 3, 4, 5, 6], "records")
     assert source.blocks == [[7]]
@@ -93,9 +93,9 @@ def test_several_soft_batches_are_taken_at_once_where_they_wait_already_and_may_
 
 def test_large_records_do_not_travel_in_more_batches_than_stay_in_the_cache() -> None:
     batcher, source = SoftBatcher(2, 2**30, 60.0), Scripted([1, 2], [3, 4, 5, 6, 7, 8], size=TOGETHER_BYTES // 4)
-    batcher.pace = Pace(2)
+    batcher.sizer = BatchSizer(2)
     assert rows(closed(batcher, source)) == [1, 2]
-    batcher.pace.batches = 3
+    batcher.sizer.ran(2, LONGEST_TOGETHER / 3.5, last=True)
     assert rows(closed(batcher, source)) == [3, 4, 5, 6], "as many as four records of the last size"
 
 

@@ -17,9 +17,16 @@ from typing import Any
 
 import pytest
 
+from streamer.cli.process import COLLECT_AFTER
+
 STEPS = """\
+import gc
 import time
 from pathlib import Path
+
+def collected(data):
+    data["x"] = gc.get_threshold()[0]
+    return data
 
 def slow(data):
     Path("reached").touch()
@@ -74,6 +81,13 @@ def test_a_service_runs_to_the_end_of_its_source(start: Any, tmp_path: Path) -> 
     assert first.startswith("a: running")
     assert last.startswith("a: ended")
     assert "3 ok" in last
+
+
+def test_its_process_looks_for_reference_cycles_less_often(start: Any, tmp_path: Path) -> None:
+    process = start("run", service(tmp_path, "a", step="collected"))
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert results(tmp_path, "a") == [COLLECT_AFTER] * 3
 
 
 def test_functions_are_found_beside_the_service_file_wherever_it_is_run_from(start: Any, tmp_path: Path) -> None:

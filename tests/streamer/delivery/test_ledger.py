@@ -319,4 +319,4 @@ def take(data: st.DataObject, ledger: Ledger, model: Model) -> None:
         runs.append((lane, offsets))
     numbers = np.arange(first, model.next, dtype=np.int64)
     model.blocks.append(numbers)
-    ledger.take(block(*runs), first, rows=numbers)
+    ledger.take(block(*runs), first)

@@ -7,7 +7,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
@@ -18,7 +17,7 @@ from pipelines.errors import StreamerError
 from pipelines.observe.observing import StepRun
 from streamer.devbroker.ports import ReservedPorts
 from streamer.observe.endpoint import Endpoint
-from streamer.observe.metrics import SECONDS, Histogram, ServiceMeters
+from streamer.observe.metrics import ServiceMeters
 
 
 def samples(meters: ServiceMeters) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -30,28 +29,6 @@ def samples(meters: ServiceMeters) -> dict[tuple[str, tuple[tuple[str, str], ...
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-
-
-def test_a_histogram_counts_like_one_observation_after_the_other() -> None:
-    values = np.random.default_rng(1).exponential(0.05, 1000)
-    histogram, single = Histogram(SECONDS), Histogram(SECONDS)
-    histogram.add(values)
-    for value in values.tolist():
-        single.add_one(value)
-    assert histogram.counts.tolist() == single.counts.tolist()
-    assert histogram.total == pytest.approx(values.sum())
-    for bound, cumulated in zip(SECONDS, histogram.buckets(), strict=False):
-        assert cumulated[1] == (values <= bound).sum()
-
-
-def test_a_quantile_lies_in_the_bucket_of_the_exact_one() -> None:
-    values = np.random.default_rng(2).uniform(0, 0.2, 5000)
-    histogram = Histogram(SECONDS)
-    histogram.add(values)
-    for q in (0.1, 0.5, 0.9, 0.99):
-        exact = float(np.quantile(values, q))
-        at = np.searchsorted(SECONDS, exact)
-        assert (SECONDS[at - 1] if at else 0) <= histogram.quantile(q) <= SECONDS[at]
 
 
 def test_every_metric_has_its_fixed_name_and_the_service_label() -> None:

@@ -1,4 +1,4 @@
-"""Small batches that travel together: how many, and that the pipeline still gets them one by one."""
+"""Small batches that are gathered together: how many, and that the pipeline still gets them one by one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipelines.data.result import Result
 from pipelines.executors.settling import NOBODY
 from streamer import testing
 from streamer.batching.portions import run_in_portions
-from streamer.batching.travel import LONGEST, TOGETHER, Pace
+from streamer.batching.sizer import LONGEST_TOGETHER, TOGETHER, TOGETHER_BYTES, BatchSizer
 from streamer.definition.service import Service
 from streamer.observe.metrics import SourceMeters
 
@@ -23,37 +23,57 @@ def batch(size: int, first: int = 100) -> Batch:
     return Batch.of([Data({"x": float(row), "id": str(row)}) for row in range(size)], first)
 
 
-def test_quick_batches_travel_together_as_far_as_records_and_time_allow() -> None:
-    pace = Pace(64)
-    assert pace.batches == 1, "before it is known how long one takes"
-    pace.ran(0.00001, 1)
-    assert pace.batches == TOGETHER // 64
-    pace = Pace(1)
-    pace.ran(LONGEST / 10, 1)
-    assert pace.batches == 10
+SMALL = 1.0
+"""Bytes of a record."""
 
 
-def test_batches_travel_alone_when_the_pipeline_has_become_slow() -> None:
-    pace = Pace(64)
+def test_quick_batches_are_gathered_together_as_far_as_records_and_time_allow() -> None:
+    sizer = BatchSizer(64)
+    assert sizer.to_gather(SMALL) == 64, "before it is known how long one takes"
+    sizer.ran(64, 0.00001, last=True)
+    assert sizer.to_gather(SMALL) == TOGETHER
+    sizer = BatchSizer(1)
+    sizer.ran(1, LONGEST_TOGETHER / 10.5, last=True)
+    assert sizer.to_gather(SMALL) == 10
+
+
+def test_batches_are_gathered_alone_when_the_pipeline_has_become_slow() -> None:
+    sizer = BatchSizer(64)
     for _ in range(100):
-        pace.ran(0.0001, 8)
+        sizer.ran(8 * 64, 0.0001, last=True)
     for _ in range(4):
-        pace.ran(0.1, 1)
-    assert pace.batches == 1
+        sizer.ran(64, 0.1, last=True)
+    assert sizer.to_gather(SMALL) == 64
 
 
 def test_one_batch_that_had_to_wait_for_the_processor_does_not_part_the_others() -> None:
-    pace = Pace(64)
-    pace.ran(0.0001, 1)
-    together = pace.batches
-    pace.ran(0.1, together)
-    assert pace.batches == together > 1
+    sizer = BatchSizer(64)
+    sizer.ran(64, 0.0001, last=True)
+    together = sizer.to_gather(SMALL)
+    sizer.ran(together, 0.1, last=True)
+    assert sizer.to_gather(SMALL) == together > 64
 
 
-def test_large_batches_travel_alone() -> None:
-    pace = Pace(TOGETHER)
-    pace.ran(0.00001, 1)
-    assert pace.batches == 1
+def test_large_batches_and_large_records_are_gathered_alone() -> None:
+    for records, size in ((TOGETHER, SMALL), (64, TOGETHER_BYTES / 64)):
+        sizer = BatchSizer(records)
+        sizer.ran(records, 0.00001, last=True)
+        assert sizer.to_gather(size) == records
+
+
+def test_portions_of_what_was_gathered_together_count_as_one() -> None:
+    whole, cut = BatchSizer(64), BatchSizer(64)
+    whole.ran(64, LONGEST_TOGETHER / 3.5, last=True)
+    for last in (False, True):
+        cut.ran(32, LONGEST_TOGETHER / 7, last=last)
+    assert cut.to_gather(SMALL) == whole.to_gather(SMALL) == 3 * 64
+
+
+def test_a_call_gets_no_more_than_max_records_unless_all_runners_limit_their_calls() -> None:
+    sizer = BatchSizer(64)
+    assert sizer.in_one_call(1000) == 64
+    sizer.any_size = True
+    assert sizer.in_one_call(1000) == 1000
 
 
 def given(batches: list[Batch]) -> Callable[[Batch], Result]:
@@ -70,7 +90,7 @@ def test_a_batch_is_run_in_portions_and_put_together_again() -> None:
     result, done = run_in_portions(given(portions), whole, 10)
     assert done == 25
     assert [portion.size for portion in portions] == [10, 10, 5]
-    assert result.batch.rows is whole.rows
+    assert result.batch.same_rows(whole)
     assert result.batch["y"].values() == whole["x"].values()
     assert result.batch["id"].values() == whole["id"].values()
 

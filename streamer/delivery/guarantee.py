@@ -1,0 +1,103 @@
+"""`Guarantee`: what a service promises of its records, and what follows from that for acknowledgements.
+
+A guarantee is asked at four points: when records are taken from a source, when positions are committed, when a source
+loses lanes (a Kafka rebalance), and when a sink has lost messages that it had accepted.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from connectors.records import Lane, Records
+from connectors.source import Replays
+from pipelines.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from streamer.delivery.ledger import Ledger
+
+NOTHING: Final[Mapping[Lane, int]] = {}
+"""No position may be acknowledged."""
+
+
+class Guarantee(ABC):
+    """Says which positions are acknowledged when. Positions are those after the last record, by lane."""
+
+    name: ClassVar[str]
+    """As in the `delivery` field of a service."""
+    may_gather_ahead: ClassVar[bool]
+    """Whether the agent may hold several batches at once in memory: not where a crash would lose these records."""
+
+    @abstractmethod
+    def on_take(self, records: Records) -> Mapping[Lane, int]:
+        """The positions that have to be acknowledged before these records are run. From an intake thread."""
+
+    @abstractmethod
+    def on_commit(self, ledger: Ledger) -> Mapping[Lane, int]:
+        """The positions that may be acknowledged and have moved since the last call."""
+
+    @abstractmethod
+    def on_revoke(self, ledger: Ledger, lanes: Iterable[Lane]) -> Mapping[Lane, int]:
+        """The positions that may be acknowledged for lanes that are about to be lost, moved or not."""
+
+    @abstractmethod
+    def on_loss(self, source: Replays) -> Replays:
+        """How the records of a lost message can be read again from a source that replays as `source` says."""
+
+
+class AtMostOnce(Guarantee):
+    """Records are acknowledged before they are run: none is run twice, and a crash loses those under way."""
+
+    name = "at_most_once"
+    may_gather_ahead = False
+
+    def on_take(self, records: Records) -> Mapping[Lane, int]:
+        """All of them. Within a block the last span of a lane is the furthest."""
+        return {lane: int(records.positions[stop - 1]) + 1 for lane, _, stop in records.spans}
+
+    def on_commit(self, ledger: Ledger) -> Mapping[Lane, int]:
+        """Nothing: it was acknowledged on arrival."""
+        return NOTHING
+
+    def on_revoke(self, ledger: Ledger, lanes: Iterable[Lane]) -> Mapping[Lane, int]:
+        """Nothing: it was acknowledged on arrival."""
+        return NOTHING
+
+    def on_loss(self, source: Replays) -> Replays:
+        """Not at all, whatever the source could do: an acknowledged record is not delivered again."""
+        return Replays.NONE
+
+
+class AtLeastOnce(Guarantee):
+    """Records are acknowledged when their results are confirmed: none is lost, and a crash has some run twice."""
+
+    name = "at_least_once"
+    may_gather_ahead = True
+
+    def on_take(self, records: Records) -> Mapping[Lane, int]:
+        """Nothing."""
+        return NOTHING
+
+    def on_commit(self, ledger: Ledger) -> Mapping[Lane, int]:
+        """What is complete."""
+        return ledger.marks()
+
+    def on_revoke(self, ledger: Ledger, lanes: Iterable[Lane]) -> Mapping[Lane, int]:
+        """What is complete."""
+        return ledger.all_marks(lanes)
+
+    def on_loss(self, source: Replays) -> Replays:
+        """As the source can."""
+        return source
+
+
+GUARANTEES: Final[Mapping[str, Guarantee]] = {one.name: one for one in (AtMostOnce(), AtLeastOnce())}
+
+
+def guarantee(name: str) -> Guarantee:
+    """The guarantee of this name. Raises `DefinitionError` for one that is not available."""
+    found = GUARANTEES.get(name)
+    if found is None:
+        raise DefinitionError(f"{name} is not available yet; use {AtLeastOnce.name}, and make consumers idempotent")
+    return found
