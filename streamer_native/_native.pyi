@@ -95,12 +95,6 @@ class KafkaHeaders(Protocol):
     @property
     def counts(self) -> Ints: ...
 
-class KafkaMemory:
-    """A block's memory, read-only, through the buffer protocol. Let go of, it is used again for another block."""
-
-    def __len__(self) -> int: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-
 class KafkaReader:
     """Takes the records of one consumer of confluent-kafka's. After `close` what reads raises `RuntimeError`."""
 
@@ -132,7 +126,7 @@ class KafkaReader:
 
     def take(
         self, max_records: int, max_bytes: int, headers: bool
-    ) -> tuple[KafkaMemory, int, list[int], int, int, list[tuple[str, int, int, int, int, int]]]:
+    ) -> tuple[Block, int, list[int], int, int, list[tuple[str, int, int, int, int, int]]]:
         """A block of N records, at most so many and about so many bytes, grouped by partition; with their `headers`,
         if these are wanted.
 

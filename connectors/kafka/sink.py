@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 _SLICE = 0.1
 _FULL_WAIT = 0.05
 _PUSH = 0.001
+_REASON = 1.0
 # Brokers refuse whole batches for these: the others in a batch have done nothing wrong.
 _OF_THE_BATCH = frozenset(
     {
@@ -327,11 +328,13 @@ class KafkaSink(Sink):
             self._presence.missed()
             return self._gone()
         if error.code() == KafkaError._FATAL:
-            # The reason is known to whoever polls, unless it was told already.
-            self._poll(0)
+            # The reason is told to the thread that polls next, which may be the watcher.
+            deadline = time.monotonic() + _REASON
+            while self._fatal is None and time.monotonic() < deadline:
+                self._poll(_PUSH)
         refusal = explained(error, f'sink {self.name}, topic "{topic}"', self._scrub)
         if error.fatal() or error.code() == KafkaError._FATAL or error.code() in FORBIDDEN:
-            self._fatal = self._fatal or refusal
+            self._fatal = refusal = self._fatal or refusal
         return refusal
 
     def _raise_fatal(self) -> None:

@@ -1,7 +1,9 @@
 //! The compiled hot path: what `docs/native.md` says, behind the same seam as the plain Python one.
 
+mod arena;
 mod detached;
 mod kafka;
+mod memory;
 mod protodata;
 
 use pyo3::prelude::*;
@@ -13,6 +15,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         .py()
         .import("atexit")?
         .call_method1("register", (ending,))?;
+    module.add_class::<memory::Block>()?;
     kafka::register(module)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("SOURCES", env!("STREAMER_SOURCES"))?;

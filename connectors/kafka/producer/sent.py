@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError
 
 from connectors.records import Ints, Messages
-
-_Content = tuple[str | None, bytes | None, bytes | None]
-"""Topic, value and key: what the client gives of a message that failed. It leaves out headers and timestamps."""
 
 
 class Sent:
     """The messages of one `send`, and those of them that failed.
 
-    The client tells of messages that fail, and only of those. The compiled bridge says which (`lose`). By
-    confluent-kafka's calls no message carries a mark of its own, as that would cost more than sending it: there a
-    failed message is found by its contents. Two with equal contents are each other's equals: either's place will do.
-    If they differ in what the client does not give, their headers and timestamps, all of them are taken for lost:
-    better all of them again than one never.
+    The client tells of messages that fail, and only of those: in plain Python by a callback that each message has for
+    itself, by the compiled bridge with the message's place in its block.
     """
 
     def __init__(self, messages: Messages, topic: str) -> None:
@@ -34,17 +27,11 @@ class Sent:
         self._topic = topic
         self._refused: set[int] = set()
         # Written by the client's callbacks, in whichever thread polls.
-        self._failures: list[tuple[_Content, KafkaError]] = []
         self._lost: dict[int, KafkaError] = {}
 
     def refuse(self, index: int) -> None:
         """This message was not taken."""
         self._refused.add(index)
-
-    def failed(self, error: KafkaError | None, message: Message) -> None:
-        """The client's callback: this message is lost."""
-        if error is not None:
-            self._failures.append(((message.topic(), message.value(), message.key()), error))
 
     def lose(self, index: int, error: KafkaError) -> None:
         """The message at this index is lost."""
@@ -52,20 +39,6 @@ class Sent:
 
     def losses(self) -> dict[int, KafkaError]:
         """The messages that failed, by index. To be asked when no callback is outstanding."""
-        if self._failures:
-            failures: dict[_Content, list[KafkaError]] = defaultdict(list)
-            for content, error in self._failures:
-                failures[content].append(error)
-            places = self._by_content(failures)
-            for content, errors in failures.items():
-                match list(places[content].values()):
-                    case [equals]:
-                        self._lost |= dict(zip(equals, errors, strict=False))
-                    case []:
-                        self._lost |= dict.fromkeys(self._taken(), errors[0])
-                    case several:
-                        self._lost |= dict.fromkeys((index for equals in several for index in equals), errors[0])
-            self._failures = []
         return self._lost
 
     def is_tombstone(self, index: int) -> bool:
@@ -101,19 +74,3 @@ class Sent:
             None if block.topics is None else block.topics[index : index + 1],
             np.array([0, len(rows)], np.int64),
         )
-
-    def _taken(self) -> Iterable[int]:
-        return (index for index in range(len(self._messages)) if index not in self._refused)
-
-    def _by_content(self, wanted: Iterable[_Content]) -> dict[_Content, dict[Hashable, list[int]]]:
-        """The messages with these contents, apart by their headers and timestamps."""
-        block = self._messages
-        places: dict[_Content, dict[Hashable, list[int]]] = {content: {} for content in wanted}
-        for index in self._taken():
-            key = None if block.keys is None else block.keys[index]
-            found = places.get((self.topic(index), block.values[index], key))
-            if found is not None:
-                headers = () if block.headers is None else tuple(block.headers[index] or ())
-                stamp = 0 if block.timestamps is None else int(block.timestamps[index])
-                found.setdefault((headers, stamp), []).append(index)
-        return places

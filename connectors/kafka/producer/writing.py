@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from connectors.headers import Headers
 from connectors.kafka.client.errors import error_of
+from connectors.kafka.producer.callbacks import Callbacks, DeliveryCallback
 from connectors.kafka.producer.sent import Sent
 from connectors.records import Messages
 from pipelines.data.spans import Spans
@@ -63,6 +65,8 @@ class PlainWriting(Writing):
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
+        self._lent: dict[Sent, Callbacks] = {}
+        self._free: list[Callbacks] = []
 
     def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
         """See `Writing`."""
@@ -77,12 +81,23 @@ class PlainWriting(Writing):
         # Counts messages until their callbacks have returned (seen in librdkafka 2.16, and tested).
         return len(self._producer) == 0
 
+    def finished(self, outstanding: deque[Sent], settled: int) -> list[Sent]:
+        """See `Writing`."""
+        found = super().finished(outstanding, settled)
+        self._free += [self._lent.pop(sent) for sent in found]
+        return found
+
+    def _callbacks(self, sent: Sent, messages: Messages) -> list[DeliveryCallback]:
+        self._lent[sent] = self._free.pop() if self._free else Callbacks()
+        return self._lent[sent].lend(sent, len(messages))
+
     def _in_bulk(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
-        if messages.keys is None:
-            waiting: list[dict[str, Any]] = [{"value": value} for value in messages.values]
-        else:
-            waiting = [{"value": value, "key": key} for value, key in zip(messages.values, messages.keys, strict=True)]
-        taken = self._producer.produce_batch(topic, waiting, on_delivery=sent.failed)
+        keys: Iterable[bytes | None] = repeat(None) if messages.keys is None else messages.keys
+        waiting: list[dict[str, Any]] = [
+            {"value": value, "key": key, "callback": callback}
+            for value, key, callback in zip(messages.values, keys, self._callbacks(sent, messages), strict=False)
+        ]
+        taken = self._producer.produce_batch(topic, waiting)
         if taken == len(waiting):
             return {}
         refused: Refusals = {}
@@ -103,7 +118,7 @@ class PlainWriting(Writing):
                 return refused | dict.fromkeys((places[at] for at in full), _FULL)
             # A full queue takes the first and refuses all the rest, so the order stays.
             waiting, places = [waiting[at] for at in full], [places[at] for at in full]
-            self._producer.produce_batch(topic, waiting, on_delivery=sent.failed)
+            self._producer.produce_batch(topic, waiting)
 
     def _one_by_one(self, sent: Sent, messages: Messages, ours: str, wait_for_room: WaitForRoom) -> Refusals:
         refused: Refusals = {}
@@ -118,15 +133,17 @@ class PlainWriting(Writing):
             messages.topics or nothing,
             strict=True,
         )
-        produce, failed = self._producer.produce, sent.failed
-        for index, (value, key, headers, stamp, topic) in enumerate(rows):
+        produce = self._producer.produce
+        for index, ((value, key, headers, stamp, topic), callback) in enumerate(
+            zip(rows, self._callbacks(sent, messages), strict=False)
+        ):
             while True:
                 try:
                     produce(
                         topic or ours,
                         value,
                         key,
-                        on_delivery=failed,
+                        on_delivery=callback,
                         timestamp=stamp,
                         headers=headers or None,  # type: ignore[arg-type]
                     )

@@ -1,6 +1,6 @@
 //! What must hold of any bytes whatever, of any spans of them, and of what is read from them and written again.
 
-#[path = "../../src/protodata/arena.rs"]
+#[path = "../../src/arena.rs"]
 pub mod arena;
 #[path = "../../src/protodata/core/mod.rs"]
 pub mod wire;

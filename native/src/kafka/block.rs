@@ -3,9 +3,11 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
+use crate::arena::Arena;
+use crate::memory::Block as Memory;
+
 use super::headers::Received;
 use super::library::{Library, Message, Topic, text};
-use super::memory::{KafkaMemory, Memory};
 
 /// int64 columns of a block: positions, timestamps, starts and lengths of values and of keys.
 const COLUMNS: usize = 6;
@@ -14,7 +16,7 @@ const WORD: usize = 8;
 /// A partition's rows in a block: topic, partition, first row, row after the last, first and last position.
 pub type Group = (String, i32, usize, usize, i64, i64);
 /// Memory, rows, sizes of all values, of all keys, of all headers, number of keys, of headers, groups.
-pub type Block = (KafkaMemory, usize, [usize; 3], usize, usize, Vec<Group>);
+pub type Block = (Memory, usize, [usize; 3], usize, usize, Vec<Group>);
 
 pub const WAITS: u32 = u32::MAX;
 
@@ -124,8 +126,8 @@ impl Chosen {
         let count = rows.len();
         let words = COLUMNS * count + headers.words();
         let sizes = [self.value_bytes, self.key_bytes, headers.found.bytes.len()];
-        let mut memory = Memory::new(WORD * words + sizes.iter().sum::<usize>());
-        let start = memory.start();
+        let mut arena = Arena::take(WORD * words + sizes.iter().sum::<usize>());
+        let start = arena.bytes_mut().as_mut_ptr();
         // Safety: the layout below adds up to the size just asked for: columns first, so that they are aligned, then
         // the bytes of values, of keys, of headers.
         unsafe {
@@ -168,7 +170,7 @@ impl Chosen {
             first = stop;
         }
         (
-            KafkaMemory::new(memory),
+            Memory { arena },
             count,
             sizes,
             self.keys,

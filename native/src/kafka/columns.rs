@@ -114,6 +114,11 @@ impl<'a> Cut<'a> {
             .get(usize::try_from(start).ok()?..usize::try_from(stop).ok()?)
     }
 
+    /// How long the string at this place is; 0 for null.
+    pub fn size(&self, at: usize) -> usize {
+        usize::try_from(self.lengths[at]).unwrap_or(0)
+    }
+
     /// The first that does not lie inside the buffer, and is not null.
     fn outside(&self) -> Option<usize> {
         (0..self.starts.len()).find(|&at| self.lengths[at] != -1 && self.get(at).is_none())

@@ -50,7 +50,7 @@ impl Chunk {
     pub fn of(rows: &Rows<'_>, order: &[u32]) -> (Chunk, Vec<Message>) {
         let (mut count, mut size) = (0, 0);
         for &row in order.iter().take(MOST) {
-            size += room(rows.value(row as usize).map_or(0, <[u8]>::len));
+            size += room(rows.size(row as usize));
             count += 1;
             if size >= MOST_BYTES {
                 break;

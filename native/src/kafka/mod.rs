@@ -10,7 +10,6 @@ mod columns;
 mod headers;
 mod inflight;
 mod library;
-mod memory;
 mod order;
 mod outgoing;
 mod plugin;
@@ -25,8 +24,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(kafka_load, module)?)?;
     module.add_function(wrap_pyfunction!(kafka_expect, module)?)?;
     module.add_class::<reader::KafkaReader>()?;
-    module.add_class::<writer::KafkaWriter>()?;
-    module.add_class::<memory::KafkaMemory>()
+    module.add_class::<writer::KafkaWriter>()
 }
 
 /// Finds librdkafka's functions behind the loaded library at `path`; its version, and whether it can load plug-ins.

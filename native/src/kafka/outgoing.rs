@@ -96,6 +96,11 @@ impl<'a> Rows<'a> {
         self.values.get(row)
     }
 
+    /// Bytes of the value; 0 for none.
+    pub fn size(&self, row: usize) -> usize {
+        self.values.size(row)
+    }
+
     pub fn key(&self, row: usize) -> Option<&'a [u8]> {
         self.keys.and_then(|keys| keys.get(row))
     }

@@ -5,7 +5,6 @@ compile_error!(
     "arrays travel little-endian and are copied as they are; plain Python turns them round"
 );
 
-mod arena;
 pub mod core;
 mod python;
 mod view;

@@ -1,28 +1,26 @@
 //! What Python sees: see `_native.pyi` for what each name means.
 
 use std::collections::HashSet;
-use std::ffi::c_int;
 
 use pyo3::exceptions::PyValueError;
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 use crate::detached::detached;
 
-use super::arena::Arena;
 use super::core::columns::{self, Form, Part};
 use super::core::encode::{self, Source, Spans};
 use super::core::table::{Messages, NULL, Options, Outside, STRANGER, Table};
 use super::view::View;
 use super::writing;
+use crate::arena::Arena;
+use crate::memory::Block;
 
 /// Bytes of a batch from which on other threads may run meanwhile. To wait for the interpreter again may take longer
 /// than the work on less.
 pub const WORTH_DETACHING: usize = 4 << 20;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Block>()?;
     module.add_class::<Reader>()?;
     module.add_function(wrap_pyfunction!(join, module)?)?;
     module.add_function(wrap_pyfunction!(texts, module)?)?;
@@ -30,38 +28,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(are_texts, module)?)?;
     module.add_function(wrap_pyfunction!(gathered, module)?)?;
     writing::register(module)
-}
-
-#[pyclass(frozen, module = "streamer_native._native")]
-pub struct Block {
-    pub arena: Arena,
-}
-
-#[pymethods]
-impl Block {
-    fn __len__(&self) -> usize {
-        self.arena.bytes().len()
-    }
-
-    /// # Safety
-    /// Called by Python only, with a view to fill. The memory lives as long as the object, which the view holds, and
-    /// nobody writes into it any more: it is shown read-only.
-    unsafe fn __getbuffer__(
-        slf: Bound<'_, Self>,
-        view: *mut ffi::Py_buffer,
-        flags: c_int,
-    ) -> PyResult<()> {
-        let bytes = slf.get().arena.bytes();
-        let (start, size) = (
-            bytes.as_ptr().cast_mut().cast(),
-            bytes.len() as ffi::Py_ssize_t,
-        );
-        // SAFETY: `view` is Python's, and the rest as said above.
-        match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, size, 1, flags) } {
-            0 => Ok(()),
-            _ => Err(PyErr::fetch(slf.py())),
-        }
-    }
 }
 
 #[pyclass(frozen, module = "streamer_native._native")]

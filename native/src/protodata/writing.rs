@@ -6,10 +6,11 @@ use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 use crate::detached::detached;
 
-use super::arena::Arena;
 use super::core::encode::{self, Source};
-use super::python::{Block, WORTH_DETACHING, checked};
+use super::python::{WORTH_DETACHING, checked};
 use super::view::View;
+use crate::arena::Arena;
+use crate::memory::Block;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(encoded, module)?)

@@ -186,6 +186,21 @@ def test_of_messages_that_differ_only_in_headers_none_that_is_lost_is_taken_for_
     assert {len(one.headers[0][1] or b"") for one in read(kafka.bootstrap, topic)} == {0, 1}
 
 
+def test_a_message_that_is_lost_is_told_from_one_that_differs_only_in_its_headers(
+    kafka: Broker, topics: Topics
+) -> None:
+    topic = topics(1, max_message_bytes="500")
+    # Both are sent in batches of their own, and again alone if that is not known to the sink.
+    sink = opened(kafka.bootstrap, topic, compression="none", client={"batch.num.messages": 1})
+    for start in range(0, 30, 3):
+        block = block_of([Message(b"same", b"k", (("n", bytes(size)),)) for size in (0, 2000, 1)], start)
+        assert sink.send(block, soon()) == {}
+    assert sorted(sink.barrier(soon())) == list(range(1, 30, 3))
+    sink.close()
+    found = Counter(len(one.headers[0][1] or b"") for one in read(kafka.bootstrap, topic))
+    assert found == {0: 10, 1: 10}
+
+
 def test_what_is_confirmed_is_told_without_a_barrier(kafka: Broker, topics: Topics) -> None:
     topic = topics(1)
     sink = opened(kafka.bootstrap, topic)
