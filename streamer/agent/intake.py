@@ -1,6 +1,6 @@
 """The intake thread: polls one source, decodes, hands batches to the run thread, acknowledges.
 
-It alone touches the source. What the run thread has for it comes through a mailbox; what it has for the run
+It alone touches the source. What the run thread has for it comes through a queue of messages; what it has for the run
 thread goes through the bounded queue of batches and, out of band, through `control`.
 """
 
@@ -19,9 +19,9 @@ from connectors.records import Ints, Lane, Records
 from connectors.source import LaneBegan, LaneEnded, Source, SourceDown, SourceEnded
 from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError, StepError
+from streamer.agent.batchqueue import BatchQueue
 from streamer.agent.bytebudget import ByteBudget
-from streamer.agent.handover import Handover
-from streamer.agent.messages import Acknowledge, Ended, Finished, Rewind, Settlement, ToIntake, ToRunThread
+from streamer.agent.messages import Acknowledge, Ended, Finished, RevokeRequest, Rewind, ToIntake, ToRunThread
 from streamer.agent.stalls import StallWatch
 from streamer.agent.work import SOURCE_BITS, Work
 from streamer.batching.batcher import Batcher, Closed
@@ -53,7 +53,7 @@ class Intake:
         index: int,
         wanted: frozenset[str] | None,
         enrich: Callable[[Batch, Records, int], Batch] | None,
-        batches: Handover,
+        batches: BatchQueue,
         control: deque[ToRunThread],
         budget: ByteBudget,
         meters: SourceMeters,
@@ -75,7 +75,7 @@ class Intake:
         self.handed_over = 0
         """Batches that were put into the queue so far."""
         self.processed = 0
-        """How many of them the run thread is done with. It counts."""
+        """Batches of this source that the run thread has run. Written by the run thread."""
         self.rewinds = 0
         """How often the run thread has asked for a rewind."""
         self.progress_at = time.monotonic()
@@ -94,7 +94,7 @@ class Intake:
         self._pixels = pixels
         self._opens_images = opens_images
         self._log = log
-        self._mail: queue.SimpleQueue[ToIntake] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[ToIntake] = queue.SimpleQueue()
         self._lanes: set[Lane] = set()
         self._source_ended = False
         self._rewound = 0
@@ -137,17 +137,17 @@ class Intake:
         self.stop()
 
     def acknowledge(self, marks: Mapping[Lane, int]) -> None:
-        """These positions are done with. From the run thread."""
-        self._mail.put(Acknowledge(marks))
+        """Have the source acknowledge these positions. From the run thread."""
+        self._messages.put(Acknowledge(marks))
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
         """These lanes are to be delivered again, also after the source's end. From the run thread."""
         self.rewinds += 1
-        self._mail.put(Rewind(list(lanes)))
+        self._messages.put(Rewind(list(lanes)))
 
     def close(self, marks: Mapping[Lane, int]) -> None:
         """Acknowledge these last positions, wait until the bus has them, and leave. From the run thread."""
-        self._mail.put(Acknowledge(marks, last=True))
+        self._messages.put(Acknowledge(marks, last=True))
         self.stop()
 
     def stuck(self) -> str | None:
@@ -177,7 +177,7 @@ class Intake:
             self._fail(error)
         try:
             while not self._leaving:
-                self._serve_mail(SIGN_OF_LIFE)
+                self._serve_messages(SIGN_OF_LIFE)
         except BaseException as error:  # noqa: BLE001 - as above
             self._fail(error)
         try:
@@ -187,7 +187,7 @@ class Intake:
 
     def _open(self) -> None:
         try:
-            self.source.open(self._settle)
+            self.source.open(self._positions_before_revoke)
         except BaseException as error:
             self._open_error = error
             raise
@@ -209,14 +209,14 @@ class Intake:
             try:
                 self._look_around()
                 self._hand_over_the_rest()
-            except Exception as second:  # noqa: BLE001 - what comes of a source that has failed is no news
+            except Exception as second:  # noqa: BLE001 - the first error is the one to report
                 self._log.warning("not all could be handed over", source=self.source.name, error=str(second))
             raise
         self._hand_over_the_rest()
 
     def _poll(self) -> None:
         while not (self._stop.is_set() or self._source_ended):
-            self._serve_mail()
+            self._serve_messages()
             self._go_on()
             for records in self._batcher.gather(self.source):
                 self._stalls.delivered(records)
@@ -239,29 +239,29 @@ class Intake:
         rewound = self._rewound
         while not self._leaving and self._rewound == rewound and (self._source_ended or self._stop.is_set()):
             self._stand_still()
-            self._serve_mail(SIGN_OF_LIFE)
+            self._serve_messages(SIGN_OF_LIFE)
 
-    def _serve_mail(self, timeout: float = 0.0) -> None:
-        """Do what the run thread asked for, in its order; waits so long for the first letter."""
+    def _serve_messages(self, timeout: float = 0.0) -> None:
+        """Do what the run thread asked for, in order, waiting up to `timeout` seconds for the first message."""
         self.progress_at = time.monotonic()
         marks: dict[Lane, int] = {}
         last = False
-        while timeout or not self._mail.empty():
+        while timeout or not self._messages.empty():
             try:
-                letter = self._mail.get(timeout=timeout)
+                message = self._messages.get(timeout=timeout)
             except queue.Empty:
                 return
             timeout = 0.0
-            if isinstance(letter, Rewind):
+            if isinstance(message, Rewind):
                 self._acknowledge(marks)
                 marks = {}
-                self._log.warning("delivering again", source=self.source.name, lanes=len(letter.lanes))
-                self.source.rewind(letter.lanes)
+                self._log.warning("delivering again", source=self.source.name, lanes=len(message.lanes))
+                self.source.rewind(message.lanes)
                 self._look_around()
                 self._rewound += 1
                 continue
-            marks.update(letter.marks)
-            last = last or letter.last
+            marks.update(message.marks)
+            last = last or message.last
         self._leaving = self._leaving or last
         if marks or last:
             self._acknowledge(marks, wait=last)
@@ -302,9 +302,9 @@ class Intake:
                 self._log.error("the source is stuck, /live fails", reason=reason)
             self._told_stuck = reason is not None
 
-    def _settle(self, lanes: Iterable[Lane], deadline: float) -> Mapping[Lane, int]:
+    def _positions_before_revoke(self, lanes: Iterable[Lane], deadline: float) -> Mapping[Lane, int]:
         now = time.monotonic()
-        request = Settlement(self, list(lanes), now + (deadline - now) / 2, deadline)
+        request = RevokeRequest(self, list(lanes), now + (deadline - now) / 2, deadline)
         self._tell(request)
         while (left := deadline - time.monotonic()) > 0:
             self.progress_at = time.monotonic()
@@ -319,7 +319,7 @@ class Intake:
         if first and not self._acknowledged(first):
             return
         while works:
-            # Nothing here holds what was handed over: its pixels are let go when it was run.
+            # No variable here keeps a batch that was handed over, so that its pixels are freed once it was run.
             self._put(works.popleft())
 
     def _decoded(self, closed: Closed) -> deque[Work]:
@@ -363,18 +363,18 @@ class Intake:
                 self._stand_still()
 
     def _put(self, work: Work) -> None:
-        """Hand over, waiting for budget: a full queue means that nobody polls."""
+        """Put a batch into the queue, waiting for bytes of the budget and a place: meanwhile nothing is polled."""
         entered = False
         while not self._discard.is_set():
             entered = entered or self._budget.reserve(work.records.byte_count, WAIT)
             if entered and self._batches.put(work, WAIT):
                 self.handed_over += 1
                 return
-            self._serve_mail()
+            self._serve_messages()
             self._stand_still()
 
     def _stand_still(self) -> None:
-        """To be called again and again while nobody polls."""
+        """Called repeatedly while nothing is polled, so that the source gives signs of life."""
         now = time.monotonic()
         if now < self._sign_at:
             return

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class Settlement:
-    """The source is about to lose these lanes: the run thread is to say how far they may be acknowledged.
+class RevokeRequest:
+    """The source is about to lose these lanes (a Kafka rebalance) and asks which positions it may acknowledge first.
 
     The intake thread waits for `done` until `deadline` (seconds on `time.monotonic`). At `due` the run thread answers
     even if batches of this source are still waiting, so that what is left of the time is for confirmations.
@@ -36,7 +36,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """These lanes are over."""
+    """These lanes have ended: their records belong to another consumer, or come again."""
 
     lanes: list[Lane]
 
@@ -51,12 +51,12 @@ class Finished:
     error: BaseException | None = None
 
 
-ToRunThread = Settlement | Ended | Finished
+ToRunThread = RevokeRequest | Ended | Finished
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """These positions are done with. `last`: and these are all, leave."""
+    """Acknowledge these positions. `last`: wait until the bus has them, then close the source."""
 
     marks: Mapping[Lane, int]
     last: bool = False
@@ -64,7 +64,7 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """These lanes are to be delivered again."""
+    """Have the source deliver the records of these lanes again, from what was acknowledged."""
 
     lanes: list[Lane]
 

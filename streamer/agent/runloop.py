@@ -16,11 +16,11 @@ from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError, StreamerError
 from pipelines.executors.settling import NOBODY
 from streamer.agent.assembly import Assembly
+from streamer.agent.batchqueue import BatchQueue
 from streamer.agent.bytebudget import ByteBudget
 from streamer.agent.debugging import debugged
-from streamer.agent.handover import Handover
 from streamer.agent.intake import Intake
-from streamer.agent.messages import Ended, Settlement, ToRunThread
+from streamer.agent.messages import Ended, RevokeRequest, ToRunThread
 from streamer.agent.work import Work
 from streamer.batching.batcher import Batcher
 from streamer.batching.portions import run_in_portions
@@ -37,10 +37,10 @@ CONFIRM_WAIT = 0.005
 """Seconds of one wait for a batch while something sent is not confirmed yet."""
 IDLE_WAIT = 0.1
 """Seconds of one wait for a batch otherwise."""
-SETTLE_SLICE = 0.5
-"""Seconds of one wait for confirmations, between which the intakes are heard."""
+CONFIRM_SLICE = 0.5
+"""Seconds of one wait for confirmations, between which messages of the intake threads are read."""
 STANDSTILL = 5.0
-"""Seconds without anything to do, though the sources have more, after which that is told."""
+"""Seconds without a batch, though the sources have more records, after which a warning is logged."""
 LAST_WAIT = 1.0
 """Seconds of the time to drain, a quarter of it at most, that are kept for the last confirmations and positions."""
 LEAST_WAIT = 0.25
@@ -57,7 +57,7 @@ class RunLoop:
     def __init__(self, assembly: Assembly, meters: ServiceMeters, log: Any) -> None:
         service = assembly.service
         self.progress_at = time.monotonic()
-        """When it last came round, or found a sink that keeps it waiting."""
+        """When the loop last began a round, or a sink last made it wait (seconds on `time.monotonic`)."""
         self.intakes: list[Intake] = []
         """One for each source, once they are open."""
         self._service = service
@@ -66,9 +66,9 @@ class RunLoop:
         self._meters = meters
         self._log = log
         self._budget = ByteBudget(service.limits.in_flight)
-        self._batches = Handover(service.limits.batches)
+        self._batches = BatchQueue(service.limits.batches)
         self._control: deque[ToRunThread] = deque()
-        self._settlements: list[Settlement] = []
+        self._revoke_requests: list[RevokeRequest] = []
         self._by_source: dict[str, Intake] = {}
         self._finished: set[Intake] = set()
         self._failed: set[Intake] = set()
@@ -116,12 +116,12 @@ class RunLoop:
         for intake in self.intakes:
             intake.begin()
         if self._stopping:
-            # Whoever stopped it may have come before there were intakes to stop.
+            # `stop` may have been called before there were intakes to stop.
             self.stop()
 
     def run(self) -> None:
         """Until all sources ended, failed or are stopped, and everything is finished. Raises what ends the service."""
-        delivery = self._running
+        delivery = self._open_delivery
         next_commit = time.monotonic() + COMMIT_INTERVAL
         while True:
             self.progress_at = time.monotonic()
@@ -136,8 +136,8 @@ class RunLoop:
             self._notice_standstill(work)
             if self._control:
                 self._serve_control()
-            if self._settlements:
-                self._answer()
+            if self._revoke_requests:
+                self._answer_revoke_requests()
             now = time.monotonic()
             if now >= next_commit or self._budget.is_short:
                 self._commit()
@@ -157,7 +157,7 @@ class RunLoop:
             for intake in self.intakes:
                 intake.discard()
             if failed and self.intakes:
-                self._settle_the_last()
+                self._wait_for_the_last_confirmations()
             if self.intakes:
                 # Lanes that ended during the last moments must not be acknowledged.
                 self._serve_control()
@@ -218,19 +218,19 @@ class RunLoop:
 
     def _next(self) -> Work | None:
         """What is left of the batch that is being run, or the next one."""
-        delivery = self._running
+        delivery = self._open_delivery
         work, self._rest = self._rest, None
         if work is not None:
             delivery.look_again(work)
             return work
-        work = self._batches.get(CONFIRM_WAIT if delivery.unsettled else IDLE_WAIT)
+        work = self._batches.get(CONFIRM_WAIT if delivery.unconfirmed else IDLE_WAIT)
         if work is not None:
             delivery.take(work)
         return work
 
     def _process(self, work: Work) -> bool:
         """Run as much of a batch as is soon done; the rest is for the next round. False: there is no time for any."""
-        delivery = self._running
+        delivery = self._open_delivery
         began = time.perf_counter()
         executor, debug = self._assembly.executor, self._service.debug
         size = work.batch.size
@@ -282,7 +282,7 @@ class RunLoop:
 
     def _notice_standstill(self, work: Work | None) -> None:
         """Steps may hold so many records that there is no room for those which would complete their windows."""
-        if work is not None or self._running.unsettled or not self._budget.is_full:
+        if work is not None or self._open_delivery.unconfirmed or not self._budget.is_full:
             self._idle_since = None
         elif self._idle_since is None:
             self._idle_since = time.monotonic()
@@ -297,14 +297,14 @@ class RunLoop:
     def _serve_control(self) -> None:
         while self._control:
             message = self._control.popleft()
-            if isinstance(message, Settlement):
-                self._settlements.append(message)
+            if isinstance(message, RevokeRequest):
+                self._revoke_requests.append(message)
             elif isinstance(message, Ended):
                 for lane in message.lanes:
-                    self._running.ledger.end(lane)
+                    self._open_delivery.ledger.end(lane)
                 self._assembly.executor.forget(message.lanes)
             elif message.error is not None:
-                # What it gave before is good: it is finished, as when the service is stopped.
+                # Batches that it handed over before it failed are finished, as when the service is stopped.
                 self._source_error = self._source_error or message.error
                 self._failed.add(message.intake)
                 self._finished.add(message.intake)
@@ -312,48 +312,54 @@ class RunLoop:
             elif message.rewinds == message.intake.rewinds:
                 self._finished.add(message.intake)
 
-    def _answer(self) -> None:
-        """Answer those settlements whose source has nothing left in the queue, or whose time is coming."""
+    def _answer_revoke_requests(self) -> None:
+        """Answer the revoke requests whose source has nothing left in the queue, or whose time is nearly over."""
         now = time.monotonic()
-        ready = [one for one in self._settlements if one.intake.processed >= one.intake.handed_over or now >= one.due]
+        ready = [
+            one for one in self._revoke_requests if one.intake.processed >= one.intake.handed_over or now >= one.due
+        ]
         if not ready:
             return
-        self._settlements = [one for one in self._settlements if one not in ready]
+        self._revoke_requests = [one for one in self._revoke_requests if one not in ready]
         try:
             # A little earlier, so that the answer comes in time.
-            self._running.settle(min(one.deadline - 0.1 * (one.deadline - one.due) for one in ready))
+            self._open_delivery.wait_for_confirmations(
+                min(one.deadline - 0.1 * (one.deadline - one.due) for one in ready)
+            )
         except ConnectorError as error:
             self._log.warning("not all results were confirmed before lanes were taken away", error=str(error))
         finally:
-            # Whatever happened: their intake threads wait.
+            # In any case, as their intake threads wait for it.
             for one in ready:
                 one.answer(self._marks_of(one.lanes))
 
     def _marks_of(self, lanes: Iterable[Lane]) -> Mapping[Lane, int]:
-        return self._guarantee.on_revoke(self._running.ledger, lanes)
+        return self._guarantee.on_revoke(self._open_delivery.ledger, lanes)
 
     def _commit(self) -> None:
-        # Sinks that confirm while messages flow need not come to a stop each time. When none is behind at all, they do
-        # not: settling costs nothing, and is how one knows that there is nothing more to wait for.
-        if self._budget.is_short or not 0 < self._running.behind() < COMMIT_INTERVAL:
-            trouble = self._settle(time.monotonic() + self._service.limits.confirm)
+        # A sink that confirms while messages flow is not stopped for a barrier at each commit. If no sink is behind, a
+        # barrier returns at once, and says that nothing more is to be waited for.
+        if self._budget.is_short or not 0 < self._open_delivery.behind() < COMMIT_INTERVAL:
+            trouble = self._wait_for_confirmations(time.monotonic() + self._service.limits.confirm)
             if trouble is not None:
                 self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
         self._acknowledge()
 
-    def _settle(self, deadline: float) -> ConnectorError | None:
-        """Wait for what was sent to be confirmed; why it is not, at `deadline`, when the time to drain is over, or when
-        an intake wants an answer."""
+    def _wait_for_confirmations(self, deadline: float) -> ConnectorError | None:
+        """Wait until all that was sent is confirmed. Returns the error of a sink if it is not by `deadline`, by the end
+        of the time to drain, or when an intake thread waits for an answer."""
         while True:
             try:
-                self._running.settle(min(deadline, self._drained_by(), time.monotonic() + SETTLE_SLICE))
+                self._open_delivery.wait_for_confirmations(
+                    min(deadline, self._drained_by(), time.monotonic() + CONFIRM_SLICE)
+                )
                 return None
             except ConnectorError as error:
                 if not error.retriable:
                     raise
                 self.progress_at = time.monotonic()
                 self._serve_control()
-                if self.progress_at >= min(deadline, self._drained_by()) or self._settlements:
+                if self.progress_at >= min(deadline, self._drained_by()) or self._revoke_requests:
                     return error
 
     def _drained_by(self) -> float:
@@ -361,7 +367,7 @@ class RunLoop:
         return max(self._drain_deadline, self._ran_at + self._last_wait)
 
     def _acknowledge(self, *, last: bool = False) -> None:
-        marks = self._guarantee.on_commit(self._running.ledger)
+        marks = self._guarantee.on_commit(self._open_delivery.ledger)
         for intake in self.intakes:
             own = {lane: position for lane, position in marks.items() if lane.source == intake.source.name}
             if last:
@@ -371,14 +377,14 @@ class RunLoop:
 
     def _drained(self) -> bool:
         """Finish what was begun, when the sources give nothing more; whether that was all."""
-        delivery = self._running
+        delivery = self._open_delivery
         deadline = time.monotonic() + self._service.limits.drain
         if self._stateful:
             delivery.emit(self._assembly.executor.flush())
         delivery.release(now=True)
-        while delivery.unsettled:
-            trouble = self._settle(deadline)
-            self._answer()
+        while delivery.unconfirmed:
+            trouble = self._wait_for_confirmations(deadline)
+            self._answer_revoke_requests()
             if trouble is not None and time.monotonic() >= min(deadline, self._drained_by()):
                 raise _unconfirmed(trouble)
         if self._stopping or len(self._finished) == len(self.intakes):
@@ -396,17 +402,17 @@ class RunLoop:
         waiting = self._batches.waiting + (self._rest is not None)
         self._log.warning("there was no time to finish, the next run gets what is left", waiting=waiting)
         self._ran_at = time.monotonic()
-        while self._running.unsettled:
-            trouble = self._settle(float("inf"))
-            self._answer()
+        while self._open_delivery.unconfirmed:
+            trouble = self._wait_for_confirmations(float("inf"))
+            self._answer_revoke_requests()
             if trouble is not None and time.monotonic() >= self._drained_by():
                 raise _unconfirmed(trouble)
 
-    def _settle_the_last(self) -> None:
+    def _wait_for_the_last_confirmations(self) -> None:
         now = time.monotonic()
         deadline = min(now + self._service.limits.confirm, max(self._drain_deadline, now + self._last_wait))
         try:
-            self._running.settle(deadline)
+            self._open_delivery.wait_for_confirmations(deadline)
         except Exception as error:  # noqa: BLE001 - the service has failed already, with a better reason
             self._log.warning("the last results were not confirmed", error=str(error))
 
@@ -417,9 +423,9 @@ class RunLoop:
             while not intake.join(0.05):
                 # Its source may be in the middle of a rebalance.
                 self._serve_control()
-                for one in self._settlements:
+                for one in self._revoke_requests:
                     one.answer(self._marks_of(one.lanes))
-                self._settlements = []
+                self._revoke_requests = []
                 if time.monotonic() >= deadline:
                     self._log.error("a source does not close", source=intake.source.name)
                     break
@@ -439,7 +445,7 @@ class RunLoop:
         return self._drain_deadline - self.progress_at
 
     @property
-    def _running(self) -> Delivery:
+    def _open_delivery(self) -> Delivery:
         if self._delivery is None:
             raise StreamerError("the service is not open")
         return self._delivery

@@ -79,21 +79,21 @@ class Delivery:
         self._held_back: Failed = {}
         self._held_back_since = 0.0
         self._lost: list[tuple[SinkRoute, Lost]] = []
-        self._unsettled = False
+        self._unconfirmed = False
 
     @property
-    def unsettled(self) -> bool:
-        """Whether something was sent since the last `settle` that ended well."""
-        return self._unsettled
+    def unconfirmed(self) -> bool:
+        """Whether something was sent since the last `wait_for_confirmations` that ended well."""
+        return self._unconfirmed
 
     def take(self, work: Work) -> None:
-        """Enter a batch into the ledger; rows of lanes that have ended leave the batch: they are someone else's."""
+        """Enter a batch into the ledger. Rows of lanes that have ended leave the batch: another consumer has them."""
         block = self.ledger.take(work.records, work.first, work)
         if not block.all_undecided:
             work.keep(as_array(work.rows)[block.undecided])
 
     def look_again(self, work: Work) -> None:
-        """This part of a batch that was taken has waited: rows of lanes that have ended since leave it."""
+        """Before the next part of a batch is run: rows of lanes that have ended since it was entered leave it."""
         left = [rows for _, rows in self.ledger.open_among(work.rows)]
         if sum(map(len, left)) < len(work.rows):
             work.keep(np.concatenate([np.zeros(0, np.int64), *left]))
@@ -131,17 +131,17 @@ class Delivery:
                 self._confirmed(self.ledger.confirm(rows))
 
     def push(self) -> None:
-        """Nothing more is sent for now: messages that wait for company are to go."""
-        if self._unsettled:
+        """Nothing more is sent for now: have the sinks send messages that they hold back to send several at once."""
+        if self._unconfirmed:
             for route in self._sinks:
                 route.sink.push()
 
-    def settle(self, deadline: float) -> None:
+    def wait_for_confirmations(self, deadline: float) -> None:
         """Wait until everything sent is confirmed or known to be lost.
 
         Raises `ConnectorError` if that is not known at `deadline` (seconds on `time.monotonic`).
         """
-        if not self._unsettled:
+        if not self._unconfirmed:
             return
         trouble: ConnectorError | None = None
         for route in self._sinks:
@@ -157,13 +157,13 @@ class Delivery:
         self.collect()
         if trouble is not None:
             raise trouble
-        self._unsettled = False
+        self._unconfirmed = False
         losses, self._lost = self._lost, []
         for route, lost in losses:
             self._make_good(route, lost)
 
     def behind(self) -> float:
-        """Seconds that the sink which is furthest behind has waited for a confirmation; infinite: `settle`, to know."""
+        """Seconds that the sink furthest behind has waited for a confirmation; infinite where unknown."""
         return max(route.sink.behind() for route in self._sinks)
 
     def release(self, *, now: bool = False) -> None:
@@ -256,7 +256,7 @@ class Delivery:
             self.ledger.expect(_numbers(failed))
 
     def _send(self, route: SinkRoute, messages: Messages) -> dict[int, ConnectorError]:
-        self._unsettled = self._unsettled or len(messages) > 0
+        self._unconfirmed = self._unconfirmed or len(messages) > 0
         return send_all(route, messages, self._patience, self._log)
 
     def _give_up(
@@ -292,7 +292,7 @@ class Delivery:
     def _send_letters(self, failed: Failed) -> None:
         if self._dead is None:
             raise ServiceStopped("records failed and there is no dead_letter")
-        # A row that nobody waits for any more was in a lane that has ended: it is someone else's.
+        # A row that is complete by now was in a lane that has ended: another consumer has its record.
         for block, rows in self.ledger.open_among(_numbers(failed)):
             work: Work = block.note
             own = {row: failed[row] for row in rows.tolist()}
@@ -334,7 +334,7 @@ class Delivery:
     def _make_good(self, route: SinkRoute, lost: Lost) -> None:
         """Messages that the sink had taken are lost: their records come again, or become dead letters.
 
-        Everything else that was sent is settled: what these rows still wait for is what was lost.
+        Everything else that was sent is confirmed: what these rows still wait for is what was lost.
         """
         again: list[int] = []
         failed: Failed = {}
@@ -370,7 +370,7 @@ class Delivery:
 
     def _post_again(self, route: SinkRoute, lost: Mapping[int, ConnectorError]) -> None:
         """Send these lost letters again: as they were where that may help, else shorter."""
-        # A row that nobody waits for any more was in a lane that has just ended.
+        # A row that is complete by now was in a lane that has just ended.
         for block, rows in self.ledger.open_among(_numbers(lost)):
             work: Work = block.note
             own = {row: lost[row] for row in rows.tolist()}
@@ -413,7 +413,7 @@ class Delivery:
     def _place(self, row: int) -> str:
         work = self._work_of(row)
         if work is None:
-            return "a record that is someone else's now"
+            return "a record that another consumer has now"
         index = row - work.first
         span = work.records.span_of(index)
         return f"{work.records.topics[span]}[{work.records.partitions[span]}]@{int(work.records.positions[index])}"

@@ -76,7 +76,7 @@ class Ledger:
         for lane, start, stop in records.spans:
             if self._ended and self.has_ended(lane):
                 block.forget(start, stop)
-                self._settle(block)
+                self._release_if_complete(block)
                 continue
             state = self._lanes.get(lane)
             if state is None:
@@ -93,14 +93,14 @@ class Ledger:
         """The pipeline is done with these rows: they wait for their outputs alone, if there are any."""
         for block, places in self._by_block(rows):
             block.decide(places)
-            self._settle(block)
+            self._release_if_complete(block)
 
     def confirm(self, rows: RowNumbers) -> list[Confirmed]:
         """One output of each of these rows is confirmed; a row may stand several times."""
         found = [Confirmed(block, places) for block, places in self._by_block(rows)]
         for block, places in found:
             block.lower(places)
-            self._settle(block)
+            self._release_if_complete(block)
         return found
 
     def forgo(self, rows: RowNumbers) -> None:
@@ -112,7 +112,7 @@ class Ledger:
         block = self.open_block(row)
         if block is not None:
             block.wait_for(row - block.first, outputs)
-            self._settle(block)
+            self._release_if_complete(block)
 
     def end(self, lane: Lane) -> None:
         """The lane is over: it acknowledges nothing more, and its rows hold nothing up."""
@@ -124,7 +124,7 @@ class Ledger:
             return
         for run in state.runs:
             run.block.forget(run.start, run.stop)
-            self._settle(run.block)
+            self._release_if_complete(run.block)
 
     def has_ended(self, lane: Lane) -> bool:
         """Whether this lane, or a later one of its partition, has ended."""
@@ -228,7 +228,7 @@ class Ledger:
                 rows, places = rows[~inside], places[inside]
             yield block, places
 
-    def _settle(self, block: Block) -> None:
+    def _release_if_complete(self, block: Block) -> None:
         if not block.is_complete:
             return
         at = bisect_right(self._firsts, block.first) - 1

@@ -1,4 +1,4 @@
-"""`Handover`: the batches between the intake threads and the run thread, a bounded number of them."""
+"""`BatchQueue`: the batches between the intake threads and the run thread, a bounded number of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from queue import Empty, SimpleQueue
 from streamer.agent.work import Work
 
 
-class Handover:
-    """A queue with so many places for batches.
+class BatchQueue:
+    """A bounded queue of batches.
 
     Two of the interpreter's own queues, one of batches and one of free places: `queue.Queue`, which is written in
     Python, costs several times as much for each batch.
@@ -31,7 +31,7 @@ class Handover:
         return True
 
     def get(self, timeout: float) -> Work | None:
-        """The next batch; `None` if there is none after `timeout` seconds, or someone said `wake`."""
+        """The next batch; `None` if there is none after `timeout` seconds, or `wake` was called."""
         try:
             work = self._batches.get(timeout=timeout)
         except Empty:
@@ -41,7 +41,7 @@ class Handover:
         return work
 
     def wake(self) -> None:
-        """Have a `get` that waits return soon. From any thread."""
+        """Make a waiting `get` return. From any thread."""
         self._batches.put(None)
 
     def empty(self) -> bool:
