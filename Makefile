@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # One more than there are cores: many tests wait for brokers.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
-.PHONY: help install native demo test lint format types layers bench bench-peers soak protos lock clean
+.PHONY: help install native demo test test-fast lint format types layers bench bench-peers soak protos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -35,7 +35,10 @@ demo: $(STAMP)  ## run digits from topic to topic on a local broker, in under a 
 test: lint  ## lint, types, layers and the whole test suite (about ten minutes on two cores)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m 'not soak'
 
-lint: $(STAMP)  ## ruff, mypy --strict and the layer contract
+test-fast: $(STAMP)  ## the tests that need no broker, start no programs and do not wait (under a minute on two cores)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m 'not kafka and not soak and not slow' -q
+
+lint: $(STAMP)  ## ruff, mypy --strict on the packages and their tests, and the layer contract
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

@@ -118,7 +118,7 @@ class Registry(Generic[Config]):
 SOURCES: Registry[SourceConfig] = Registry(
     "source",
     "streamer.sources",
-    SourceConfig,  # type: ignore[type-abstract]
+    SourceConfig,
     {
         "kafka": "connectors.kafka.config:KafkaSourceConfig",
         "file": "connectors.file:FileSourceConfig",
@@ -130,7 +130,7 @@ SOURCES: Registry[SourceConfig] = Registry(
 SINKS: Registry[SinkConfig] = Registry(
     "sink",
     "streamer.sinks",
-    SinkConfig,  # type: ignore[type-abstract]
+    SinkConfig,
     {
         "kafka": "connectors.kafka.config:KafkaSinkConfig",
         "file": "connectors.file:FileSinkConfig",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 E = TypeVar("E", bound=BaseException)
@@ -74,7 +74,7 @@ class RowsFailed(StreamerError):
     a part that the step made of that batch, by `take` for example, blames no row of it: then halves are searched.
     """
 
-    def __init__(self, failures: dict[int, Exception], of: object = None) -> None:
+    def __init__(self, failures: Mapping[int, Exception], of: object = None) -> None:
         first = next(iter(failures.values()))
         super().__init__(f"{len(failures)} rows failed, the first with {type(first).__name__}: {first}")
         self.failures = failures

@@ -12,7 +12,10 @@ import pytest
 
 NATIVE = Path(__file__).parents[1] / "native"
 
-pytestmark = pytest.mark.skipif(shutil.which("cargo") is None, reason="no Rust toolchain (cargo) on the PATH")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cargo") is None, reason="no Rust toolchain (cargo) on the PATH"),
+    pytest.mark.slow,
+]
 
 
 def cargo(folder: Path, *words: str, **surroundings: str) -> None:

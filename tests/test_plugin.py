@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 TEMPLATE = ROOT / "examples" / "plugin"
 NAME = "streamer-example-plugin"

@@ -23,7 +23,7 @@ from pipelines.plugins.requirements import required
 CODECS: Final[Registry[CodecConfig]] = Registry(
     "codec",
     "streamer.codecs",
-    CodecConfig,  # type: ignore[type-abstract]
+    CodecConfig,
     {
         "protodata": "connectors.codecs.protodata:ProtoDataConfig",
         "json": "connectors.codecs.json:JsonConfig",

@@ -70,7 +70,7 @@ def _read(document: Document, reading: Reading) -> Pipeline:
     pipeline = (_graph if isinstance(data["steps"], dict) else _sequence)(document, data, reading)
     if TRIGGER_KEY not in data:
         return pipeline
-    trigger = read_typed(document.at(TRIGGER_KEY), Trigger, reading)  # type: ignore[type-abstract]
+    trigger = read_typed(document.at(TRIGGER_KEY), Trigger, reading)
     return Async(pipeline, trigger)
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pipelines.data.batch import Batch
 from pipelines.errors import DefinitionError, nearest
 
-BatchFunction = TypeVar("BatchFunction", bound=Callable[[Batch], Batch])
+BatchFunction = TypeVar("BatchFunction", bound=Callable[[Batch], Batch] | Callable[[Any, Batch], Batch])
 
 _MARK = "__pipelines_batched__"
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")

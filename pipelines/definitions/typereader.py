@@ -95,7 +95,7 @@ def _unknown_type(name: object, bases: Sequence[type[Typed]], registry: Registry
         known = _names(bases, registry)
         hint = nearest(str(name).upper(), known) or f"; known are {', '.join(known)}"
         return f'no such {bases[0].kind} type: "{name}"{hint}'
-    if name in GRAPH_TYPES or name in registry.types(GraphStep):  # type: ignore[type-abstract]
+    if name in GRAPH_TYPES or name in registry.types(GraphStep):
         return f'{name} is a step of graphs: give each step a name and its inputs, {{"steps": {{"a": {{...}}}}}}'
     # Types are case-sensitive, but a hint need not be.
     hint = nearest(str(name).upper(), _names(bases, registry))

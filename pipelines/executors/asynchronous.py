@@ -11,7 +11,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.data.result import Result
 from pipelines.errors import StepError, StreamerError
-from pipelines.executors.openpipeline import Outcome
+from pipelines.executors.openpipeline import Outcome, Output
 from pipelines.executors.pipeline import Executor
 from pipelines.executors.settling import NOBODY
 from pipelines.executors.trigger import OpenTrigger
@@ -71,7 +71,7 @@ class AsyncExecutor:
         """No: when the steps run, and with what, is for the trigger to say."""
         return False
 
-    def run(self, data: Data) -> Outcome:
+    def run(self, data: Data) -> Output:
         """What the trigger gives for one record: usually the latest result, which everybody may write to as his own.
 
         Raises `StepError` if the run that should have given it failed, `StreamerError` after `close`.
@@ -151,7 +151,7 @@ class AsyncExecutor:
     ) -> None:
         self.close()
 
-    def _run_once(self, data: Data) -> Outcome:
+    def _run_once(self, data: Data) -> Output:
         with self._turn:
             return self._executor.run(data)
 
@@ -162,7 +162,7 @@ class AsyncExecutor:
             return error
 
 
-def _lent(outcome: Outcome) -> Outcome:
-    if isinstance(outcome, Data):
-        return outcome.lent()
-    return [data.lent() for data in outcome] if isinstance(outcome, list) else outcome
+def _lent(output: Output) -> Output:
+    if isinstance(output, Data):
+        return output.lent()
+    return [data.lent() for data in output] if isinstance(output, list) else output

@@ -22,8 +22,11 @@ from pipelines.observe.tracing import Trace, traced
 from pipelines.runners.runner import OpenContext, Runner, StatefulRunner
 from pipelines.steps.base import Step
 
-Outcome: TypeAlias = Data | StepError | list[Data] | None
-"""What became of a record: its result, its failure, several results, or none (dropped, or held by a stateful step)."""
+Output: TypeAlias = Data | list[Data] | None
+"""What a pipeline made of a record: a result, several, or none (it was dropped, or is held by a stateful step)."""
+
+Outcome: TypeAlias = Output | StepError
+"""What became of a record of many: its output or its failure."""
 
 Opened = TypeVar("Opened")
 
@@ -87,7 +90,7 @@ class OpenPipeline(ABC):
         told = [step.runner.limit(records) for step in self._steps]
         return all(told)
 
-    def run(self, data: Data) -> Outcome:
+    def run(self, data: Data) -> Output:
         """The result of one record: `None` if it was dropped or is held, a list if the steps made several of it.
 
         Raises `StepError` naming the step that failed.

@@ -16,7 +16,7 @@ from pipelines.steps.base import Step
 from pipelines.steps.config import Form
 
 if TYPE_CHECKING:
-    from pipelines.executors.openpipeline import Outcome
+    from pipelines.executors.openpipeline import Outcome, Output
     from pipelines.observe.metrics import Metrics
     from pipelines.observe.observing import Observer
     from pipelines.observe.profiler import Profiler
@@ -50,7 +50,7 @@ class Executor(Protocol):
     def limit(self, records: int) -> bool:
         """Have models work on at most so many records at a time; whether larger batches may be run because of that."""
 
-    def run(self, data: Data) -> Outcome:
+    def run(self, data: Data) -> Output:
         """The result of one record: `None` if it was dropped or is held, a list if the steps made several of it.
 
         Raises `StepError` naming the step that failed.

@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias
 from pipelines.data.data import Data
 from pipelines.errors import StreamerError
 from pipelines.executors.clock import Clock
-from pipelines.executors.openpipeline import Outcome
+from pipelines.executors.openpipeline import Output
 
-Callback: TypeAlias = Callable[[Data], Outcome]
+Callback: TypeAlias = Callable[[Data], Output]
 """Runs the pipeline on one record. Raises what goes wrong."""
 
 LONGEST_SLEEP = 60.0
@@ -37,7 +37,7 @@ class OpenTrigger(ABC):
         """What to run from now on; what was there before is stopped, and its result forgotten."""
 
     @abstractmethod
-    def query(self, data: Data) -> Outcome:
+    def query(self, data: Data) -> Output:
         """The result for somebody who asks; may wait. Raises `TriggerError`, or what the run raised."""
 
     @abstractmethod
@@ -104,14 +104,14 @@ class Loop(OpenTrigger):
         self._thread: threading.Thread | None = None
         # Each thread has its number: one that is no longer the last has been stopped.
         self._last = 0
-        self._outcome: tuple[Outcome] | None = None
+        self._output: tuple[Output] | None = None
         self._error: BaseException | None = None
         self._stopped = True
 
     def set_callback(self, callback: Callback) -> None:
         self.stop()
         with self._changed:
-            self._outcome = None
+            self._output = None
             self._error = None
             self._stopped = False
             self._thread = threading.Thread(
@@ -119,16 +119,16 @@ class Loop(OpenTrigger):
             )
             self._thread.start()
 
-    def query(self, data: Data) -> Outcome:
+    def query(self, data: Data) -> Output:
         with self._changed:
-            while self._outcome is None and self._error is None and not self._stopped:
+            while self._output is None and self._error is None and not self._stopped:
                 self._changed.wait()
             if self._stopped:
                 raise TriggerError("Unable to get output after trigger has been stopped")
             if self._error is not None:
                 raise TriggerError(f"Error in Async execution thread: {self._error}") from self._error
-            (outcome,) = self._outcome or (None,)
-            return outcome
+            (output,) = self._output or (None,)
+            return output
 
     def stop(self) -> None:
         with self._changed:
@@ -144,7 +144,7 @@ class Loop(OpenTrigger):
         while self._sleep(self._pace.following(self._clock, started), me):
             started = self._pace.now(self._clock)
             try:
-                outcome = callback(self._data.copy())
+                output = callback(self._data.copy())
             except BaseException as error:  # noqa: BLE001 - whoever asks is told, instead of waiting for ever
                 if self._ends(error, me):
                     return
@@ -152,7 +152,7 @@ class Loop(OpenTrigger):
             with self._changed:
                 if self._last != me:
                     return
-                self._outcome = (outcome,)
+                self._output = (output,)
                 self._changed.notify_all()
 
     def _sleep(self, until: float, me: int) -> bool:
@@ -167,7 +167,7 @@ class Loop(OpenTrigger):
             return False
         with self._changed:
             if self._last == me:
-                self._outcome = None
+                self._output = None
                 self._error = error
                 self._changed.notify_all()
         return True
@@ -186,27 +186,27 @@ class Cache(OpenTrigger):
         self._clock = clock
         self._turn = threading.RLock()
         self._callback: Callback | None = None
-        self._outcome: tuple[Outcome] | None = None
+        self._output: tuple[Output] | None = None
         self._started = 0.0
 
     def set_callback(self, callback: Callback) -> None:
         with self._turn:
             self._callback = callback
-            self._outcome = None
+            self._output = None
 
-    def query(self, data: Data) -> Outcome:
+    def query(self, data: Data) -> Output:
         with self._turn:
             if self._callback is None:
                 raise TriggerError("Unable to get output after trigger has been stopped")
             now = self._clock.monotonic() * 1000
-            if self._outcome is None or now - self._started > self._period:
-                self._outcome = None
-                self._outcome = (self._callback(data),)
+            if self._output is None or now - self._started > self._period:
+                self._output = None
+                self._output = (self._callback(data),)
                 self._started = now
-            (outcome,) = self._outcome
-            return outcome
+            (output,) = self._output
+            return output
 
     def stop(self) -> None:
         with self._turn:
             self._callback = None
-            self._outcome = None
+            self._output = None

@@ -15,7 +15,7 @@ from pipelines.errors import StepError
 from pipelines.observe.observing import StepRun, together
 
 if TYPE_CHECKING:
-    from pipelines.executors.openpipeline import Outcome
+    from pipelines.executors.openpipeline import Output
     from pipelines.executors.pipeline import Executor
 
 MOST_ROWS = 10
@@ -105,7 +105,7 @@ def traced(executor: Executor, data: Data, number: int | None) -> Trace:
     """The trace of `executor.run(data)`, in which the record has this number; `None`: whatever runs meanwhile."""
     tracer = Tracer(None if number is None else {number})
     before = executor.observer
-    result: Outcome = None
+    result: Output = None
     error: StepError | None = None
     began = time.perf_counter()
     executor.observer = together(before, tracer)
@@ -117,8 +117,7 @@ def traced(executor: Executor, data: Data, number: int | None) -> Trace:
         executor.observer = before
     seconds = time.perf_counter() - began
     steps = tracer.everything() if number is None else tracer.steps(number)
-    # `run` raises errors and never returns them.
-    return Trace(steps, seconds, None if isinstance(result, StepError) else result, error)
+    return Trace(steps, seconds, result, error)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -96,9 +96,9 @@ class Image:
         return self._size().channels
 
     @overload
-    def get_as(self, target: type[np.ndarray[Any, Any]]) -> Pixels: ...
+    def get_as(self, target: type[np.ndarray[Any, Any]] | Literal["numpy"]) -> Pixels: ...
     @overload
-    def get_as(self, target: type[bytes]) -> bytes: ...
+    def get_as(self, target: type[bytes] | Literal["bytes", "png", "jpeg", "bmp", "gif"]) -> bytes: ...
     @overload
     def get_as(self, target: type[T]) -> T: ...
     @overload

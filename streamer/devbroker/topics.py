@@ -70,7 +70,7 @@ def _create(
     admin: AdminClient, topics: Mapping[str, int], replication: int, config: Mapping[str, str], timeout: float
 ) -> None:
     from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+    from confluent_kafka.admin import NewTopic
 
     wanted = [
         NewTopic(name, num_partitions=partitions, replication_factor=replication, config=dict(config))
@@ -86,7 +86,7 @@ def _create(
 
 def _is_led(admin: AdminClient, name: str) -> bool:
     from confluent_kafka import KafkaException, TopicPartition
-    from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+    from confluent_kafka.admin import OffsetSpec
 
     try:
         topic = admin.list_topics(name, timeout=5.0).topics[name]

@@ -14,7 +14,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.errors import WireError
 from pipelines.hotpath import HotPath
-from pipelines.values import BoundingBox, Image, NDArrayType, Point, ValueType, type_of
+from pipelines.values import BoundingBox, Image, Point, type_of
 from pipelines.values.ndarray import array_type
 from pipelines.wire.columns import decode_columns, encode_columns
 from pipelines.wire.protobuf import decode
@@ -212,7 +212,7 @@ def test_our_protobuf_message_is_konduits(row: dict[str, Any]) -> None:
     ours = pb.DataMap.FromString(data.to_bytes())
     if row["name"] == "list_ndarray_double":
         (array,) = ours.mapItems["k"].listValue.ndList.list
-        assert array.type == NDArrayType.DOUBLE
+        assert array.type == pb.NDArray.DOUBLE
         array.type = pb.NDArray.FLOAT
     if row["name"] == "nested_with_metadata":
         assert list(ours.mapItems["outer"].metaData.metaData) == ["mk"]
@@ -238,7 +238,7 @@ def round_sizes(message: pb.DataMap) -> None:
     for items in (message.mapItems, message.metaData):
         for scheme in items.values():
             boxes = [scheme.boxValue] if scheme.WhichOneof("value") == "boxValue" else []
-            if scheme.listType == ValueType.BOUNDING_BOX:
+            if scheme.listType == pb.DataScheme.BOUNDING_BOX:
                 boxes.extend(scheme.listValue.bboxList.list)
             for box in boxes:
                 box.h, box.w = round(box.h, 12), round(box.w, 12)

@@ -57,7 +57,9 @@ KONDUIT_TYPES = [found for found in TYPES if found.type_name in KEYS]
 
 
 def name(value: object) -> str:
-    return value.name if isinstance(value, Path) else value.type_name if isinstance(value, type) else str(value)
+    if isinstance(value, type) and issubclass(value, Typed):
+        return value.type_name
+    return value.name if isinstance(value, Path) else str(value)
 
 
 def form(path: Path) -> Any:

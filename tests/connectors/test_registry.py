@@ -126,7 +126,7 @@ def test_fields_are_checked_frozen_and_described() -> None:
     assert (config.label, config.codec, config.tombstones) == ("memory", "protodata", "forward")
     assert MemorySourceConfig(topic="t", name="here").label == "here"
     with pytest.raises(ValidationError, match="frozen"):
-        config.topic = "u"
+        config.topic = "u"  # type: ignore[misc]
     with pytest.raises(ValidationError, match="Extra inputs"):
         MemorySourceConfig.model_validate({"type": "memory", "topic": "t", "topics": "t"})
     with pytest.raises(ValidationError, match='"headers" is no metadata of a record'):

@@ -126,11 +126,15 @@ class KeyLedger:
                 assert time.monotonic() < deadline, "the results could not be read"
                 for message in consumer.consume(5000, 0.5):
                     assert message.error() is None, message.error()
-                    data = Data.from_bytes(message.value())
+                    partition, offset, value = message.partition(), message.offset(), message.value()
+                    assert partition is not None
+                    assert offset is not None
+                    assert value is not None
+                    data = Data.from_bytes(value)
                     key, seq = data["key"], data["seq"]
                     assert data["crc"] == crc(key, seq)
                     assert message.key() == key.encode()
-                    found.append((message.partition(), message.offset(), key, seq))
+                    found.append((partition, offset, key, seq))
             return found
         finally:
             consumer.close()

@@ -15,6 +15,8 @@ import streamer
 from pipelines import Data
 from streamer.delivery.deadletter import original
 
+pytestmark = pytest.mark.slow
+
 SERVICE = """
 name: bad-input
 source: {{type: kafka, bootstrap: "{bootstrap}", topics: [{source}], group: {group},
@@ -83,7 +85,8 @@ def test_every_bad_record_ends_in_the_dead_letter_or_the_output_and_no_good_one_
 
     service = streamer.loads(SERVICE.format(bootstrap=kafka.bootstrap, group=topic_name(), **names), base=EXAMPLE)
     with service:
-        out, dead = [], []
+        out: list[tuple[Any, Any, Any]] = []
+        dead: list[tuple[Any, Any, Any]] = []
         deadline = time.monotonic() + 120
         while len(out) < sent_good + 2 or len(dead) < sent_bad + 1:
             assert time.monotonic() < deadline, (len(out), len(dead))

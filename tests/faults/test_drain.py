@@ -14,7 +14,7 @@ from pipelines import Data
 from streamer.agent.agent import Agent
 from streamer.definition.service import Service
 
-pytestmark = pytest.mark.usefixtures("hot_path")
+pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
 
 COUNT = 600
 PER_RECORD = 0.03
@@ -59,7 +59,8 @@ def results(service: Service) -> list[int]:
         consumer.assign([TopicPartition(sink.topic, 0, 0)])
         found: list[int] = []
         while len(found) < end:
-            found += [Data.from_bytes(one.value())["n"] for one in consumer.consume(end, 1.0) if one.error() is None]
+            messages = [one for one in consumer.consume(end, 1.0) if one.error() is None]
+            found += [Data.from_bytes(one.value() or b"")["n"] for one in messages]
         return found
     finally:
         consumer.close()

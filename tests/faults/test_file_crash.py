@@ -14,6 +14,8 @@ from connectors.contract import Reader
 from connectors.file import FileSink, FileSource
 from connectors.message import Message, block_of
 
+pytestmark = pytest.mark.slow
+
 WRITER = """
 import sys, time
 from connectors.file import FileSink

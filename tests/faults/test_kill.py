@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("hot_path")
+pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
 
 RECORDS = 50_000
 

@@ -16,7 +16,7 @@ import streamer
 from streamer.agent.agent import Agent
 from streamer.delivery.deadletter import Original, original
 
-pytestmark = pytest.mark.usefixtures("hot_path")
+pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
 
 LIMIT = 1_048_588
 """The default of `max.message.bytes`: of a whole batch, as it comes over the wire."""

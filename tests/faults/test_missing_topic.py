@@ -17,7 +17,7 @@ from streamer.agent.agent import Agent
 from streamer.delivery.deadletter import original
 from streamer.devbroker import create_topics
 
-pytestmark = pytest.mark.usefixtures("hot_path")
+pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
 
 # A broker that creates topics when asked for them would create these, too.
 SERVICE = """

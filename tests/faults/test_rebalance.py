@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("hot_path")
+pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
 
 SLOW = 1.2
 """Seconds that a batch of 200 records takes: longer than a second without polling, after which a source pauses."""

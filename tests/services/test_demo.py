@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from streamer.devbroker import Broker, MockKafka
+
+pytestmark = pytest.mark.slow
 
 
 def demo(folder: Path, bootstrap: str, *arguments: str) -> subprocess.CompletedProcess[str]:

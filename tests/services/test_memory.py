@@ -11,6 +11,8 @@ import pytest
 
 from streamer.devbroker import Broker
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

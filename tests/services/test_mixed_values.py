@@ -11,6 +11,8 @@ from pipelines.hotpath import HotPath
 from streamer import testing
 from streamer.definition.service import Service
 
+pytestmark = pytest.mark.slow
+
 
 @pipelines.batched
 def doubled(batch: Batch) -> Batch:

@@ -13,7 +13,7 @@ from streamer.agent.agent import Agent
 from streamer.definition.loading import loads
 from streamer.devbroker import Broker
 
-pytestmark = pytest.mark.usefixtures("hot_path")
+pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
 
 
 def test_a_partition_that_the_client_does_not_fetch_makes_the_service_not_alive(
@@ -33,7 +33,7 @@ limits: {{stuck: 2s}}
     agent = Agent(service)
     agent.start()
     try:
-        source: Any = agent._parts.sources[0][2]
+        source: Any = agent._assembly.sources[0][2]
         wait_until(lambda: len(source._lanes) == 2)
         # What no interface of ours does: it stands for whatever may be wrong in a client.
         source._consumer.pause([TopicPartition(topic, 1)])

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import stamina
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from connectors.kafka.client.errors import NO_LEADER, error_of, is_passing
 from connectors.kafka.consumer.lanes import Place

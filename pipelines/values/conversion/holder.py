@@ -34,8 +34,14 @@ class NDArray(Generic[Held]):
         self._value = value
         self._form = factory.form
 
+    @overload
     @classmethod
-    def create(cls, value: T | NDArray[T]) -> NDArray[T]:
+    def create(cls, value: NDArray[T]) -> NDArray[T]: ...
+    @overload
+    @classmethod
+    def create(cls, value: T) -> NDArray[T]: ...
+    @classmethod
+    def create(cls, value: Any) -> NDArray[Any]:
         """A holder of `value`. `WrongTypeError` if it has none of the known forms."""
         return value if isinstance(value, NDArray) else NDArray(value)
 

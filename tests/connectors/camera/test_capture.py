@@ -6,6 +6,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from outcomes import result_of
 
 import pipelines
 from connectors.camera.capture import FrameCaptureRunner
@@ -47,7 +48,7 @@ def test_each_record_becomes_the_next_frame(video: Path) -> None:
 
 def test_frames_go_on_from_batch_to_batch(video: Path) -> None:
     with pipelines.Sequence([VideoCapture(file_path=f"file:{video}")]).open() as executor:
-        assert [number_of(executor.run(Data())) for _ in range(3)] == [0, 1, 2]
+        assert [number_of(result_of(executor.run(Data()))) for _ in range(3)] == [0, 1, 2]
 
 
 def test_a_video_begins_again_at_its_end(video: Path) -> None:
@@ -73,7 +74,7 @@ def test_a_relative_path_starts_at_the_definition(video: Path) -> None:
     definition = video.with_name("pipeline.json")
     definition.write_text('{"steps": [{"@type": "VIDEO_CAPTURE", "filePath": "five.avi"}]}')
     with pipelines.load(definition).open() as executor:
-        assert number_of(executor.run(Data())) == 0
+        assert number_of(result_of(executor.run(Data()))) == 0
 
 
 def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:

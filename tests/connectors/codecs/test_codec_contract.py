@@ -122,7 +122,7 @@ class TestTensor(CodecContract):
 
     @pytest.fixture
     def record(self) -> Data:
-        return Data({"x": np.float32([1, 2, 3])})
+        return Data({"x": np.array([1, 2, 3], np.float32)})
 
 
 class TestImage(CodecContract):

@@ -354,7 +354,7 @@ def install(folder: Path, entries: dict[str, str]) -> Registry[CodecConfig]:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: streamer-avro\nVersion: 1.0\n")
     lines = [f"{name} = {target}" for name, target in entries.items()]
     (info / "entry_points.txt").write_text("\n".join(["[streamer.codecs]", *lines, ""]))
-    return Registry("codec", "streamer.codecs", CodecConfig, {"raw": "connectors.codecs.raw:RawConfig"})  # type: ignore[type-abstract]
+    return Registry("codec", "streamer.codecs", CodecConfig, {"raw": "connectors.codecs.raw:RawConfig"})
 
 
 def test_a_plug_in_adds_a_codec_and_a_broken_one_takes_nothing_along(

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -441,13 +442,13 @@ def test_a_cache_that_cannot_be_written_is_an_error_that_names_the_variable(
 
 def test_the_cache_is_where_the_platform_keeps_such_things(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("STREAMER_CACHE", raising=False)
-    monkeypatch.setattr(download.sys, "platform", "linux")
+    monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "streamer"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     assert cache_folder() == tmp_path / ".cache" / "streamer"
-    monkeypatch.setattr(download.sys, "platform", "darwin")
+    monkeypatch.setattr(sys, "platform", "darwin")
     assert cache_folder() == tmp_path / "Library" / "Caches" / "streamer"
 
 

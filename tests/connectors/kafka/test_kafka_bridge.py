@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -300,6 +301,10 @@ def test_a_block_keeps_to_the_records_and_bytes_asked_for(
         assert assigned.reading.held == 0
 
 
+def holds_more_than(count: int, reading: Reading) -> bool:
+    return reading.held > count
+
+
 @pytest.mark.parametrize("reader_first", [True, False])
 def test_closing_in_either_order_with_records_held_ends(
     kafka: Broker, topics: Topics, native: ModuleType, write: Write, reader_first: bool
@@ -308,7 +313,7 @@ def test_closing_in_either_order_with_records_held_ends(
     write(kafka.bootstrap, topic, numbers(0, 5000))
     for _ in range(10):
         assigned = Assigned(kafka.bootstrap, topic, "native")
-        assigned.until(lambda assigned=assigned: assigned.reading.held > 100)
+        assigned.until(partial(holds_more_than, 100, assigned.reading))
         kept = assigned.reading.take("test", 10, 2**20, lambda place, first: HERE)
         closing = threading.Thread(
             target=lambda assigned=assigned: [
@@ -361,12 +366,14 @@ def test_what_is_closed_raises(kafka: Broker, topics: Topics, native: ModuleType
     topic = topics(1)
     with Assigned(kafka.bootstrap, topic, "native") as assigned:
         pass
+    handle = assigned.handle
+    assert handle is not None
     with pytest.raises(RuntimeError, match="closed"):
-        assigned.handle.receive(1, 0)
+        handle.receive(1, 0)
     with pytest.raises(RuntimeError, match="closed"):
-        assigned.handle.take(1, 1, True)
-    assert assigned.handle.held == 0
-    assigned.handle.close()
+        handle.take(1, 1, True)
+    assert handle.held == 0
+    handle.close()
     writer, producer = writing(kafka.bootstrap)
     producer.close()
     with pytest.raises(RuntimeError, match="closed"):

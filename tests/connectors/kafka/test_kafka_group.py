@@ -410,7 +410,7 @@ def test_partitions_that_went_while_standing_still_are_read_when_they_are_back(
         for partition in (0, 1):
             write(kafka.bootstrap, topic, numbers(10, 20), partition)
         wanted = {(partition, offset) for partition in (0, 1) for offset in range(10, 20)}
-        seen: set[tuple[int, int]] = set()
+        seen: set[tuple[int | None, int]] = set()
         deadline = time.monotonic() + reader.patience
         while not wanted <= seen and time.monotonic() < deadline:
             seen |= {(one.message.partition, one.position) for one in reader.poll()}

@@ -493,7 +493,7 @@ def test_what_is_fatal_for_the_client_is_the_sinks_error(errors: dict[int, list[
         assert not raised.value.retriable
         for again in (lambda: sink.send(block_of(numbered(1)), deadline), lambda: sink.barrier(deadline)):
             with pytest.raises(ConnectorError, match=reason):
-                again()
+                again()  # type: ignore[no-untyped-call]
         assert told(sink) == []
         assert f"kafka sink {sink.name}" in {thread.name for thread in threading.enumerate()}
         sink.close()

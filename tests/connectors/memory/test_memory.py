@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -35,6 +35,7 @@ from connectors.memory import (
     memory_topic,
 )
 from connectors.message import block_of
+from connectors.records import Lane
 from connectors.registry import SINKS, SOURCES
 from connectors.sink import Sink
 from connectors.source import LaneBegan, LaneEnded, Source, SourceEnded
@@ -213,7 +214,12 @@ def test_values_may_be_any_object() -> None:
 
 def test_a_source_can_be_fed_and_ended_while_it_runs() -> None:
     source = MemorySource(partitions=2)
-    feeder = threading.Timer(0.1, lambda: (source.feed(b"a", b"b"), source.end()))
+
+    def feed() -> None:
+        source.feed(b"a", b"b")
+        source.end()
+
+    feeder = threading.Timer(0.1, feed)
     with Reader(source) as reader:
         feeder.start()
         received = reader.until(lambda r: any(isinstance(event, SourceEnded) for event in r.seen))
@@ -250,7 +256,12 @@ def test_an_expelled_source_loses_its_lanes_unsettled_and_joins_again() -> None:
     source = MemorySource()
     source.feed(b"a", b"b")
     settled: list[object] = []
-    with Reader(source, settle=lambda lanes, deadline: settled.append(lanes) or {}) as reader:
+
+    def settle(lanes: Iterable[Lane], deadline: float) -> Mapping[Lane, int]:
+        settled.append(lanes)
+        return {}
+
+    with Reader(source, settle=settle) as reader:
         received = reader.take(2)
         source.group.expel(source)
         reader.acknowledge(received)

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -188,11 +188,12 @@ def test_the_display_says_form_type_and_shape() -> None:
 def test_a_reserved_key_is_refused_where_its_column_is_put(key: str) -> None:
     batch = Batch.of([Data({"n": 1})])
     column = Column.of([2])
-    for make in (
+    ways: list[Callable[[], Batch]] = [
         lambda: Batch({key: column}, 1),
         lambda: batch.with_columns({key: column}),
         lambda: batch.select({key: column}),
-    ):
+    ]
+    for make in ways:
         with pytest.raises(ReservedKeyError, match=f'Cannot use key "{key}"'):
             make()
 
@@ -200,7 +201,11 @@ def test_a_reserved_key_is_refused_where_its_column_is_put(key: str) -> None:
 @pytest.mark.parametrize("key", [3, None, b"n", ("a",)])
 def test_a_key_that_is_no_text_is_refused_where_its_column_is_put(key: Any) -> None:
     batch = Batch.of([Data({"n": 1})])
-    for make in (lambda: Batch({key: Column.of([2])}, 1), lambda: batch.with_columns({key: Column.of([2])})):
+    ways: list[Callable[[], Batch]] = [
+        lambda: Batch({key: Column.of([2])}, 1),
+        lambda: batch.with_columns({key: Column.of([2])}),
+    ]
+    for make in ways:
         with pytest.raises(WrongTypeError, match="a key of a Data is a string, not"):
             make()
 

@@ -104,7 +104,7 @@ value_lists = st.one_of(
     ),
     st.lists(st.one_of(numbers, st.text(max_size=2), arrays, st.lists(st.integers(0, 3)), gap), max_size=6),
 )
-forms = st.sampled_from(
+forms: st.SearchStrategy[Callable[[list[Any]], Column]] = st.sampled_from(
     [Column.of, ObjectColumn, wire, wire_spans, spans, sparse(ObjectColumn), sparse(wire), sparse(wire_spans)]
 )
 
@@ -228,7 +228,7 @@ def test_joining_ragged_columns_keeps_them_ragged() -> None:
 
 
 def test_undecoded_columns_stay_undecoded_when_joined_and_taken() -> None:
-    def never(entries: list[bytes | None]) -> Column:
+    def never(entries: Sequence[bytes | None]) -> Column:
         raise AssertionError("nobody asked")
 
     column = WireColumn([b"a", None], never)
@@ -243,7 +243,7 @@ def test_undecoded_columns_stay_undecoded_when_joined_and_taken() -> None:
 def test_a_decoded_column_is_decoded_once() -> None:
     calls: list[int] = []
 
-    def decode(entries: list[bytes | None]) -> Column:
+    def decode(entries: Sequence[bytes | None]) -> Column:
         calls.append(len(entries))
         return unpickled(entries)
 

@@ -88,7 +88,7 @@ def test_close_relatives_of_a_type_become_it(put: object, kept: object) -> None:
     assert data["k"] == kept
     assert type(data["k"]) is type(kept)
     if isinstance(kept, list):
-        assert [type(element) for element in data["k"]] == [type(element) for element in kept]
+        assert [type(element) for element in data.get_list("k")] == [type(element) for element in kept]
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, np.uint64(2**63), [1, 2**63], [[2**70]]])

@@ -55,13 +55,13 @@ def run(batch: Batch, function: Callable[[Batch], Batch]) -> list[Any]:
     return found
 
 
-VALUES = {
+VALUES: dict[str, list[Any]] = {
     "DOUBLE": [1.5, 2.5],
     "INT64": [1, 2],
     "BOOLEAN": [True, False],
     "both": [1, 2.5],
     "arrays": [np.array([1.5, 2.5]), np.array([3.5, 4.5])],
-    "float32": [np.float32([[1, 2]]), np.float32([[3, 4]])],
+    "float32": [np.array([[1, 2]], np.float32), np.array([[3, 4]], np.float32)],
 }
 
 
@@ -314,8 +314,8 @@ def test_an_array_that_was_asked_for_cannot_be_written(make: Make) -> None:
     ("array", "kind", "wanted"),
     [
         (np.array([1, 2]), ValueType.DOUBLE, [1.0, 2.0]),
-        (np.float32([0.5]), ValueType.DOUBLE, [0.5]),
-        (np.uint8([1, 255]), ValueType.INT64, [1, 255]),
+        (np.array([0.5], np.float32), ValueType.DOUBLE, [0.5]),
+        (np.array([1, 255], np.uint8), ValueType.INT64, [1, 255]),
         (np.array([1], np.uint64), ValueType.INT64, [1]),
     ],
 )

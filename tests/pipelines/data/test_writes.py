@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from outcomes import result_of
 
 import pipelines
 from pipelines import (
@@ -181,7 +182,7 @@ def test_what_a_step_wrote_into_an_undecoded_value_goes_out_written() -> None:
 
 def test_a_branch_of_a_switch_and_a_merge_of_all_do_not_see_it_either() -> None:
     def even(data: Data) -> int:
-        return data["n"] % 2
+        return int(data["n"] % 2)
 
     graph = GraphBuilder()
     zero, one = graph.input.switch("which", FunctionSwitch(function=even, num_outputs=2))
@@ -286,7 +287,7 @@ def test_clients_of_a_trigger_do_not_share_the_result() -> None:
         return fresh()
 
     with Async(pipelines.Sequence([made]), SimpleLoopTrigger(frequency_ms=60_000)).open() as executor:
-        first = executor.run(Data())
+        first = result_of(executor.run(Data()))
         write(first)
         first["n"] = 8
         assert executor.run(Data()) == fresh()

@@ -238,7 +238,7 @@ def test_the_builder_refuses_a_name_that_is_taken_and_a_stage_of_another_graph()
 
 
 def test_graphs_differ_by_steps_inputs_output_id_and_name_only(tmp_path: Path) -> None:
-    steps = {"a": (Logging(), "input"), "b": (Merge(), ["a", "input"])}
+    steps: dict[str, Any] = {"a": (Logging(), "input"), "b": (Merge(), ["a", "input"])}
     assert Graph(steps, base=tmp_path) == Graph(dict(reversed(steps.items())))
     assert Graph(steps) != Graph({**steps, "b": (Merge(), ["input", "a"])})
     assert Graph(steps, id="x") != Graph(steps)
@@ -371,13 +371,14 @@ def test_the_schema_takes_graphs_and_triggers_and_tells_what_is_none() -> None:
     for right in (graph, {**graph, "@AsyncTrigger": trigger}, {"steps": [], "@AsyncTrigger": trigger}):
         schema.validate(right)
     lacking = {name: value for name, value in graph["steps"]["log"].items() if name != "@input"}
-    for wrong in (
+    wrongs: list[dict[str, Any]] = [
         {"steps": {}},
         {**graph, "@AsyncTrigger": {"@type": "LOOP"}},
         {**graph, "steps": {**graph["steps"], "log": lacking}},
         {**graph, "steps": {**graph["steps"], "sw": {"@type": "SWITCH", "@input": "input", "switchFn": {}}}},
         {"steps": [graph["steps"]["end"]]},
-    ):
+    ]
+    for wrong in wrongs:
         with pytest.raises(jsonschema.ValidationError):
             schema.validate(wrong)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
+from outcomes import result_of, results_of
 
 import pipelines
 from pipelines import (
@@ -59,7 +60,7 @@ def run(graph: Graph, *given: dict[str, Any]) -> list[Any]:
 
 def test_an_ensemble_is_the_weighted_average_of_arrays() -> None:
     graph = combined(Ensemble(weights=[3, 1]), *keys("a", "b"))
-    a, b = np.float32([1, 2, 4]), np.float32([5, 2, 0])
+    a, b = np.array([1, 2, 4], np.float32), np.array([5, 2, 0], np.float32)
     (found, other) = run(graph, {"a": a, "b": b}, {"a": b, "b": a})
     assert found["v"].dtype == np.float32
     np.testing.assert_allclose(found["v"], [2, 2, 3])
@@ -77,7 +78,7 @@ def test_an_ensemble_averages_integers_only_where_it_is_told_to() -> None:
     given = {"a": 1, "b": 2}
     assert run(combined(Ensemble(), *keys("a", "b")), given) == [Data({"v": 1, "i": 0})]
     assert run(combined(Ensemble(field_names=["v"]), *keys("a", "b")), given) == [Data({"v": 1.5, "i": 0})]
-    ints = {"a": np.int32([1, 2]), "b": np.int32([2, 2])}
+    ints = {"a": np.array([1, 2], np.int32), "b": np.array([2, 2], np.int32)}
     (found,) = run(combined(Ensemble(), *keys("a", "b")), ints)
     assert found["v"].tolist() == [1.5, 2.0]
 
@@ -129,11 +130,11 @@ def test_argmax_gives_the_record_with_the_highest_score_whole() -> None:
         graph,
         {"a": 0.1, "b": 0.7, "c": 0.2},
         {"a": 3, "b": 2.5, "c": 3},
-        {"a": np.float32([0.1, 0.2]), "b": np.float32([0.9, 0.0]), "c": 0.3},
+        {"a": np.array([0.1, 0.2], np.float32), "b": np.array([0.9, 0.0], np.float32), "c": 0.3},
         {"a": float("nan"), "b": -5.0, "c": float("nan")},
     )
     assert [one["i"] for one in found] == [1, 0, 1, 1]
-    assert found[2]["v"].tolist() == np.float32([0.9, 0.0]).tolist()
+    assert found[2]["v"].tolist() == np.array([0.9, 0.0], np.float32).tolist()
 
 
 @pytest.mark.parametrize(
@@ -303,7 +304,7 @@ def test_what_comes_after_a_late_step_is_not_begun() -> None:
     slow = builder.input.then("slow", late(release, [])).then("after", note)
     graph = builder.build(builder.combine(First(timeout_ms=30), slow, builder.input.then("fallback", fallback)))
     with ThreadPoolExecutor(2) as pool, graph.open(pool=pool) as executor:
-        assert executor.run(Data({"n": 1}))["by"] == "fallback"
+        assert result_of(executor.run(Data({"n": 1})))["by"] == "fallback"
         release.set()
     assert after == []
 
@@ -335,7 +336,8 @@ def test_a_record_that_only_the_late_input_has_fails_and_is_not_lost() -> None:
 
 def test_without_threads_what_is_there_counts() -> None:
     with combined(First(timeout_ms=10_000), broken, fallback).open() as executor:
-        assert [one["by"] for one in executor.run_many([Data({"n": n}) for n in (0, 1)])] == ["model", "fallback"]
+        found = executor.run_many([Data({"n": n}) for n in (0, 1)])
+    assert [one["by"] for one in results_of(found)] == ["model", "fallback"]
 
 
 def test_inputs_that_do_not_get_the_same_records_cannot_stand_in_for_each_other() -> None:
@@ -387,7 +389,7 @@ def test_a_plug_ins_combine_function_gets_batches_whose_rows_belong_together() -
         type_name = "LONGEST"
 
         def combiner(self, context: pipelines.OpenContext) -> Any:
-            def longest(inputs: Any) -> Batch | Result:
+            def longest(inputs: Sequence[Batch]) -> Batch | Result:
                 first, second = inputs
                 assert first.rows.tolist() == second.rows.tolist()
                 if 3 in first["v"].values() and first.size > 1:

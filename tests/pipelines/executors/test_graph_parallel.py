@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from outcomes import results_of
 
 from pipelines import Batch, Column, Data, Graph, GraphBuilder, IntSwitch, batched
 from pipelines.observe.observing import StepRun
@@ -86,7 +87,7 @@ def test_graphs_inside_graphs_share_a_pool_of_one_thread() -> None:
 
     outer = doubled(lambda key: doubled(lambda inner: doubled(leaf(key + inner), "ef"), "cd"), "ab")
     with ThreadPoolExecutor(1) as pool, outer.open(pool=pool) as executor:
-        found = executor.run_many([Data({"n": n}) for n in range(3)])
+        found = results_of(executor.run_many([Data({"n": n}) for n in range(3)]))
     assert [sorted(data) for data in found] == [["ace", "acf", "ade", "adf", "bce", "bcf", "bde", "bdf"]] * 3
 
 

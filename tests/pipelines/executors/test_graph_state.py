@@ -44,7 +44,7 @@ def opened(graph: Graph, pool: Any = None, **runners: Any) -> Executor:
         step_type, name, priority, requires = "NAMED", "named", 0, ()
 
         def create(self, step: Step, context: OpenContext) -> Runner:
-            runner = runners[context.step]
+            runner: Runner | Exception = runners[context.step]
             if isinstance(runner, Exception):
                 raise runner
             return runner
@@ -178,8 +178,8 @@ def test_the_keys_that_the_first_steps_read_are_known() -> None:
         "a": Whole(reads=frozenset("y"), keeps_keys=True),
         "b": Whole(reads=frozenset("z")),
     }
-    assert opened(graph, **runners).reads == {"kind", "x", "y", "z"}
-    assert opened(graph, **{**runners, "a": Whole(reads=frozenset("y"))}).reads == {"kind", "x", "y"}
+    assert opened(graph, **runners).reads == frozenset({"kind", "x", "y", "z"})
+    assert opened(graph, **{**runners, "a": Whole(reads=frozenset("y"))}).reads == frozenset({"kind", "x", "y"})
     assert opened(Graph({"a": (Named(), "input")}), a=Whole()).reads is None
 
 

@@ -20,7 +20,7 @@ from pipelines import (
     SimpleLoopTrigger,
     StepError,
 )
-from pipelines.data.columns import WireColumn
+from pipelines.data.columns import Entries, WireColumn
 from pipelines.data.describing import described_row
 from pipelines.observe.observing import StepRun
 from pipelines.observe.tracing import Tracer
@@ -149,7 +149,7 @@ def test_the_trace_of_a_record_among_others_has_only_its_own_values_on_every_bra
 
 
 def test_values_that_no_step_asked_for_stay_undecoded() -> None:
-    def decode(entries: list[bytes | None]) -> Column:
+    def decode(entries: Entries) -> Column:
         return Column.of([7 for _ in entries])
 
     batch = Batch({"n": WireColumn([b"x", None], decode)}, 2)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from outcomes import result_of
 
 from pipelines import BoundingBox, Data, Image, Point, Sequence
 from pipelines.errors import StepError
@@ -25,7 +26,7 @@ SQUARE_INPUT = ImageToNDArrayConfig(height=100, width=100)
 
 def run(step: Step, data: Data | dict[str, Any]) -> Data:
     with Sequence([step]).open() as executor:
-        return executor.run(data if isinstance(data, Data) else Data(data))
+        return result_of(executor.run(data if isinstance(data, Data) else Data(data)))
 
 
 def numbered(height: int, width: int) -> Image:
@@ -36,7 +37,8 @@ def numbered(height: int, width: int) -> Image:
 
 def corner(image: Image) -> list[int]:
     """Line and column of the first pixel of a part of `numbered`."""
-    return image.get_as("numpy")[0, 0, :2].tolist()
+    y, x, _ = image.get_as("numpy")[0, 0]
+    return [int(y), int(x)]
 
 
 def size(image: Image) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from outcomes import result_of
 
 from pipelines import Batch, BoundingBox, Data, Point, Sequence
 from pipelines.errors import StepError
@@ -20,7 +21,7 @@ COCO = json.loads((Path(__file__).parents[2] / "conformance" / "vectors" / "coco
 
 def run(step: Step, data: Data) -> Data:
     with Sequence([step]).open() as executor:
-        return executor.run(data)
+        return result_of(executor.run(data))
 
 
 def detections(boxes: list[list[float]], scores: list[float], classes: list[float], **others: Any) -> Data:
@@ -265,7 +266,7 @@ def test_a_batch_gives_what_its_rows_give_one_by_one(step: Step, seed: int) -> N
     datas = []
     for _ in range(12):
         count, images, height = random.integers(0, 5), random.integers(1, 3), random.integers(1, 3)
-        classes = random.integers(1, 5, count).astype("f4")  # 4 has no label
+        classes = random.integers(1, 5, count).astype("f4").tolist()  # 4 has no label
         grid = random.random((images, 16, height, 2), "f4")
         datas.append(detections(random.random((count, 4)).tolist(), random.random(count).tolist(), classes, grid=grid))
     with Sequence([step]).open() as executor:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from outcomes import result_of
 
 from pipelines import BoundingBox, Data, Image, Point, Sequence
 from pipelines.errors import DefinitionError, StepError
@@ -29,7 +30,7 @@ GREEN, RED, BLUE, BLACK = [0, 255, 0], [0, 0, 255], [255, 0, 0], [0, 0, 0]
 
 def run(step: Step, data: dict[str, Any]) -> Data:
     with Sequence([step]).open() as executor:
-        return executor.run(Data(data))
+        return result_of(executor.run(Data(data)))
 
 
 def pixels(image: Image) -> np.ndarray:
@@ -188,8 +189,8 @@ def test_a_value_that_is_no_point_is_refused() -> None:
 def test_a_heat_map_fades_and_is_hottest_where_points_are() -> None:
     step = DrawHeatmap(points=("p",), width=60, height=40, radius=2, fading_factor=0.5, output_name="map")
     with Sequence([step]).open() as executor:
-        first = executor.run(Data({"p": Point((10, 20))}))
-        second = executor.run(Data({"p": Point((50, 20))}))
+        first = result_of(executor.run(Data({"p": Point((10, 20))})))
+        second = result_of(executor.run(Data({"p": Point((50, 20))})))
 
     # OpenCV's TURBO: 255 is (4, 0, 122) in its BGR order reversed, dark red; 0 is dark blue.
     hot, half, cold = pixels(second["map"])[20, 50], pixels(second["map"])[20, 10], pixels(second["map"])[0, 30]

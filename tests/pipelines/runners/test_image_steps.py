@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from outcomes import result_of
 
 import pipelines
 from pipelines import BoundingBox, Data, GrayScale, Image, ImageCrop, ImageResize, Point, ShowImage, Step, StepError
@@ -167,9 +168,9 @@ def test_each_record_has_its_own_rectangle_and_a_list_is_cropped_one_by_one() ->
     datas = [Data({"a": [Image(SQUARE)] * 2, "box": box}) for box in boxes]
     with pipelines.Sequence([ImageCrop(crop_name="box", coords_are_pixels=True)]).open() as executor:
         first, second, third = executor.run_many(datas)
-    assert [values(one) for one in first["a"]] == [[[1]]] * 2
+    assert [values(one) for one in result_of(first)["a"]] == [[[1]]] * 2
     assert "has no pixels: its corners are (0, 0) and (0, 1), which is 0 x 1 pixels of an image of 4 x 4" in str(second)
-    assert values(third["a"][0]) == [[6], [10]]
+    assert values(result_of(third)["a"][0]) == [[6], [10]]
 
 
 def test_what_cannot_be_cropped_is_told() -> None:

@@ -1,4 +1,5 @@
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def test_it_logs_at_the_level_asked_for(caplog: pytest.LogCaptureFixture, name: 
     assert [record.levelno for record in caplog.records] == [level]
 
 
-def never(entries: list[bytes | None]) -> Column:
+def never(entries: Sequence[bytes | None]) -> Column:
     raise AssertionError("nobody asked")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from outcomes import result_of
 
 import pipelines
 from pipelines import BoundingBox, ByteBuffer, Data, Image, Point, Python, PythonConfig, Sequence, StepError, ValueType
@@ -103,7 +104,8 @@ def test_konduits_own_sample_runs() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_a_value_is_the_variable_that_konduit_makes_of_it(value: Any, seen: str) -> None:
-    for inputs in (None, {"x": {}}):
+    ways: list[dict[str, Any] | None] = [None, {"x": {}}]
+    for inputs in ways:
         assert run("y = repr(x)", {"x": value}, {"y": {"python_type": "str"}}, io_inputs=inputs)["y"] == seen
 
 
@@ -254,7 +256,7 @@ def test_a_traceback_shows_the_line_of_code_in_the_definition() -> None:
 def test_imports_run_once_and_state_survives_from_record_to_record() -> None:
     made = step("count += 1\ny = count", {"y": {"python_type": "int"}}, import_code="count = 0")
     with Sequence([made]).open() as executor:
-        assert [executor.run(Data())["y"] for _ in range(3)] == [1, 2, 3]  # type: ignore[index]
+        assert [result_of(executor.run(Data()))["y"] for _ in range(3)] == [1, 2, 3]
     with Sequence([made, made]).open() as executor:
         assert executor.run(Data()) == Data({"y": 1})  # a namespace for each step
 
@@ -271,7 +273,7 @@ def test_imports_run_once_and_state_survives_from_record_to_record() -> None:
 )
 def test_what_the_code_assigns_survives_without_import_code_too(code: str) -> None:
     with Sequence([step(code, {"count": {"python_type": "int"}})]).open() as executor:
-        assert [executor.run(Data())["count"] for _ in range(3)] == [1, 2, 3]  # type: ignore[index]
+        assert [result_of(executor.run(Data()))["count"] for _ in range(3)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -407,7 +409,7 @@ def test_code_is_refused_where_it_is_not_allowed() -> None:
 
 def test_what_has_no_effect_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pipelines.python")
-    conda = {"python_config_type": "CONDA", "environment_name": "base", "python_path": "1"}
+    conda: dict[str, Any] = {"python_config_type": "CONDA", "environment_name": "base", "python_path": "1"}
     with Sequence([step("pass", **conda)]).open() as executor:
         executor.run_many([Data(), Data()])
     (line,) = caplog.messages

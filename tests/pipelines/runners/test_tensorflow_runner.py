@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
+def run(tmp_path: Path) -> Run:
     """`run(step, *records)`: what becomes of the records, in a pipeline whose folder is `tmp_path`."""
 
     def go(step: Any, *datas: Data) -> list[Any]:
@@ -55,16 +55,12 @@ def saved(folder: Path) -> None:
     """y = x @ w with a variable w, and z = 2 x; the signature calls x "features"."""
     import tensorflow as tf
 
-    class Net(tf.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.w = tf.Variable(np.array([[1, 0], [0, 1], [1, 1]], "f4"))
+    def forward(features: Any) -> dict[str, Any]:
+        return {"y": features @ net.w, "z": features * 2.0}
 
-        @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, name="features")])
-        def forward(self, features: Any) -> dict[str, Any]:
-            return {"y": features @ self.w, "z": features * 2.0}
-
-    net = Net()
+    net = tf.Module()
+    net.w = tf.Variable(np.array([[1, 0], [0, 1], [1, 1]], "f4"))
+    net.forward = tf.function(forward, input_signature=[tf.TensorSpec([None, 3], tf.float32, name="features")])
     tf.saved_model.save(net, str(folder), signatures=net.forward)
 
 

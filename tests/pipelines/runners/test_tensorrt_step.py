@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from outcomes import results_of
 
 from pipelines import Data, DefinitionError, Sequence, StepError, StreamerError, TensorRt, loads
 from pipelines.runners.models.tensorrt import onnx_step, provider_options
@@ -118,7 +119,7 @@ def test_without_tensorrt_the_model_runs_on_what_is_there_with_one_warning(
     step = TensorRt(model, input_names={"x": "photo"}, output_names=["y"], batch_size=2, use_fp16=True, warm_up=True)
     with caplog.at_level(logging.WARNING), Sequence([step]).open() as executor:
         found = executor.run_many([Data({"photo": np.full(2, n, "f4")}) for n in range(5)])
-    assert [data["y"].tolist() for data in found] == [[2 * n, 2 * n] for n in range(5)]
+    assert [data["y"].tolist() for data in results_of(found)] == [[2 * n, 2 * n] for n in range(5)]
     (warning,) = [record.getMessage() for record in caplog.records]
     assert "TensorrtExecutionProvider" in warning
     assert warning.endswith("using CPUExecutionProvider")

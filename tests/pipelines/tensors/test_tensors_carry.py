@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+from outcomes import result_of, results_of
 
 import pipelines
 from pipelines import Data, Onnx, StepError, tensors
@@ -187,8 +188,8 @@ def test_a_model_of_strings_takes_string_tensors(tmp_path: Path) -> None:
         tensors.strings(["g", "h"]),
     ]
     with pipelines.Sequence([step]).open() as executor:
-        together = executor.run_many([Data({"x": value}) for value in values])
-        alone = executor.run(Data({"x": values[0]}))
+        together = results_of(executor.run_many([Data({"x": value}) for value in values]))
+        alone = result_of(executor.run(Data({"x": values[0]})))
     assert [one["y"] for one in together] == [[["a", "b"], ["c", "d"]], [["é", "f"]], ["g", "h"]]
     assert alone["y"] == [["a", "b"], ["c", "d"]]
 
@@ -206,7 +207,7 @@ def test_a_model_refuses_sparse_and_ragged_tensors_with_a_hint(tmp_path: Path) -
         with pytest.raises(StepError, match="holds a ragged tensor; pad its rows"):
             executor.run(Data({"x": TENSORS["ragged"]()}))
     with pipelines.Sequence([densify, step]).open() as executor:
-        assert executor.run(Data({"x": given}))["y"].tolist() == [[0, 0], [0, 5], [0, 0]]
+        assert result_of(executor.run(Data({"x": given})))["y"].tolist() == [[0, 0], [0, 5], [0, 0]]
 
 
 def test_a_model_of_numbers_refuses_strings(tmp_path: Path) -> None:

@@ -310,8 +310,13 @@ def test_t11_a_slice_that_numpy_made_of_a_kept_array_does_not_write_into_the_ten
     tensor = tensors.dense([3], np.float32, init)
     slots = Slots(2, [3], np.float32)
     slots.fill(0, init)
+
+    def init_and_fail(data: tensors.WritableView[Any]) -> None:
+        init(data)
+        raise ZeroDivisionError
+
     with pytest.raises(ZeroDivisionError):
-        slots.fill(1, lambda data: (init(data), 1 // 0))
+        slots.fill(1, init_and_fail)
     slots.fill(1, lambda data: data.copy_from([4, 5, 6]))
     column = slots.column()
     for array in kept:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 from pipelines import tensors
 from pipelines.errors import DataError, WrongTypeError
 from pipelines.tensors import BoundsError, RaggedTensor, RankError, ReadOnlyError, SparseTensor, at, even
+from pipelines.tensors.sparse import SparseWriter
 
 
-def example(data: Any) -> None:
+def example(data: SparseWriter[Any]) -> None:
     data.put(10.0, 0, 0)
     data.put(20.0, 0, 3)
     data.put(30.0, 1, 1)
@@ -26,7 +28,7 @@ def rows(data: Any) -> None:
 
 def test_t13_a_sparse_tensor_reads_as_a_dense_one() -> None:
     tensor = tensors.sparse([2, 4], np.float32, 3, example)
-    assert (tensor.get(0, 0), tensor.get(0, 1), tensor.get(1, 1)) == (10.0, 0.0, 30.0)
+    assert [tensor.get(0, 0), tensor.get(0, 1), tensor.get(1, 1)] == [10.0, 0.0, 30.0]
     assert list(tensor.stream()) == [10, 0, 0, 20, 0, 30, 0, 0]
     assert tensor.to_dense().copy().tolist() == [[10, 0, 0, 20], [0, 30, 0, 0]]  # type: ignore[attr-defined]
     assert (tensor.rank, tensor.shape, tensor.total_size) == (2, (2, 4), 8)
@@ -45,18 +47,29 @@ def test_t13_it_is_indices_values_and_shape() -> None:
 
 
 def test_t13_no_more_and_no_fewer_values_than_declared_are_put() -> None:
+    def and_one_more(data: SparseWriter[Any]) -> None:
+        example(data)
+        data.put(40.0, 1, 3)
+
+    def and_one_again(data: SparseWriter[Any]) -> None:
+        example(data)
+        data.put(11.0, 0, 0)
+
     with pytest.raises(BoundsError, match=r"3 values were declared, and \[1, 3\] is one more"):
-        tensors.sparse([2, 4], np.float32, 3, lambda data: (example(data), data.put(40.0, 1, 3)))
+        tensors.sparse([2, 4], np.float32, 3, and_one_more)
     with pytest.raises(DataError, match="3 values were declared and 0 were put"):
         tensors.sparse([2, 4], np.float32, 3, lambda data: None)
-    again = tensors.sparse([2, 4], np.float32, 3, lambda data: (example(data), data.put(11.0, 0, 0)))
+    again = tensors.sparse([2, 4], np.float32, 3, and_one_again)
     assert again.get(0, 0) == 11.0
 
 
 def test_t13_a_place_out_of_bounds_is_refused() -> None:
+    def put(place: tuple[int, int], data: SparseWriter[Any]) -> None:
+        data.put(40.0, *place)
+
     for place in [(2, 1), (0, 4), (-1, 0)]:
         with pytest.raises(BoundsError):
-            tensors.sparse([2, 4], np.float32, 3, lambda data, place=place: data.put(40.0, *place))
+            tensors.sparse([2, 4], np.float32, 3, partial(put, place))
     with pytest.raises(RankError):
         tensors.sparse([2, 4], np.float32, 3, lambda data: data.put(40.0, 1))
     with pytest.raises(RankError):
@@ -66,8 +79,13 @@ def test_t13_a_place_out_of_bounds_is_refused() -> None:
 
 
 def test_t13_a_complete_sparse_tensor_is_written_no_more() -> None:
-    kept: list[Any] = []
-    tensors.sparse([2, 4], np.float32, 3, lambda data: (example(data), kept.append(data)))
+    kept: list[SparseWriter[Any]] = []
+
+    def keep(data: SparseWriter[Any]) -> None:
+        example(data)
+        kept.append(data)
+
+    tensors.sparse([2, 4], np.float32, 3, keep)
     with pytest.raises(ReadOnlyError):
         kept[0].put(1.0, 0, 0)
 
@@ -136,7 +154,7 @@ def test_t13_a_few_bytes_do_not_become_gigabytes() -> None:
 
 def test_t14_rows_have_lengths_of_their_own() -> None:
     tensor = tensors.ragged([3, -1], np.float32, rows)
-    assert (tensor.get(0, 1), tensor.get(1, 0)) == (20.0, 40.0)
+    assert [tensor.get(0, 1), tensor.get(1, 0)] == [20.0, 40.0]
     assert [list(row.stream()) for row in tensor.elements()] == [[10, 20, 30], [40], [50, 60]]
     assert list(tensor.stream()) == [10, 20, 30, 40, 50, 60]
     assert (tensor.rank, tensor.shape, tensor.size(0), tensor.total_size) == (2, (3, -1), 3, 6)
@@ -196,7 +214,7 @@ def test_t14_parts_are_views() -> None:
     assert isinstance(row, tensors.TensorView)
     assert row.array.tolist() == [[1, 2], [3, 4]]
     assert np.shares_memory(row.array, tensor.values.array)  # type: ignore[attr-defined]
-    assert tensor.slice(0, 1, at(0)).get() == 3  # type: ignore[call-arg]
+    assert tensor.slice(0, 1, at(0)).get() == 3
     assert list(tensor.stream(1)) == [5, 6]
     with pytest.raises(WrongTypeError, match="sliced by integers"):
         tensor.slice(even())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from pipelines import tensors
 from pipelines.errors import DataError, WireError, WrongTypeError
 from pipelines.tensors import BoundsError, ReadOnlyError, at, incl, index
+from pipelines.tensors.strings import WritableStrings
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
@@ -45,9 +47,12 @@ def test_t12_padded_strings_are_written_where_they_stay() -> None:
 
 
 def test_t12_a_string_longer_than_the_padded_length_is_refused() -> None:
+    def put(value: str | bytes, data: WritableStrings) -> None:
+        data.put(value, 0)
+
     for value in ("abcde", "ééé", b"12345"):
         with pytest.raises(DataError, match="4 is the length of these strings"):
-            tensors.dense_string([1], lambda data, value=value: data.put(value, 0), length=4)
+            tensors.dense_string([1], partial(put, value), length=4)
     with pytest.raises(DataError, match="ends with the padding"):
         tensors.dense_string([1], lambda data: data.put("ab ", 0), length=4, padding=32)
     for length, padding in [(0, 0), (4, 256), (4, -1)]:

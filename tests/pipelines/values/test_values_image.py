@@ -243,7 +243,7 @@ def test_an_unknown_target_names_the_known_ones() -> None:
     with pytest.raises(DataError, match="No converter found from Image to 'tiff'; there are numpy, png"):
         Image(COLOR).get_as("tiff")
     with pytest.raises(DataError, match="No converter found"):
-        Image(COLOR).get_as(list)  # type: ignore[call-overload]
+        Image(COLOR).get_as(list)
 
 
 def test_a_notebook_shows_the_picture() -> None:

@@ -244,6 +244,7 @@ def content(data: Data) -> tuple[bytes, bytes]:
     return encode(Data(dict(data))), encode(data.metadata) if data.metadata else b""
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(blocks(), WANTED, LIMITS)
 def test_columns_hold_what_reading_one_by_one_gives(
@@ -355,13 +356,13 @@ def test_numbers_make_a_dense_column_whatever_their_length_on_the_wire() -> None
     found = decoded(messages_of(24, lambda row: {"n": numbers[row], "p": row / 7, "b": row % 3 == 0}), "n", "p", "b")
     n, p, b = (found.columns[key] for key in "npb")
     assert isinstance(n, DenseColumn)
-    assert (n.type, n.array.dtype, n.array.tolist()) == (ValueType.INT64, np.int64, numbers)
+    assert (n.type, n.array.dtype, n.array.tolist()) == (ValueType.INT64, np.dtype(np.int64), numbers)
     assert isinstance(p, DenseColumn)
     assert (p.type, p.array.tolist()) == (ValueType.DOUBLE, [row / 7 for row in range(24)])
     assert isinstance(b, DenseColumn)
     assert (b.type, b.array.dtype, b.array.tolist()) == (
         ValueType.BOOLEAN,
-        np.bool_,
+        np.dtype(np.bool_),
         [row % 3 == 0 for row in range(24)],
     )
 

@@ -68,7 +68,7 @@ def test_spans_that_leave_the_buffer_are_an_error(start: int, length: int) -> No
 def test_spans_of_another_number_type_are_an_error() -> None:
     good = Spans.of(sensors(2))
     with pytest.raises(ValueError, match="int64"):
-        read(Spans(good.buffer, good.starts.astype(np.int32), good.lengths))  # type: ignore[arg-type]
+        read(Spans(good.buffer, good.starts.astype(np.int32), good.lengths))
     with pytest.raises(ValueError, match="as many starts as lengths"):
         read(Spans(good.buffer, good.starts[:1], good.lengths))
 
@@ -227,7 +227,8 @@ def test_ten_million_records_leave_no_memory_behind() -> None:
         # Broken, odd and empty ones take other ways.
         block[7], block[99], block[300] = (block[0] or b"")[:-1], (block[0] or b"") * 2, None
     spans = [Spans.of(block) for block in blocks]
-    total, done, sizes = 10_000_000, 0, []
+    total, done = 10_000_000, 0
+    sizes: list[int] = []
     while done < total:
         for values in (*blocks, *spans):
             found = read(values, "x", "id")

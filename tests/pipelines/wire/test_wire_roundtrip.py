@@ -158,7 +158,7 @@ def check_against_protobuf(payload: bytes) -> None:
     assert set(data) <= set(message.mapItems)
     for key, value in data.items():
         scheme = message.mapItems[key]
-        assert data.type(key) == scheme.type
+        assert data.type(key) == ValueType(scheme.type)
         if data.type(key) in (ValueType.STRING, ValueType.INT64, ValueType.BOOLEAN, ValueType.BYTES):
             assert value == getattr(scheme, scheme.WhichOneof("value"))
         elif data.type(key) is ValueType.DOUBLE:

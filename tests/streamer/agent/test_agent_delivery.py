@@ -180,8 +180,10 @@ def test_results_flow_without_waiting_for_confirmations(
 class Flowing(Counted):
     """Confirms while messages flow, and always has some on their way."""
 
+    lag = 0.01
+
     def behind(self) -> float:
-        return 0.01
+        return self.lag
 
 
 def test_a_sink_that_keeps_up_is_not_brought_to_a_stop_for_acknowledgements(
@@ -195,7 +197,7 @@ def test_a_sink_that_keeps_up_is_not_brought_to_a_stop_for_acknowledgements(
         eventually(lambda count=count: serving.source.acknowledged == [count])
     assert sink.barriers == 0
     # One that does not keep up any more is waited for.
-    sink.behind = lambda: 1.0
+    sink.lag = 1.0
     eventually(lambda: sink.barriers > 0)
 
 

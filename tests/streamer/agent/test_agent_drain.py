@@ -17,6 +17,8 @@ from pipelines import Data
 from pipelines.data.batch import Batch
 from streamer.batching.sizer import GROWTH, BatchSizer
 
+pytestmark = pytest.mark.slow
+
 PER_ROW = 0.03
 COUNT = 500
 IN_TIME = 10.0

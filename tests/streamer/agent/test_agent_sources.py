@@ -37,11 +37,12 @@ class Failing(MemorySource):
 def test_a_source_that_fails_ends_the_service_and_what_was_done_is_acknowledged(
     define: Any, serve: Any, eventually: Any
 ) -> None:
-    sources = {"a": MemorySource(name="a"), "b": Failing(ConnectorError("b is gone"), name="b")}
+    failing = Failing(ConnectorError("b is gone"), name="b")
+    sources = {"a": MemorySource(name="a"), "b": failing}
     serving = serve(define(source=TWO), sources)
     serving.feed(1, 2, source="a")
     eventually(lambda: len(serving.results()) == 2)
-    sources["b"].fail.set()
+    failing.fail.set()
     summary = serving.agent.join(60)
     assert (summary.reason, summary.error) == ("failed", "b is gone")
     assert sources["a"].acknowledged == [2]
@@ -316,7 +317,12 @@ def test_lanes_that_have_ended_are_not_told_as_acknowledged(define: Any, serve: 
     serving = serve(define(), {"memory": source})
     serving.feed(*range(5))
     eventually(lambda: source.acknowledged == [5])
-    serving.sink.topic.faults.lose = lambda message: lost.append(message) is None and len(lost) == 1
+
+    def lose(message: object) -> bool:
+        lost.append(message)
+        return len(lost) == 1
+
+    serving.sink.topic.faults.lose = lose
     serving.feed(*range(5))
     eventually(lambda: source.acknowledged == [10])
     eventually(lambda: list(serving.agent.acknowledged.values()) == [10])
@@ -356,7 +362,12 @@ def test_only_what_was_not_done_comes_again(define: Any, serve: Any, eventually:
     taken: list[object] = []
     source = Remembering(name="memory")
     serving = serve(define(), {"memory": source})
-    serving.sink.topic.faults.lose = lambda message: taken.append(message) is None and len(taken) == 8
+
+    def lose(message: object) -> bool:
+        taken.append(message)
+        return len(taken) == 8
+
+    serving.sink.topic.faults.lose = lose
     serving.feed(*range(10))
     eventually(lambda: source.acknowledged == [10])
     assert serving.results() == [2 * x for x in (0, 1, 2, 3, 4, 5, 6, 8, 9, 7, 8, 9)]

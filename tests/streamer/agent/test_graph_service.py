@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pipelines
 from pipelines import Async, Data, GraphBuilder, IntSwitch, Sequence, SimpleLoopTrigger
@@ -11,7 +13,7 @@ from streamer import Service, testing
 TOGETHER = threading.Barrier(2, timeout=60)
 
 
-def meet(name: str) -> pipelines.Batch:
+def meet(name: str) -> Callable[[pipelines.Batch], pipelines.Batch]:
     @pipelines.batched
     def run(batch: pipelines.Batch) -> pipelines.Batch:
         TOGETHER.wait()
@@ -20,7 +22,7 @@ def meet(name: str) -> pipelines.Batch:
     return run
 
 
-def service(pipeline: pipelines.Pipeline, **fields: object) -> Service:
+def service(pipeline: pipelines.Pipeline, **fields: Any) -> Service:
     memory = {"type": "memory", "topic": "t"}
     return Service(source=memory, pipeline=pipeline, sink=memory, dead_letter=memory, **fields)
 

@@ -11,6 +11,8 @@ import pytest
 
 from streamer.agent.signals import stopped_by_signals
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import os, signal
 from streamer.agent.signals import stopped_by_signals

@@ -72,7 +72,8 @@ def closed(batcher: Batcher, source: Source, calls: int = 50) -> Closed:
 
 def rows(found: Closed | None) -> list[int]:
     assert found is not None
-    return found.records.positions.tolist()
+    positions: list[int] = found.records.positions.tolist()
+    return positions
 
 
 def test_a_soft_batch_is_closed_when_it_has_enough_records() -> None:
@@ -134,9 +135,9 @@ def test_a_hard_batch_is_closed_only_when_it_is_full() -> None:
     assert (rows(found), found.reason) == ([1, 2, 3, 4], "records")
     batcher.gather(source)
     assert batcher.ready() is None
-    found = batcher.flush()
-    assert found is not None
-    assert (rows(found), found.reason) == ([5], "drain")
+    last = batcher.flush()
+    assert last is not None
+    assert (rows(last), last.reason) == ([5], "drain")
     assert batcher.flush() is None
 
 

@@ -19,6 +19,8 @@ import pytest
 from streamer.build.closure import closure
 from streamer.definition.loading import load
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 DIGITS = ROOT / "examples" / "digits"
 

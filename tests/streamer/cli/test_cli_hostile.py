@@ -22,6 +22,9 @@ MARKS = ("\x1b", "\x07", "\x9b", "\x7f", "\r", "\u202e", "\u2066", "\nerror: \u2
 SECRET = "hunter22-of-the-test"
 
 
+UNKNOWN: dict[str, Any] = {f"no{EVIL}": 1}
+
+
 @pytest.fixture(autouse=True)
 def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shown, "_known", frozenset())
@@ -51,7 +54,7 @@ def test_a_file_that_is_checked_steers_no_terminal(cli: Any, tmp_path: Path, opt
     ended = harmless(cli("check", written(tmp_path, name=f"s{EVIL.replace('/', '')}"), *options))
     assert ended.code == 2
     assert "step" in ended.out
-    assert harmless(cli("check", written(tmp_path, **{f"no{EVIL}": 1}), *options)).code == 2
+    assert harmless(cli("check", written(tmp_path, **UNKNOWN), *options)).code == 2
     assert harmless(cli("check", written(tmp_path, keep=f"x{EVIL}"), *options)).code == 2
     assert harmless(cli("check", written(tmp_path, sink={"type": f"x{EVIL}"}), *options)).code == 2
     assert harmless(cli("check", tmp_path / f"none{EVIL}", *options)).code == 2
@@ -69,7 +72,7 @@ def test_a_file_that_is_run_steers_no_terminal(cli: Any, tmp_path: Path, options
     ended = harmless(cli("run", written(tmp_path, name=f"s{EVIL}.yaml", **fields), "--json", *options))
     assert ended.code == 0, ended.err
     assert harmless(cli("run", written(tmp_path), *options)).code == 1
-    assert harmless(cli("--debug", "run", written(tmp_path, **{f"no{EVIL}": 1}), *options)).code == 2
+    assert harmless(cli("--debug", "run", written(tmp_path, **UNKNOWN), *options)).code == 2
 
 
 def test_cases_steer_no_terminal(cli: Any, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class Letters:
         left_out: str | None = None,
     ) -> None:
         short = [("streamer-left-out", left_out.encode()), ("streamer-size", b"1048516")] if left_out else []
-        headers = [
+        headers: list[tuple[str, str | bytes | None]] = [
             *short,
             ("streamer-topic", (origin or self.origin).encode()),
             ("streamer-partition", b"0"),

@@ -19,6 +19,8 @@ import pytest
 
 from streamer.cli.process import COLLECT_AFTER
 
+pytestmark = pytest.mark.slow
+
 STEPS = """\
 import gc
 import time

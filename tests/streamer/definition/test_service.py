@@ -194,7 +194,7 @@ def test_control_listens_at_a_host_and_port(listen: str) -> None:
 
 def test_a_service_cannot_be_changed_behind_the_agents_back() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        service().name = "other"
+        service().name = "other"  # type: ignore[misc]
 
 
 # running

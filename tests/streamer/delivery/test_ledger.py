@@ -17,7 +17,8 @@ A, B = Lane("s", "t-0", 1), Lane("s", "t-1", 1)
 
 
 def block(*runs: tuple[Lane, list[int]], size: int = 10) -> Records:
-    spans, positions = [], []
+    spans: list[Span] = []
+    positions: list[int] = []
     for lane, offsets in runs:
         spans.append(Span(lane, len(positions), len(positions) + len(offsets)))
         positions += offsets
@@ -207,7 +208,9 @@ def test_confirmations_of_rows_long_gone_are_ignored() -> None:
     ready(ledger, block((A, [0])), 0)
     ledger.end(A)
     ready(ledger, block((B, [0, 1])), 1)
-    assert [found.rows.tolist() for found in ledger.confirm(rows(0, 1, 2, 99))] == [[0, 1]]
+    (found,) = ledger.confirm(rows(0, 1, 2, 99))
+    assert isinstance(found.rows, np.ndarray)
+    assert found.rows.tolist() == [0, 1]
     assert ledger.marks() == {B: 2}
 
 

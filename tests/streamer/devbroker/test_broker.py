@@ -20,6 +20,8 @@ from confluent_kafka.admin import AdminClient
 from streamer.devbroker import Broker, BrokerError, LocalKafka, create_topics
 from streamer.devbroker.ports import ReservedPorts
 
+pytestmark = pytest.mark.slow
+
 StartKafka = Callable[..., LocalKafka]
 Topics = Callable[..., str]
 VALUES = [b"%03d" % number for number in range(100)]

@@ -269,6 +269,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.slow
 def test_without_descriptors_it_waits_rather_than_spins_and_answers_when_there_are_some() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", EXHAUSTED],

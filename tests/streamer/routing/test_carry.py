@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -160,7 +161,7 @@ def test_a_row_whose_record_is_not_in_the_input_lacks_the_value() -> None:
 
 
 def test_undecoded_values_stay_undecoded() -> None:
-    def never(entries: list[bytes | None]) -> Column:
+    def never(entries: Sequence[bytes | None]) -> Column:
         raise AssertionError("decoded")
 
     source = decoded(block(), image=WireColumn([b"0", b"1", b"2"], never))
@@ -170,7 +171,7 @@ def test_undecoded_values_stay_undecoded() -> None:
 
 
 def test_undecoded_values_stay_undecoded_next_to_rows_that_have_none() -> None:
-    def never(entries: list[bytes | None]) -> Column:
+    def never(entries: Sequence[bytes | None]) -> Column:
         raise AssertionError("decoded")
 
     source = decoded(block(), image=WireColumn([b"0", b"1", b"2"], never))
@@ -186,7 +187,7 @@ def test_a_result_without_any_record_lacks_what_is_kept() -> None:
 
 
 def test_what_cannot_be_decoded_is_not_put_back_next_to_values_of_the_pipeline() -> None:
-    def refuse(entries: list[bytes | None]) -> Column:
+    def refuse(entries: Sequence[bytes | None]) -> Column:
         raise RowsFailed({1: ValueError("broken")})
 
     source = decoded(block(), id=WireColumn([b"0", b"1", b"2"], refuse))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -133,7 +134,7 @@ def test_a_row_without_the_value_is_chosen_by_exists_false_only() -> None:
 
 
 def test_whether_a_value_exists_decodes_nothing() -> None:
-    def never(entries: list[bytes | None]) -> Column:
+    def never(entries: Sequence[bytes | None]) -> Column:
         raise AssertionError("decoded")
 
     batch = Batch({"image": WireColumn([b"x", None], never)}, 2)
@@ -143,7 +144,7 @@ def test_whether_a_value_exists_decodes_nothing() -> None:
 
 
 def test_a_row_that_cannot_be_decoded_fails_and_its_neighbours_do_not() -> None:
-    def decode(entries: list[bytes | None]) -> Column:
+    def decode(entries: Sequence[bytes | None]) -> Column:
         bad: dict[int, Exception] = {row: ValueError("broken") for row, entry in enumerate(entries) if entry == b"bad"}
         if bad:
             raise RowsFailed(bad)
