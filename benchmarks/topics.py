@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from benchmarks.messages import Checker, Messages
 from benchmarks.programs.job import PARTITIONER

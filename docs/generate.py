@@ -25,9 +25,8 @@ from steppages import OURS, about, has_fields, index, missing_pages, part_name, 
 from connectors.codecs.config import MessageConfig
 from connectors.codecs.registry import CODECS
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
-from connectors.kafka.config import Position
 from connectors.registry import SINKS, SOURCES
-from connectors.units import seconds, size_in_bytes
+from connectors.units import Position, seconds, size_in_bytes
 from pipelines.errors import DISTRIBUTION
 from pipelines.steps import Config, Step
 from streamer.definition.service import Service

@@ -168,7 +168,7 @@ def _alike(found: Any, expected: Any) -> bool:
         near = PIXEL_TOLERANCE if expected.dtype == np.uint8 else TOLERANCE
         return same and bool(np.allclose(found.astype("f8"), expected.astype("f8"), rtol=0, atol=near))
     if isinstance(expected, float):
-        return abs(found - expected) <= TOLERANCE
+        return bool(abs(found - expected) <= TOLERANCE)
     if isinstance(expected, BoundingBox):
         numbers = zip(
             (*found.numbers, found.probability or 0), (*expected.numbers, expected.probability or 0), strict=True

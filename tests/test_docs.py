@@ -74,6 +74,7 @@ def test_an_example_in_yaml_loads(block: Block, folder: Path) -> None:
         streamer.loads(block.text, base=folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [name for name in NAMES if any(b.page == name for b in _blocks("python"))])
 def test_the_python_of_a_page_runs_from_top_to_bottom(page: str, folder: Path) -> None:
     scripts: list[str] = []
@@ -152,7 +153,9 @@ def _anchors(page: Path) -> set[str]:
 def test_a_metric_exists(page: Path) -> None:
     meters = ServiceMeters("docs", ["source"])
     names = {name for family in meters.collect() for name in (family.name, f"{family.name}_total")}
-    assert set(re.findall(r"\bstreamer_[a-z_]+\b", page.read_text())) - {"streamer_inference"} <= names
+    assert (
+        set(re.findall(r"\bstreamer_[a-z_]+\b", page.read_text())) - {"streamer_inference", "streamer_native"} <= names
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)

@@ -25,7 +25,7 @@ from connectors.sink import Sink
 from connectors.source import Source
 from streamer.devbroker import Broker, create_topics
 
-pytestmark = pytest.mark.usefixtures("hot_path")
+pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
 
 HUGE = 10_000_000
 QUICK = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}

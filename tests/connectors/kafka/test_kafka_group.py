@@ -21,7 +21,7 @@ from connectors.source import LaneEnded
 from pipelines.errors import ConnectorError
 from streamer.devbroker import Broker, LocalKafka, create_topics
 
-pytestmark = pytest.mark.usefixtures("hot_path")
+pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
 
 Topics = Callable[..., str]
 Name = Callable[..., str]

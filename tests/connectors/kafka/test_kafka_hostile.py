@@ -17,7 +17,7 @@ from connectors.kafka.source import KafkaSource
 from connectors.records import Header
 from streamer.devbroker.mock import MockKafka
 
-pytestmark = pytest.mark.usefixtures("hot_path")
+pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
 
 Name = Callable[..., str]
 MakeSource = Callable[..., KafkaSource]

@@ -14,6 +14,8 @@ from connectors.kafka.client.properties import source_properties
 from connectors.kafka.config import KafkaSourceConfig
 from streamer.devbroker import Broker
 
+pytestmark = pytest.mark.slow
+
 Topics = Callable[..., str]
 
 RECORD = 1_000_000

@@ -27,6 +27,8 @@ from pipelines.hotpath import HotPath
 from streamer.devbroker import Broker
 from streamer.routing.sinkroute import chosen
 
+pytestmark = pytest.mark.slow
+
 Topics = Callable[..., str]
 PATIENCE = 60.0
 PARTITIONS = 6

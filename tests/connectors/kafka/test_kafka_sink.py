@@ -24,7 +24,7 @@ from pipelines.errors import ConnectorError
 from streamer.definition.service import Service
 from streamer.devbroker import Broker, LocalKafka, MockKafka, create_topics
 
-pytestmark = pytest.mark.usefixtures("hot_path")
+pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
 
 Topics = Callable[..., str]
 Name = Callable[..., str]

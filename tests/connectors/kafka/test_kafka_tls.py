@@ -19,6 +19,8 @@ from connectors.source import SourceDown
 from pipelines.errors import ConnectorError
 from streamer.devbroker import Broker
 
+pytestmark = pytest.mark.slow
+
 Serve = Callable[[Callable[[socket.socket], object]], str]
 TLS_CLIENT = {"security.protocol": "SSL"}
 OPENSSL = shutil.which("openssl")

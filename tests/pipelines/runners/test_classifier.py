@@ -16,7 +16,7 @@ from pipelines.steps.models.classifier import ClassifierOutput
 def classified(batch: Batch, **fields: Any) -> list[Data]:
     runner = ClassifierOutputRunner(ClassifierOutput(**fields), OpenContext())
     result = runner.run_batch(batch)
-    assert result.rows is batch.rows
+    assert result.rows.tolist() == batch.rows.tolist()
     return result.batch.to_list()
 
 

