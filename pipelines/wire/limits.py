@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipelines.errors import WireError
+from pipelines.wire.varint import varint
 
 INNER_KEYS: Final = 10
 """How many times as many keys as one `Data` all those inside a value may have together."""
@@ -81,13 +82,13 @@ def has_more_fields(message: bytes, most: int) -> bool:
     at, end, count = 0, len(message), 0
     try:
         while at < end and count <= most:
-            tag, at = _varint(message, at)
+            tag, at = varint(message, at)
             count += 1
             kind = tag & 7
             if kind == _VARINT:
-                _, at = _varint(message, at)
+                _, at = varint(message, at)
             elif kind == _DELIMITED:
-                size, at = _varint(message, at)
+                size, at = varint(message, at)
                 at += size
             else:
                 # What begins and ends a group has nothing behind its tag: the fields in the group count as any other.
@@ -95,18 +96,6 @@ def has_more_fields(message: bytes, most: int) -> bool:
     except IndexError:
         pass
     return count > most
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """The number at `at`, and where it ends. Raises `IndexError` if it has no end."""
-    number = 0
-    for shift in range(0, 70, 7):
-        byte = message[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, at
-    raise IndexError
 
 
 # Kinds of fields in protobuf, and the bytes of those of a fixed size.

@@ -13,6 +13,7 @@ from pipelines.data.data import Data
 from pipelines.errors import WireError
 from pipelines.wire.columns import ReadOptions
 from pipelines.wire.protobuf import decode
+from pipelines.wire.varint import varint
 from protos import data_pb2 as pb
 
 Record = list[bytes]
@@ -46,7 +47,7 @@ def cut(message: bytes) -> Record | None:
             elif message[at + 2] < 0x80:
                 stop = at + 3 + size - 0x80 + (message[at + 2] << 7)
             else:
-                size, start = _varint(message, at + 1)
+                size, start = varint(message, at + 1, 5)
                 stop = start + size
             if message[at] == _ENTRY:
                 entries.append(message[at:stop])
@@ -76,7 +77,7 @@ def raw_key(entry: bytes) -> bytes:
         size = entry[start + 1]
         if size < 0x80:
             return entry[start : start + 2 + size]
-        size, end = _varint(entry, start + 1)
+        size, end = varint(entry, start + 1, 5)
         return entry[start : end + size]
     except IndexError:
         return b"\0" if entry else METADATA
@@ -94,7 +95,7 @@ def key_of(raw: bytes) -> str | None:
     Also `None` where the length takes more bytes than it needs: so there is one raw key for each key.
     """
     try:
-        size, start = _varint(raw, 1)
+        size, start = varint(raw, 1, 5)
         minimal = start == 2 or raw[start - 1] > 0
         return raw[start:].decode() if raw[0] == _KEY and minimal and start + size == len(raw) else None
     except (IndexError, UnicodeDecodeError):
@@ -141,15 +142,3 @@ def metadata_of(message: bytes, options: ReadOptions) -> Data | None:
     parsed = parsed_message(message)
     parsed.ClearField("mapItems")
     return decode(parsed.SerializeToString(), options.limits, float_lists=options.float_lists).metadata
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """The number at `at`, and where it ends. Raises `IndexError` if there is none, of five bytes at most."""
-    number = 0
-    for shift in range(0, 35, 7):
-        byte = message[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, at
-    raise IndexError
