@@ -33,7 +33,10 @@ _log = logging.getLogger(__name__)
 _SLICE = 0.1
 _FULL_WAIT = 0.05
 _PUSH = 0.001
-_REASON = 1.0
+_REASON = 5.0
+# A message that fails with these has no fault: the client lost the order of what it sent. That is fatal for the client,
+# which may say so only after its messages have failed.
+_OF_THE_SEQUENCE = frozenset({KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, KafkaError.UNKNOWN_PRODUCER_ID})
 # Brokers refuse whole batches for these: the others in a batch have done nothing wrong.
 _OF_THE_BATCH = frozenset(
     {
@@ -327,13 +330,14 @@ class KafkaSink(Sink):
             # It is nobody's fault whose message it is.
             self._presence.missed()
             return self._gone()
-        if error.code() == KafkaError._FATAL:
+        of_the_client = error.code() == KafkaError._FATAL or error.code() in _OF_THE_SEQUENCE
+        if of_the_client:
             # The reason is told to the thread that polls next, which may be the watcher.
             deadline = time.monotonic() + _REASON
             while self._fatal is None and time.monotonic() < deadline:
                 self._poll(_PUSH)
         refusal = explained(error, f'sink {self.name}, topic "{topic}"', self._scrub)
-        if error.fatal() or error.code() == KafkaError._FATAL or error.code() in FORBIDDEN:
+        if error.fatal() or of_the_client or error.code() in FORBIDDEN:
             self._fatal = refusal = self._fatal or refusal
         return refusal
 
