@@ -16,13 +16,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from connectors.browser import Browser
+from connectors.recordnames import instead_of, is_record_name
 from connectors.sink import Sink
 from connectors.source import Source
-from pipelines.errors import DefinitionError, nearest
+from pipelines.errors import DefinitionError
 from pipelines.plugins.requirements import Requires, required
-
-RECORD_METADATA = ("key", "timestamp", "topic", "partition", "offset", "source")
-"""What `into` can put into values, besides `headers.NAME`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +108,12 @@ class ConnectorConfig(BaseModel, ABC):
 class SourceConfig(ConnectorConfig):
     """A source of a service."""
 
+    record_columns: ClassVar[tuple[str, ...]] = ()
+    """What its records say besides key, timestamp, topic, partition, offset, source and headers: the names of
+    `Records.extras`. A name that ends with `.NAME`, as `levels.NAME`, stands for all that begin as it does."""
+
     into: dict[str, str] = {}
-    """Record metadata that become values: `{key: device_id, headers.trace: trace}`. Known are key, timestamp, topic, partition, offset, source and headers.NAME."""  # noqa: E501
+    """Record metadata that become values: `{key: device_id, headers.trace: trace}`. Known are key, timestamp, topic, partition, offset, source, headers.NAME, and what this type of source says besides."""  # noqa: E501
     tombstones: Literal["forward", "skip", "dead_letter"] = "forward"
     """What happens to records without a payload: sent on to the sinks as they are, acknowledged and forgotten, or put in the dead letter."""  # noqa: E501
 
@@ -119,13 +121,22 @@ class SourceConfig(ConnectorConfig):
     @classmethod
     def _known_metadata(cls, into: dict[str, str]) -> dict[str, str]:
         for source in into:
-            if (source not in RECORD_METADATA and not source.startswith("headers.")) or source == "headers.":
-                known = ", ".join(RECORD_METADATA)
-                raise ValueError(
-                    f'"{source}" is no metadata of a record{nearest(source, RECORD_METADATA)}; '
-                    f"there are {known} and headers.NAME"
-                )
+            if not is_record_name(source, cls.record_columns):
+                raise ValueError(f'"{source}" is no metadata of a record{instead_of(source, cls.record_columns)}')
         return into
+
+    @property
+    def record_names(self) -> tuple[str, ...]:
+        """The `record_columns` of this very source: where its fields say which members a family has, they stand in the
+        family's place (`levels.line` instead of `levels.NAME`). `check_into` and topics made from values go by it.
+        """
+        return self.record_columns
+
+    def check_into(self) -> None:
+        """Raise `DefinitionError` if `into` asks for what no record of this source says."""
+        for name in self.into:
+            if not is_record_name(name, self.record_names):
+                raise DefinitionError(f'"{name}" is no metadata of a record{instead_of(name, self.record_names)}')
 
     @property
     def topic_names(self) -> tuple[str, ...]:

@@ -22,13 +22,16 @@ class Message(NamedTuple):
     partition: int | None = None
     """Where it is put, or lies; `None`: the topic chooses."""
     topic: str | None = None
-    """Instead of the sink's own topic."""
+    """Of a record: where it came from. On its way out: instead of the sink's own topic."""
+    extras: tuple[tuple[str, Any], ...] = ()
+    """What only this kind of source says of its records, name by name (`Records.extras`)."""
 
 
 def messages_of_records(records: Records) -> list[Message]:
     """The rows of a block that came in."""
     headers = records.header_column()
     stamps = records.timestamp_column()
+    topics = records.topics_of()
     return [
         Message(
             records.values[row],
@@ -36,7 +39,8 @@ def messages_of_records(records: Records) -> list[Message]:
             tuple((headers[row] if headers is not None else None) or ()),
             None if stamps[row] < 0 else int(stamps[row]),
             records.partitions[number],
-            records.topics[number],
+            topics[row],
+            tuple(records.extras_of(row).items()) if records.extras else (),
         )
         for number, span in enumerate(records.spans)
         for row in range(span.start, span.stop)

@@ -6,7 +6,7 @@ A block is columns, not a list of objects, so that what fills and drains it can 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.blockcolumns import joined, taken
+from connectors.coded import Coded
+from pipelines.data.columns import MISSING, Column
 from pipelines.data.data import RecordContext
 from pipelines.data.rowrange import RowRange
 
@@ -53,12 +55,15 @@ class Records:
     `values[i]` is the payload (`None` for a tombstone; connectors that do not carry bytes put their own
     objects here, such as camera frames), `keys[i]` its key or `None`; `keys` is `None` where no record has
     one. `positions` is `int64 (N,)`: Kafka offset, MQTT arrival number, frame number, line number; it rises
-    within a span. `spans` cover all rows in order. `topics[k]` and `partitions[k]` name the topic and the
-    partition number of span k. `byte_count` is the size of all payloads and keys.
+    within a span. `spans` cover all rows in order. `partitions[k]` is the partition number of span k. `topics[k]`
+    is the topic of span k; where the rows of one lane come from many topics, `topics` is `Coded`, with the topic of
+    each row. `topics_of` and `topic_of` read both. `byte_count` is the size of all payloads and keys.
 
     `headers` and `timestamps` are functions because reading them costs: called at most once a block, and
     only if somebody asks. `headers()` gives a list of N (each a list of (name, bytes | None) pairs or `None`),
     or `None` where no record has any; `timestamps()` gives `int64 (N,)` milliseconds since 1970, -1 unknown.
+    `extras` are what only this kind of source says, by the names that its configuration declares (`record_names`): each
+    a function that gives a `Column` of N rows, called as seldom. A row whose record has no such thing lacks the value.
     """
 
     source: str
@@ -66,11 +71,12 @@ class Records:
     keys: Sequence[bytes | None] | None
     positions: Ints
     spans: list[Span]
-    topics: list[str]
+    topics: Sequence[str]
     partitions: list[int]
     byte_count: int
     headers: Callable[[], Sequence[Sequence[Header] | None] | None] = no_headers
     timestamps: Callable[[], Ints] | None = None
+    extras: Mapping[str, Callable[[], Column]] = field(default_factory=dict)
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -92,23 +98,65 @@ class Records:
         found: Ints = self._cache["timestamps"]
         return found
 
+    def extra_column(self, name: str) -> Column:
+        """All rows' values of this name, read once; a column that lacks all rows if there is no such name."""
+        found: Column | None = self._cache.get(f"extras.{name}")
+        if found is None:
+            read = self.extras.get(name)
+            found = self._cache[f"extras.{name}"] = Column.absent(len(self)) if read is None else read()
+        return found
+
+    def extras_of(self, row: int) -> dict[str, Any]:
+        """What only this kind of source says of this row's record, by name, without what it lacks."""
+        found: dict[str, Any] = {}
+        for name in self.extras:
+            value = self.extra_column(name)[row]
+            if value is not MISSING:
+                found[name] = value
+        return found
+
+    def topic_of(self, row: int) -> str:
+        """The topic of this row."""
+        return self.topics[row if isinstance(self.topics, Coded) else self.span_of(row)]
+
+    def topics_of(self, rows: Ints | None = None) -> list[str]:
+        """The topics of these rows, `int64 (n,)`; of all by default."""
+        if isinstance(self.topics, Coded):
+            return (self.topics if rows is None else self.topics.take(rows)).texts()
+        if len(self.spans) == 1:
+            return [self.topics[0]] * (len(self) if rows is None else len(rows))
+        numbers = np.arange(len(self)) if rows is None else rows
+        spans = np.searchsorted([span.stop for span in self.spans], numbers, side="right")
+        return [self.topics[span] for span in spans.tolist()]
+
+    def places(self) -> set[tuple[str, int]]:
+        """The partitions that these records are from, by topic and number."""
+        topics = self.topics
+        if not isinstance(topics, Coded):
+            return set(zip(topics, self.partitions, strict=True))
+        return {
+            (topic, partition)
+            for (_, start, stop), partition in zip(self.spans, self.partitions, strict=True)
+            for topic in topics[start:stop].distinct().values()
+        }
+
     def span_of(self, row: int) -> int:
         """Index of the span that holds this row."""
         return next(k for k, span in enumerate(self.spans) if span.start <= row < span.stop)
 
     def context(self, row: int) -> RecordContext:
         """Where the record of this row came from."""
-        span = self.span_of(row)
         headers = self.header_column()
         stamp = int(self.timestamp_column()[row])
         return RecordContext(
             source=self.source,
-            topic=self.topics[span],
-            partition=self.partitions[span],
+            topic=self.topic_of(row),
+            partition=self.partitions[self.span_of(row)],
             offset=int(self.positions[row]),
             key=None if self.keys is None else self.keys[row],
             headers=tuple(headers[row] or ()) if headers is not None else (),
             timestamp=None if stamp < 0 else stamp,
+            extras=self.extras_of(row) if self.extras else {},
         )
 
     def of_spans(self, kept: Sequence[int]) -> Records:
@@ -135,12 +183,13 @@ class Records:
             None if self.keys is None else taken(self.keys, rows),
             self.positions[rows],
             spans,
-            [self.topics[at] for at in kept],
+            self.topics.take(rows) if isinstance(self.topics, Coded) else [self.topics[at] for at in kept],
             [self.partitions[at] for at in kept],
             # Connectors count sizes in ways of their own: in proportion is near enough for a bound.
             self.byte_count * len(rows) // max(len(self), 1),
             headers=headers,
             timestamps=lambda: self.timestamp_column()[rows],
+            extras={name: _taken(self, name, rows) for name in self.extras},
         )
 
     @staticmethod
@@ -200,12 +249,29 @@ def _concat(blocks: Sequence[Records]) -> Records:
         joined([_nothing(block) if block.keys is None else block.keys for block in blocks]) if keyed else None,
         np.concatenate([block.positions for block in blocks]),
         spans,
-        [topic for block in blocks for topic in block.topics],
+        _joined_topics(blocks),
         [number for block in blocks for number in block.partitions],
         sum(block.byte_count for block in blocks),
         headers=lambda: _joined_headers(blocks),
         timestamps=lambda: np.concatenate([block.timestamp_column() for block in blocks]),
+        extras={name: _joined_extras(blocks, name) for block in blocks for name in block.extras},
     )
+
+
+def _joined_topics(blocks: Sequence[Records]) -> Sequence[str]:
+    if not any(isinstance(block.topics, Coded) for block in blocks):
+        return [topic for block in blocks for topic in block.topics]
+    return Coded.concat(
+        [Coded.of(block.topics if isinstance(block.topics, Coded) else block.topics_of()) for block in blocks]
+    )
+
+
+def _joined_extras(blocks: Sequence[Records], name: str) -> Callable[[], Column]:
+    return lambda: Column.concat([block.extra_column(name) for block in blocks])
+
+
+def _taken(records: Records, name: str, rows: Ints) -> Callable[[], Column]:
+    return lambda: records.extra_column(name).take(rows)
 
 
 def _joined_headers(blocks: Sequence[Records]) -> Sequence[Sequence[Header] | None] | None:

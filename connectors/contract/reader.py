@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
+from connectors.coded import Coded
 from connectors.message import Message, messages_of_records
 from connectors.records import Lane, Records
 from connectors.source import Event, LaneBegan, LaneEnded, Settle, Source
@@ -127,7 +128,9 @@ class Reader:
         assert count <= max_records, f"asked for {max_records} records, got {count}"
         assert len(records.positions) == count
         assert records.keys is None or len(records.keys) == count
-        assert len(records.topics) == len(records.partitions) == len(records.spans)
+        assert len(records.partitions) == len(records.spans)
+        assert len(records.topics) == (count if isinstance(records.topics, Coded) else len(records.spans))
+        assert all(len(records.extra_column(name)) == count for name in records.extras)
         edges = [0, *(span.stop for span in records.spans)]
         assert [span.start for span in records.spans] == edges[:-1], f"spans do not cover the rows: {records.spans}"
         assert edges[-1] == count, f"spans do not cover the rows: {records.spans}"

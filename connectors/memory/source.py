@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
+from connectors.coded import Coded
 from connectors.memory.group import Group
 from connectors.memory.topic import MemoryTopic, size_of
 from connectors.message import Message
 from connectors.records import Lane, Records, Span
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceEnded
+from pipelines.data.columns import MISSING, Column
 from pipelines.data.data import Data
 from pipelines.errors import ConnectorError
 
@@ -26,7 +28,8 @@ class MemorySource(Source):
 
     `records` are `Message`s, payloads (bytes, `None` for a tombstone, or any object) or `Data`; they are taken
     from the iterable as they are polled, so that it may be endless, and the source ends with it. Without
-    `records` and `topic` it delivers what is given to `feed` until `end`. Sources of one topic with the same
+    `records` and `topic` it delivers what is given to `feed` until `end`. A message that names a topic comes from that
+    topic, and what its `extras` say is in the columns of that name. Sources of one topic with the same
     `group` share its partitions and acknowledged positions.
 
     Delivers again what was not acknowledged, also to the next source of the group; the topic keeps it.
@@ -264,14 +267,28 @@ class MemorySource(Source):
             [message.key for message in messages] if any(message.key is not None for message in messages) else None,
             np.array([position for position, _ in rows], np.int64),
             spans,
-            [self.topic.name] * len(spans),
+            _topics(messages, spans, self.topic.name),
             [int(span.lane.partition) for span in spans],
             size,
             headers=lambda: [message.headers or None for message in messages],
             timestamps=lambda: np.array(
                 [-1 if message.timestamp is None else message.timestamp for message in messages], np.int64
             ),
+            extras=_extras(messages),
         )
+
+
+def _topics(messages: list[Message], spans: list[Span], own: str) -> Sequence[str]:
+    if any(message.topic not in (None, own) for message in messages):
+        return Coded.of([message.topic or own for message in messages])
+    return [own] * len(spans)
+
+
+def _extras(messages: list[Message]) -> dict[str, Callable[[], Column]]:
+    def read(name: str) -> Callable[[], Column]:
+        return lambda: Column.of([dict(message.extras).get(name, MISSING) for message in messages])
+
+    return {name: read(name) for name in dict.fromkeys(name for message in messages for name, _ in message.extras)}
 
 
 def as_message(record: Any) -> Message:

@@ -128,10 +128,10 @@ class MemoryTopic:
         return f"MemoryTopic({self.name}: {len(self)} messages in {self.partitions} partitions)"
 
     def _put(self, message: Message, size: int, now: int) -> None:
-        value, key, headers, timestamp, _, _ = message
+        value, key, headers, timestamp, _, topic, extras = message
         partition = self._partition_of(message)
         stamp = now if timestamp is None else timestamp
-        self._logs[partition].append(Message(value, key, headers, stamp, partition, self.name))
+        self._logs[partition].append(Message(value, key, headers, stamp, partition, topic or self.name, extras))
         self._bytes += size
 
     def _make_room(self, size: int) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +22,5 @@ class RecordContext:
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp: int | None = None
     """Milliseconds since 1970-01-01 UTC."""
+    extras: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What only records of this kind of source say, by name, such as `qos` of MQTT; native values."""

@@ -134,7 +134,11 @@ def build(
         built.append((name, config, (config if start_from is None else config.starting(start_from)).build()))
     routes = [
         SinkRoute.of(
-            config, _sink(config) if sinks is None else sinks[config.label], codec_of(config.codec), config.label
+            config,
+            _sink(config) if sinks is None else sinks[config.label],
+            codec_of(config.codec),
+            config.label,
+            service.record_names,
         )
         for config in service.sinks
     ]

@@ -24,7 +24,7 @@ class StallWatch:
     def delivered(self, records: Records) -> None:
         """These records came."""
         if self._since:
-            for partition in zip(records.topics, records.partitions, strict=True):
+            for partition in records.places():
                 self._since.pop(partition, None)
 
     def look(self, lag: Mapping[Partition, int], now: float) -> None:

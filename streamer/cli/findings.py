@@ -70,7 +70,7 @@ def examined(service: Service) -> list[Finding]:
         # Those are looked at with the step that they are in.
         if isinstance(part.what, (Step, GraphStep, Trigger))
     ]
-    findings += [tried(f"sink {config.label}", partial(_sink, config)) for config in service.sinks]
+    findings += [tried(f"sink {config.label}", partial(_sink, config, service)) for config in service.sinks]
     dead = "failures" if service.dead_letter is None else f"sink {service.dead_letter.label}"
     findings.append(replace(tried(dead, lambda: _failures(service)), part="failures"))
     findings += [Finding(one.part, False, one.why) for one in refusals if one.part in ("pipeline", "profile")]
@@ -91,9 +91,9 @@ def _source(config: SourceConfig, service: Service) -> str:
     return f"{described(config)}, {_codec(config.codec)}" + (f", group {group}" if group else "")
 
 
-def _sink(config: SinkConfig) -> str:
+def _sink(config: SinkConfig, service: Service) -> str:
     config.check_packages()
-    SinkRoute.of(config, config.build(), codec_of(config.codec), config.label)
+    SinkRoute.of(config, config.build(), codec_of(config.codec), config.label, service.record_names)
     return f"{described(config)}, {_codec(config.codec)}"
 
 
@@ -142,7 +142,7 @@ def _hot_paths(service: Service) -> str:
 
 def _failures(service: Service) -> str:
     if service.dead_letter is not None:
-        return f"dead letters to {_sink(service.dead_letter)}"
+        return f"dead letters to {_sink(service.dead_letter, service)}"
     if service.on_error == "drop":
         return "a record that fails is lost (on_error: drop)"
     return "the first record that fails stops the service (no dead_letter)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 import pipelines
 from connectors.codecs.registry import CODECS
-from connectors.config import ConnectorConfig
+from connectors.config import ConnectorConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES, Registry
 from pipelines.definitions.definition import read_pipeline
 from pipelines.definitions.documents import TEXT, Document, KeyPath, Place, only, parse_documents, read_documents
@@ -160,7 +160,7 @@ def _validated(document: Document, base: Path, ready: dict[str, Any]) -> Service
     readers: dict[str, Callable[[], Any]] = {
         "source": lambda: _connectors(SOURCES, document, "source", base, problems),
         "pipeline": lambda: _pipeline(document, base),
-        "sink": lambda: _connectors(SINKS, document, "sink", base, problems),
+        "sink": lambda: _connectors(SINKS, document, "sink", base, problems, fields.get("source")),
         "dead_letter": lambda: _connector(SINKS, document.at("dead_letter"), base),
     }
     for key, read in readers.items():
@@ -179,25 +179,32 @@ def _validated(document: Document, base: Path, ready: dict[str, Any]) -> Service
 
 
 def _connectors(
-    registry: Registry[Config], document: Document, key: str, base: Path, problems: list[str]
+    registry: Registry[Config],
+    document: Document,
+    key: str,
+    base: Path,
+    problems: list[str],
+    sources: Sequence[SourceConfig] | None = None,
 ) -> list[Config]:
     value = document.data[key]
     if not isinstance(value, list):
-        return [_connector(registry, document.at(key), base)]
+        return [_connector(registry, document.at(key), base, sources)]
     found = []
     for index in range(len(value)):
         try:
-            found.append(_connector(registry, document.at(key, index), base))
+            found.append(_connector(registry, document.at(key, index), base, sources))
         except DefinitionError as error:
             problems.append(str(error))
     return found
 
 
-def _connector(registry: Registry[Config], document: Document, base: Path) -> Config:
+def _connector(
+    registry: Registry[Config], document: Document, base: Path, sources: Sequence[SourceConfig] | None = None
+) -> Config:
     config = _read(registry, document, base)
     if isinstance(config.codec, dict):
         _read(CODECS, document.at("codec"), base)
-    for field, check in checks(config).items():
+    for field, check in checks(config, sources).items():
         try:
             check()
         except StreamerError as error:

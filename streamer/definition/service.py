@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 Config = TypeVar("Config", bound=ConnectorConfig)
 Registered = TypeVar("Registered", bound=BaseModel)
 
+_SOURCES_OF_SERVICE = "sources of the service"
+"""In a validation's context."""
+
 
 def config_class(registry: Registry[Registered], data: object) -> type[Registered]:
     """The model that reads this mapping of a service file, by its `type`: a connector's or a codec's.
@@ -67,19 +70,32 @@ def _configured(registry: Registry[Config], value: object, info: ValidationInfo)
     return config_class(registry, value).model_validate(value, context=info.context)
 
 
-def checks(config: ConnectorConfig) -> dict[str, Callable[[], object]]:
-    """What a connector's own model cannot check, by field; each raises `StreamerError` if the field is wrong."""
+def checks(config: ConnectorConfig, sources: Sequence[SourceConfig] | None = None) -> dict[str, Callable[[], object]]:
+    """What a connector's own model cannot check, by field; each raises `StreamerError` if the field is wrong.
+
+    `sources` are those of the service, whose records a sink's topic may be made from; `None`: not known.
+    """
     found: dict[str, Callable[[], object]] = {"codec": lambda: codec_config(config.codec)}
     if isinstance(config, SourceConfig):
-        found["into"] = lambda: Data(dict.fromkeys(config.into.values(), ""))
+        found["into"] = lambda: _check_into(config)
     if isinstance(config, SinkConfig):
         found["when"] = lambda: check_condition(config.when)
-        found["topic"] = lambda: check_topics(config)
+        names = None if sources is None else _record_names(sources)
+        found["topic"] = lambda: check_topics(config, names)
     return found
 
 
-def _checked(config: Config) -> Config:
-    for field, check in checks(config).items():
+def _record_names(sources: Sequence[SourceConfig]) -> list[str]:
+    return [name for source in sources for name in source.record_names]
+
+
+def _check_into(config: SourceConfig) -> None:
+    config.check_into()
+    Data(dict.fromkeys(config.into.values(), ""))
+
+
+def _checked(config: Config, info: ValidationInfo) -> Config:
+    for field, check in checks(config, (info.context or {}).get(_SOURCES_OF_SERVICE)).items():
         try:
             check()
         except StreamerError as error:
@@ -108,8 +124,9 @@ def _sources(value: object, info: ValidationInfo) -> list[SourceConfig]:
 
 
 def _sinks(value: object, info: ValidationInfo) -> list[SinkConfig]:
-    sinks = _named(_SINKS.validate_python(_listed(value), context=info.context), "sink")
     given = info.data.get("source", ())
+    context = {**(info.context or {}), _SOURCES_OF_SERVICE: given or None}
+    sinks = _named(_SINKS.validate_python(_listed(value), context=context), "sink")
     return [inheriting(sink, _hot_path(info)).in_service(_service_name(info), given) for sink in sinks]
 
 
@@ -231,6 +248,11 @@ class Service(Settings):
         """The consumer groups, by the names of the sources that are in one."""
         found = {config.label: config.group_name for config in self.sources}
         return {label: group for label, group in found.items() if group}
+
+    @property
+    def record_names(self) -> list[str]:
+        """What the records of its sources say besides what all records say: what topics may be made from."""
+        return _record_names(self.sources)
 
     def sequence(self) -> pipelines.Pipeline:
         """The pipeline, not open."""

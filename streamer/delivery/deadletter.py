@@ -10,10 +10,12 @@ headers, its payload is a JSON document of them.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,12 +28,15 @@ from pipelines.errors import StepError
 PREFIX = "streamer-"
 NAMES = ("service", "topic", "partition", "offset", "timestamp", "step", "error", "text", "time")
 """Our headers, without the prefix, in the order in which they stand."""
+RECORD_NAME = "record"
+"""Stands before them where the source says more of its records: JSON of that by name, bytes as `{"base64": TEXT}`."""
 SHORT_NAMES = ("left-out", "size", "sha256", "refusal")
-"""Those of a letter without its payload, which stand before the others."""
+"""Those of a letter without its payload, which stand before all others."""
 _OURS = [f"{PREFIX}{name}".encode() for name in NAMES]
 _SHORT = [f"{PREFIX}{name}".encode() for name in SHORT_NAMES]
+_RECORD = f"{PREFIX}{RECORD_NAME}"
 _NAMES = frozenset(f"{PREFIX}{name}" for name in NAMES)
-_SHORT_NAMES = frozenset(f"{PREFIX}{name}" for name in SHORT_NAMES)
+_FRONT_NAMES = frozenset(f"{PREFIX}{name}" for name in (*SHORT_NAMES, RECORD_NAME))
 MAX_TEXT = 2000
 """Characters of an error's text that a header carries."""
 SHORT_TEXT = 200
@@ -87,6 +92,8 @@ class Original(NamedTuple):
     """SHA-256 of that payload, in hexadecimal digits."""
     refusal: str = ""
     """Why it was left out."""
+    record: Mapping[str, Any] = MappingProxyType({})
+    """What only this kind of source said of the record, by name, such as `qos` of MQTT (`Records.extras`)."""
 
 
 def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], service: str) -> Messages:
@@ -98,7 +105,7 @@ def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], se
     payloads = taken(records.values, index)
     keys = None if records.keys is None else taken(records.keys, index)
     sender, made = service.encode(), b"%d" % int(time.time() * 1000)
-    topics = [topic.encode() for topic in records.topics]
+    topics = [topic.encode() for topic in records.topics_of(index)]
     partitions = [b"%d" % partition for partition in records.partitions]
     spans = np.searchsorted([span.stop for span in records.spans], index, side="right").tolist()
     positions, stamps = records.positions[index].tolist(), records.timestamp_column()[index].tolist()
@@ -112,7 +119,7 @@ def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], se
         letter = letters[row]
         facts = (
             sender,
-            topics[span],
+            topics[at],
             partitions[span],
             b"%d" % positions[at],
             b"%d" % stamps[at],
@@ -126,6 +133,9 @@ def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], se
             names += _SHORT
             values += left_out
             documents[at] = _document((*_SHORT, *_OURS), (*left_out, *facts))
+        if records.extras and not letter.is_bare:
+            names.append(_RECORD.encode())
+            values.append(_json(records.extras_of(int(index[at]))))
         names += _OURS
         values += facts
         if letter.is_bare:
@@ -154,6 +164,31 @@ def _left_out(letter: Letter, payload: Any) -> tuple[bytes, ...]:
     )
 
 
+def _json(extras: Mapping[str, Any]) -> bytes:
+    return json.dumps(extras, ensure_ascii=False, default=_plain).encode("utf-8", "replace")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {"base64": base64.b64encode(value).decode()}
+    return str(value)
+
+
+def _extras(document: bytes) -> dict[str, Any]:
+    """What `_json` wrote; nothing if it is something else, as a letter may have been written by anybody."""
+    try:
+        found = json.loads(document)
+        return {name: _value(value) for name, value in found.items()} if isinstance(found, dict) else {}
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):
+        return base64.b64decode(value["base64"])
+    return value
+
+
 def _document(names: Sequence[bytes], values: Sequence[bytes]) -> bytes:
     pairs = zip(names, values, strict=True)
     return json.dumps({name.decode(): value.decode() for name, value in pairs}, ensure_ascii=False).encode()
@@ -177,7 +212,7 @@ def original(headers: Sequence[Header] | None) -> Original | None:
     for name, value in headers or ():
         # Ours stand in front. A second one of a name came with the record: a dead letter that died again, or a
         # stranger's attempt to have it replayed elsewhere, or not at all.
-        if name not in ours and (name in _NAMES or (name in _SHORT_NAMES and ours.keys() <= _SHORT_NAMES)):
+        if name not in ours and (name in _NAMES or (name in _FRONT_NAMES and ours.keys() <= _FRONT_NAMES)):
             ours[name] = value or b""
         else:
             own.append((name, value))
@@ -206,4 +241,5 @@ def original(headers: Sequence[Header] | None) -> Original | None:
         size=number("streamer-size"),
         sha256=text("streamer-sha256"),
         refusal=text("streamer-refusal"),
+        record=_extras(ours.get(_RECORD, b"{}")),
     )

@@ -416,7 +416,7 @@ class Delivery:
             return "a record that another consumer has now"
         index = row - work.first
         span = work.records.span_of(index)
-        return f"{work.records.topics[span]}[{work.records.partitions[span]}]@{int(work.records.positions[index])}"
+        return f"{work.records.topic_of(index)}[{work.records.partitions[span]}]@{int(work.records.positions[index])}"
 
 
 def _decided(result: Result, failed: Failed, work: Work | None) -> tuple[RowNumbers, bool]:

@@ -19,8 +19,8 @@ Keep = Literal["all"] | Sequence[str]
 
 
 def put_metadata(batch: Batch, into: Mapping[str, str]) -> Batch:
-    """`batch` with what its records say as values: `into` maps key, timestamp, topic, partition, offset, source or
-    `headers.NAME` to the value's key.
+    """`batch` with what its records say as values: `into` maps key, timestamp, topic, partition, offset, source,
+    `headers.NAME`, or a name that the source declares, to the value's key.
 
     Keys and headers become text if they are UTF-8, else bytes. It replaces a value of the payload that has the same
     key; a row whose record has no such thing lacks the value.

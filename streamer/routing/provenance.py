@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from connectors.blockcolumns import taken
 from connectors.codec import RecordsOrigin
+from connectors.recordnames import RECORD_NAMES
 from connectors.records import Header, Ints, Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn
@@ -57,8 +58,9 @@ def record_column(batch: Batch, name: str) -> Column:
     """What `name` says of the rows' records, as a column: what `into` and `{record.NAME}` take.
 
     key, headers.NAME: the text if the bytes are UTF-8, else the bytes; a repeated header counts with its last value.
-    topic, source: text. partition, offset, timestamp (milliseconds since 1970): integers. A row whose record has no
-    such thing, or that came from no record, lacks the value.
+    topic, source: text. partition, offset, timestamp (milliseconds since 1970): integers. Any other name is one that
+    the source declares (`Records.extras`). A row whose record has no such thing, or that came from no record, lacks
+    the value.
     """
     if name == "key":
         return _texts(record_keys(batch), batch.size)
@@ -71,7 +73,7 @@ def record_column(batch: Batch, name: str) -> Column:
     block = _block(batch)
     if block is None:
         contexts = _contexts(batch)
-        return Column.of([MISSING if one is None else getattr(one, name) for one in contexts])
+        return Column.of([MISSING if one is None else _of_context(one, name) for one in contexts])
     return _of_block(*block, name)
 
 
@@ -81,13 +83,13 @@ def _of_block(records: Records, index: Ints | None, name: str) -> Column:
     if name == "source":
         count = len(records) if index is None else len(index)
         return ObjectColumn([records.source] * count, ValueType.STRING)
-    counts = [span.stop - span.start for span in records.spans]
     if name == "partition":
+        counts = [span.stop - span.start for span in records.spans]
         return _integers(np.repeat(np.array(records.partitions, np.int64), counts), index)
-    topics: list[Any] = []
-    for topic, count in zip(records.topics, counts, strict=True):
-        topics += [topic] * count
-    return ObjectColumn(list(_picked(topics, index)), ValueType.STRING)
+    if name == "topic":
+        return ObjectColumn(records.topics_of(index), ValueType.STRING)
+    extra = records.extra_column(name)
+    return extra if index is None else extra.take(index)
 
 
 def _block(batch: Batch) -> tuple[Records, Ints | None] | None:
@@ -117,6 +119,10 @@ def _contexts(batch: Batch) -> list[RecordContext | None]:
         return [None] * batch.size
     firsts = (batch.parents(position)[:1].tolist() for position in range(batch.size))
     return [origin.record(first[0]) if first else None for first in firsts]
+
+
+def _of_context(context: RecordContext, name: str) -> Any:
+    return getattr(context, name) if name in RECORD_NAMES else context.extras.get(name, MISSING)
 
 
 def _header(column: Sequence[Sequence[Header] | None] | None, name: str) -> list[bytes | None] | None:

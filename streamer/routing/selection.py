@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -102,14 +102,15 @@ class Selection:
         }
 
 
-def selection(sink: SinkConfig, label: str) -> Selection:
+def selection(sink: SinkConfig, label: str, record_names: Iterable[str] = ()) -> Selection:
     """The choices of this sink, which goes by the name `label`.
 
-    Read are `when`, `keys`, `drop`, and how its messages are addressed. Raises `DefinitionError` for what
+    Read are `when`, `keys`, `drop`, and how its messages are addressed. `record_names` are those which the service's
+    sources declare. Raises `DefinitionError` for what
     `check_topics` and `check_condition` refuse and for a function that cannot be imported.
     """
     try:
-        topic, addressing = check_topics(sink), sink.addressing
+        topic, addressing = check_topics(sink, record_names), sink.addressing
         return Selection(
             sink=label,
             condition=condition(sink.when),
@@ -123,16 +124,17 @@ def selection(sink: SinkConfig, label: str) -> Selection:
         raise DefinitionError(f"{label}: {error}") from error
 
 
-def check_topics(sink: SinkConfig) -> Template | None:
+def check_topics(sink: SinkConfig, record_names: Iterable[str] | None = None) -> Template | None:
     """The template of a topic made from values, `None` if the sink has a plain topic or none.
 
-    Raises `DefinitionError` for a template that is none, or that has no `topics` to say what is allowed.
+    `record_names` are those which the service's sources declare; `None`: they are not known, and not checked. Raises
+    `DefinitionError` for a template that is none, or that has no `topics` to say what is allowed.
     """
     addressing = sink.addressing
     if addressing is None:
         return None
     allowed(addressing.topics)
-    made = template(addressing.topic)
+    made = template(addressing.topic, record_names)
     if made.constant:
         return None
     if not addressing.topics:

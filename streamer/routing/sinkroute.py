@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,9 +35,12 @@ class SinkRoute:
     headers: bool = True
 
     @classmethod
-    def of(cls, config: SinkConfig, sink: Sink, codec: Codec, name: str) -> SinkRoute:
-        """The route of a sink's configuration. Raises `DefinitionError` for a bad `when`, `topic` or `topics`."""
-        chosen, addressing = selection(config, f"sink {name}"), config.addressing
+    def of(cls, config: SinkConfig, sink: Sink, codec: Codec, name: str, record_names: Iterable[str] = ()) -> SinkRoute:
+        """The route of a sink's configuration; `record_names` are those which the service's sources declare.
+
+        Raises `DefinitionError` for a bad `when`, `topic` or `topics`.
+        """
+        chosen, addressing = selection(config, f"sink {name}", record_names), config.addressing
         if addressing is None:
             return cls(name, sink, codec, chosen)
         return cls(name, sink, codec, chosen, addressing.source_timestamp, addressing.headers)

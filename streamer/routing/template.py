@@ -6,19 +6,17 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
+from connectors.recordnames import instead_of, is_record_name
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column
-from pipelines.errors import DataError, DefinitionError, RowsFailed, nearest
+from pipelines.errors import DataError, DefinitionError, RowsFailed
 from pipelines.values import ValueType, type_of
 from streamer.routing.provenance import record_column
 from streamer.routing.when import Failures
-
-RECORD_NAMES: Final = ("key", "topic", "partition", "offset", "timestamp", "source")
-"""What `{record.NAME}` can name, besides headers: `{record.headers.NAME}`."""
 
 _PIECE = re.compile(r"\{([^{}]*)\}|[{}]")
 
@@ -53,14 +51,18 @@ class Template:
         return made, failures
 
 
-def template(text: str) -> Template:
-    """`text` compiled. Raises `DefinitionError` for a stray brace, an empty name, or an unknown `record.` name."""
+def template(text: str, record_names: Iterable[str] | None = ()) -> Template:
+    """`text` compiled. Raises `DefinitionError` for a stray brace, an empty name, or an unknown `record.` name.
+
+    `record_names` are those which the sources declare, besides what the records of all sources say; `None`: the
+    sources are not known, any name is taken.
+    """
     pieces: list[str] = []
     end = 0
     for found in _PIECE.finditer(text):
         if found[1] is None:
             raise DefinitionError(f'"{text}" has a stray {found[0]}; a value is written {{label}}')
-        _check_name(found[1].strip(), text)
+        _check_name(found[1].strip(), text, record_names)
         pieces += [text[end : found.start()], found[1].strip()]
         end = found.end()
     pieces.append(text[end:])
@@ -122,17 +124,14 @@ def keys_of(batch: Batch, name: str) -> tuple[list[bytes | None], Failures]:
     return keys, failures
 
 
-def _check_name(name: str, text: str) -> None:
+def _check_name(name: str, text: str, record_names: Iterable[str] | None) -> None:
     if not name:
         raise DefinitionError(f'"{text}" has an empty name in braces; a value is written {{label}}')
     if not name.startswith("record."):
         return
     field = name.removeprefix("record.")
-    if field not in RECORD_NAMES and not (field.startswith("headers.") and field != "headers."):
-        raise DefinitionError(
-            f'"{text}": a record has no "{field}"{nearest(field, RECORD_NAMES)}; there are '
-            f"{', '.join(RECORD_NAMES)} and headers.NAME"
-        )
+    if not is_record_name(field, record_names):
+        raise DefinitionError(f'"{text}": a record has no "{field}"{instead_of(field, record_names)}')
 
 
 def _texts(made: Template, name: str, batch: Batch, failures: Failures) -> list[str]:

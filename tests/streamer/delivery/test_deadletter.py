@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import numpy as np
+import pytest
 
+from connectors.coded import Coded
 from connectors.records import Header, Lane, Records, Span
+from pipelines.data.columns import MISSING, Column
 from pipelines.errors import StepError
 from streamer.delivery.deadletter import NAMES, PREFIX, SHORT_NAMES, Letter, dead_letters, original
 
@@ -61,6 +65,45 @@ def test_a_dead_letter_that_died_again_goes_back_one_way_at_a_time() -> None:
 
 def test_every_header_of_ours_is_known_by_name() -> None:
     assert [name for name, _ in buried("images", [])] == [PREFIX + name for name in NAMES]
+
+
+def test_a_dead_letter_says_of_which_topic_its_row_was_and_what_else_its_source_said() -> None:
+    lane = Lane("bus", "0", 0)
+    extras: dict[str, Callable[[], Column]] = {
+        "qos": lambda: Column.of([1, 2, 0]),
+        "correlation": lambda: Column.of([MISSING, b"\xff", b"plain"]),
+        "content_type": lambda: Column.of(["text/plain", MISSING, "\ud800"]),
+    }
+    block = Records(
+        "bus", [b"0", b"1", b"2"], None, np.arange(3, dtype=np.int64), [Span(lane, 0, 3)],
+        Coded.of(["a/1", "a/2", "a/1"]), [0], 3, extras=extras,
+    )  # fmt: skip
+    failed = {row: Letter.of(ValueError("no")) for row in range(3)}
+    letters = dead_letters(block, 0, failed, "digits")
+    assert letters.headers is not None
+    found = [original(headers) for headers in letters.headers]
+    assert [one.topic for one in found if one] == ["a/1", "a/2", "a/1"]
+    assert [one.record for one in found if one] == [
+        {"qos": 1, "content_type": "text/plain"},
+        {"qos": 2, "correlation": b"\xff"},
+        {"qos": 0, "correlation": b"plain", "content_type": "?"},
+    ]
+    assert [one.headers for one in found if one] == [[], [], []]
+
+
+@pytest.mark.parametrize("document", [b"", b"[]", b"{", b"\xff", b'{"a": {"base64": "%"}}', b"[" * 100_000])
+def test_a_letter_that_a_stranger_wrote_may_say_anything_of_its_record(document: bytes) -> None:
+    found = original([(PREFIX + "record", document), *buried("images", [])])
+    assert found is not None
+    assert found.topic == "images"
+    assert found.record in ({}, {"a": b""})
+
+
+def test_a_header_of_the_record_is_not_what_its_source_said_of_it() -> None:
+    own: list[Header] = [(PREFIX + "record", b'{"qos": 1}')]
+    found = original(buried("images", own))
+    assert found is not None
+    assert (found.record, found.headers) == ({}, own)
 
 
 def test_a_letter_without_payload_says_which_it_was_and_keeps_the_headers_of_its_record() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from connectors.codec import RecordsOrigin
+from connectors.coded import Coded
 from connectors.records import Lane, Records, Span
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, WireColumn
@@ -35,6 +36,7 @@ def block(**changes: Any) -> Records:
         "byte_count": 3,
         "headers": lambda: [[("h", b"x"), ("n", None)], None, [("h", b"y"), ("h", b"z")]],
         "timestamps": lambda: np.array([1000, -1, 3000], np.int64),
+        "extras": {"levels.line": lambda: Column.of(["3", MISSING, "4"])},
     }
     return Records(**{**fields, **changes})
 
@@ -45,7 +47,7 @@ def decoded(records: Records, rows: list[int] | None = None, **columns: Column) 
     return Batch(columns, len(rows), rows=numbers, origin=RecordsOrigin(records, FIRST))
 
 
-NAMES = ("key", "timestamp", "topic", "partition", "offset", "source", "headers.h", "headers.n")
+NAMES = ("key", "timestamp", "topic", "partition", "offset", "source", "headers.h", "headers.n", "levels.line", "qos")
 
 
 def test_what_a_record_says_becomes_values() -> None:
@@ -59,13 +61,16 @@ def test_what_a_record_says_becomes_values() -> None:
         "source": ["bus", "bus", "bus"],
         "headers.h": ["x", MISSING, "z"],
         "headers.n": [MISSING, MISSING, MISSING],
+        "levels.line": ["3", MISSING, "4"],
+        "qos": [MISSING, MISSING, MISSING],
     }
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 2], [0, 2], [2, 0, 0], []])
 @pytest.mark.parametrize("name", NAMES)
-def test_columns_say_what_the_rows_own_records_say(rows: list[int], name: str) -> None:
-    records = block()
+@pytest.mark.parametrize("topics", [["a", "b"], Coded.of(["x", "y", "x"])])
+def test_columns_say_what_the_rows_own_records_say(topics: Sequence[str], rows: list[int], name: str) -> None:
+    records = block(topics=topics)
     batch = decoded(records, rows)
     contexts = [records.context(row) for row in rows]
     assert record_column(batch, name).values() == [said(context, name) for context in contexts]
@@ -214,7 +219,7 @@ def said(context: RecordContext, name: str) -> Any:
     if name.startswith("headers."):
         found: Any = dict(context.headers).get(name.removeprefix("headers."))
     else:
-        found = getattr(context, name)
+        found = getattr(context, name) if hasattr(context, name) else context.extras.get(name)
     if isinstance(found, bytes):
         try:
             return found.decode()

@@ -1,0 +1,40 @@
+"""The names of what a record says: what `into`, and `{record.NAME}` in a topic, may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from pipelines.errors import nearest
+
+RECORD_NAMES: Final = ("key", "timestamp", "topic", "partition", "offset", "source")
+"""What the records of every source say, besides `headers.NAME`."""
+
+_OPEN = ".NAME"
+_HEADERS: Final = "headers.NAME"
+
+
+def is_record_name(name: str, declared: Iterable[str] | None) -> bool:
+    """Whether the records of a source that declares these names say `name`.
+
+    `declared` are `SourceConfig.record_names`, in which `levels.NAME` stands for every name that begins with `levels.`;
+    `None`: the source is not known, and any name may be one of its own.
+    """
+    if declared is None:
+        return bool(name) and not name.endswith(".")
+    return name in RECORD_NAMES or any(_is_one(name, one) for one in (_HEADERS, *declared))
+
+
+def instead_of(name: str, declared: Iterable[str] | None) -> str:
+    """For the error about a name that is none: `; did you mean "key"?; there are key, ..., and headers.NAME`."""
+    names = list(dict.fromkeys((*RECORD_NAMES, *(declared or ()))))
+    rest = name.partition(".")[2]
+    members = [one.removesuffix("NAME") + rest for one in (_HEADERS, *names) if one.endswith(_OPEN)] if rest else []
+    return f"{nearest(name, [*names, *members])}; there are {', '.join(names)} and {_HEADERS}"
+
+
+def _is_one(name: str, declared: str) -> bool:
+    if not declared.endswith(_OPEN):
+        return name == declared
+    family = declared.removesuffix("NAME")
+    return name.startswith(family) and name != family
