@@ -1,0 +1,164 @@
+"""Topic names, topic filters, and patterns with named levels (chapter 4.7 of the standards)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from connectors.mqtt.protocol.fields import LONGEST
+
+SHARE: Final = "$share"
+_NAMED: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_REMEMBERED: Final = 65_536
+
+
+def why_no_name(topic: str) -> str | None:
+    """Why a message cannot be published to this topic; `None` if it can."""
+    if "+" in topic or "#" in topic:
+        return "a topic name holds no wildcards (+, #)"
+    return _why_no_text(topic)
+
+
+def why_no_filter(filter: str) -> str | None:
+    """Why nobody can subscribe to this topic filter; `None` if it can be done."""
+    if reason := _why_no_text(filter):
+        return reason
+    if filter == SHARE or filter.startswith(f"{SHARE}/"):
+        _, _, rest = filter.partition("/")
+        group, slash, inner = rest.partition("/")
+        if not group or "+" in group or "#" in group:
+            return "a shared subscription needs a group without wildcards: $share/GROUP/FILTER"
+        if not slash or not inner:
+            return "a shared subscription needs a filter behind its group: $share/GROUP/FILTER"
+    levels = shared(filter)[1].split("/")
+    for place, level in enumerate(levels):
+        if "#" in level and (level != "#" or place != len(levels) - 1):
+            return "the wildcard # must be the whole last level"
+        if "+" in level and level != "+":
+            return "the wildcard + must be a whole level"
+    return None
+
+
+def _why_no_text(text: str) -> str | None:
+    if not text:
+        return "it is empty"
+    if "\0" in text:
+        return "it holds a null character (U+0000)"
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return "it holds half a surrogate pair, which is no UTF-8"
+    return f"it has {size} bytes, MQTT takes at most {LONGEST}" if size > LONGEST else None
+
+
+def shared(filter: str) -> tuple[str | None, str]:
+    """The group of a shared subscription, `None` for one that is not, and the filter proper."""
+    if not filter.startswith(f"{SHARE}/"):
+        return None, filter
+    _, group, inner = filter.split("/", 2)
+    return group, inner
+
+
+def matches(filter: str, topic: str) -> bool:
+    """Whether a (valid) topic name is matched by a (valid) filter, shared or not.
+
+    A wildcard in the first level matches no topic that begins with `$`.
+    """
+    return _matcher(shared(filter)[1]).fullmatch(topic) is not None
+
+
+@lru_cache(_REMEMBERED)
+def _matcher(filter: str) -> re.Pattern[str]:
+    return _regular_expression(filter.split("/"))
+
+
+def _regular_expression(levels: Sequence[str]) -> re.Pattern[str]:
+    out = "(?!\\$)" if levels[0] in ("+", "#") or _NAMED.fullmatch(levels[0]) else ""
+    for place, level in enumerate(levels):
+        slash = "/" if place else ""
+        if level == "#":
+            # The parent level is matched, too: `a/#` matches `a`.
+            out += "(?:/.*)?" if place else ".*"
+        elif level == "+":
+            out += f"{slash}[^/]*"
+        elif named := _NAMED.fullmatch(level):
+            out += f"{slash}(?P<{named[1]}>[^/]*)"
+        else:
+            out += slash + re.escape(level)
+    return re.compile(out, re.DOTALL)
+
+
+class TopicPattern:
+    """A topic filter some of whose levels have names: `factory/{line}/{device}/+`.
+
+    A named level matches as `+` does; `+`, a last `#` and `$share/GROUP/` in front mean what they do in MQTT. Raises
+    `ValueError` for a pattern that is no filter, a name that comes twice, or braces that are no whole level.
+    """
+
+    __slots__ = ("_expression", "filter", "names", "pattern")
+
+    def __init__(self, pattern: str) -> None:
+        group, inner = shared(pattern) if pattern.count("/") > 1 else (None, pattern)
+        levels = inner.split("/")
+        found = [_NAMED.fullmatch(level) for level in levels]
+        wrong = [level for level, name in zip(levels, found, strict=True) if name is None and re.search("[{}]", level)]
+        if wrong:
+            raise ValueError(f"topic {pattern!r}: {wrong[0]!r} must be a whole level with a name, such as {{device}}")
+        names = tuple(name[1] for name in found if name is not None)
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"topic {pattern!r}: the level {{{twice[0]}}} comes twice")
+        bare = "/".join("+" if name else level for level, name in zip(levels, found, strict=True))
+        self.pattern = pattern
+        self.filter = bare if group is None else f"{SHARE}/{group}/{bare}"
+        """What to subscribe to."""
+        self.names = names
+        """Names of levels, in order."""
+        if reason := why_no_filter(self.filter):
+            raise ValueError(f"topic {pattern!r}: {reason}")
+        self._expression = _regular_expression(levels)
+
+    def levels(self, topic: str) -> dict[str, str] | None:
+        """The named levels of a topic; `None` if the pattern does not match it."""
+        found = self._expression.fullmatch(topic)
+        return None if found is None else found.groupdict()
+
+    def __repr__(self) -> str:
+        return f"TopicPattern({self.pattern!r})"
+
+
+_NO_LEVELS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class TopicPatterns:
+    """Several patterns: a topic has the named levels of the first that matches it.
+
+    What a topic has is worked out once and remembered, for some 65,000 topics. Raises `ValueError` as `TopicPattern`.
+    """
+
+    __slots__ = ("_known", "filters", "names", "patterns")
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.patterns = tuple(TopicPattern(pattern) for pattern in patterns)
+        self.filters = tuple(dict.fromkeys(pattern.filter for pattern in self.patterns))
+        """What to subscribe to, each once."""
+        self.names = tuple(dict.fromkeys(name for pattern in self.patterns for name in pattern.names))
+        """Names of levels of all patterns."""
+        self._known: dict[str, Mapping[str, str]] = {}
+
+    def levels(self, topic: str) -> Mapping[str, str]:
+        """The named levels of a topic; none of one that no pattern matches. Not to be written to."""
+        found = self._known.get(topic)
+        if found is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            matched = (pattern.levels(topic) for pattern in self.patterns)
+            found = self._known[topic] = next((levels for levels in matched if levels is not None), _NO_LEVELS)
+        return found
+
+    def column(self, name: str, topics: Iterable[str]) -> list[str | None]:
+        """The level `name` of each of these topics, `None` where a topic has none."""
+        levels = self.levels
+        return [levels(topic).get(name) for topic in topics]
