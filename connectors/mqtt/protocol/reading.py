@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from connectors.mqtt.protocol.fields import MOST, Fields, malformed
+from connectors.mqtt.protocol.fields import MOST, Fields, malformed, text
 from connectors.mqtt.protocol.packets import (
     V5,
     V311,
@@ -32,9 +32,10 @@ from connectors.mqtt.protocol.packets import (
     Version,
     Will,
 )
-from connectors.mqtt.protocol.properties import NONE, Place, Properties, read_properties
+from connectors.mqtt.protocol.properties import NONE, Place, Properties, decode_properties, read_properties
 from connectors.mqtt.protocol.reasons import RETURN_CODES, ProtocolError, ReasonCode
 from connectors.mqtt.protocol.topics import SHARE, why_no_filter, why_no_name
+from pipelines.errors import without_traceback
 
 LARGEST: Final = MOST + 5
 """Bytes of the largest packet that MQTT knows."""
@@ -60,7 +61,7 @@ class Reader:
     `role` is the side that reads. A server that does not know the version yet (`None`) learns it from the CONNECT,
     which must come first then; `version` says it from there on. A packet of more than `max_packet` bytes, its header
     included, is refused when its header is read, so that no more than that is kept. Topic aliases up to
-    `topic_alias_maximum` are put back into topics.
+    `topic_alias_maximum` are put back into topics; `aliases` are those that somebody else reads by, too.
     """
 
     def __init__(
@@ -69,12 +70,13 @@ class Reader:
         version: Version | None = None,
         max_packet: int = LARGEST,
         topic_alias_maximum: int = 0,
+        aliases: Aliases | None = None,
     ) -> None:
         self.role = role
         self.version = version
         self.max_packet = max_packet
         self._learns = version is None
-        self._aliases = Aliases(topic_alias_maximum)
+        self.aliases = aliases or Aliases(topic_alias_maximum)
         self._kept = bytearray()
         self._failed: ProtocolError | None = None
 
@@ -97,8 +99,9 @@ class Reader:
             try:
                 found = self._next()
             except ProtocolError as error:
-                self._failed = error
-                self._kept.clear()
+                # Its traceback keeps frames, and they views of the bytes.
+                self._failed = without_traceback(error)
+                self._kept = bytearray()
                 break
             if found is None:
                 return
@@ -108,20 +111,30 @@ class Reader:
 
     def _next(self) -> Packet | None:
         with memoryview(self._kept) as buffer:
-            header = read_header(buffer, 0, len(buffer), self.version, self.max_packet)
-            if header is None:
-                return None
-            body, stop = header
-            if self._learns and (self.version is None) != (buffer[0] >> 4 == PacketType.CONNECT):
-                what = "the first packet is no CONNECT" if self.version is None else "a second CONNECT"
-                raise _broken(what)
-            if stop > len(buffer):
-                return None
-            found = read_packet(buffer, 0, body, stop, self.version or V5, self.role, self._aliases)
+            found = self.read(buffer, 0, len(buffer))
+        if found is None:
+            return None
+        packet, stop = found
         del self._kept[:stop]
+        return packet
+
+    def read(self, buffer: memoryview, start: int, stop: int) -> tuple[Packet, int] | None:
+        """The packet that begins at `start`, and where it ends; `None` if it is not whole at `stop`.
+
+        For bytes that somebody else keeps. Raises `ProtocolError`.
+        """
+        header = read_header(buffer, start, stop, self.version, self.max_packet)
+        if header is None:
+            return None
+        body, end = header
+        if self._learns and (self.version is None) != (buffer[start] >> 4 == PacketType.CONNECT):
+            raise _broken("the first packet is no CONNECT" if self.version is None else "a second CONNECT")
+        if end > stop:
+            return None
+        found = read_packet(buffer, start, body, end, self.version or V5, self.role, self.aliases)
         if isinstance(found, Connect) and self._learns:
             self.version = found.version
-        return found
+        return found, end
 
 
 class Aliases:
@@ -208,21 +221,65 @@ def read_packet(
     return found
 
 
-def _publish(packet: Fields, first: int, version: Version, role: Role, aliases: Aliases) -> Publish:
-    qos, dup = first >> 1 & 3, bool(first & 8)
+class Framed(NamedTuple):
+    """A PUBLISH whose parts are known to lie inside it, and nothing else of it."""
+
+    first: int
+    topic: bytes
+    packet_id: int
+    properties: tuple[int, int]
+    """Where they begin and end, their length in front not counted."""
+    payload: int
+    """Where it begins."""
+
+    @property
+    def qos(self) -> int:
+        """0, 1 or 2."""
+        return self.first >> 1 & 3
+
+
+def framed(packet: Fields, first: int, version: Version) -> Framed:
+    """The parts of a PUBLISH. Raises `ProtocolError` if they cannot be told apart, or for QoS, DUP and packet id."""
+    qos = first >> 1 & 3
     if qos == 3:
         raise malformed("PUBLISH: QoS 3")
-    if dup and not qos:
+    if first & 8 and not qos:
         raise malformed("PUBLISH: the flag DUP at QoS 0")
-    topic = packet.text("topic")
+    topic = packet.binary("topic")
+    packet_id = _packet_id(packet) if qos else 0
+    start = packet.at
+    if version == V5:
+        length = packet.varint("property length")
+        if length > packet.left:
+            raise malformed("PUBLISH: its properties are longer than the packet")
+        start = packet.at
+        packet.at += length
+    return Framed(first, topic, packet_id, (start, packet.at), packet.at)
+
+
+def topic_of(message: Framed) -> str:
+    """The topic of a PUBLISH, empty where an alias has to say it. Raises `ProtocolError` if it is no topic name."""
+    topic = text(message.topic, "PUBLISH: its topic")
     if topic and (reason := why_no_name(topic)):
         raise ProtocolError(ReasonCode.TOPIC_NAME_INVALID, f"PUBLISH: topic {topic[:80]!r}: {reason}")
-    packet_id = _packet_id(packet) if qos else 0
-    properties = read_properties(packet, Place.PUBLISH) if version == V5 else NONE
+    return topic
+
+
+def properties_of(message: Framed, buffer: memoryview, role: Role) -> Properties:
+    """The properties of a PUBLISH. Raises `ProtocolError` for those that break the rules."""
+    start, stop = message.properties
+    properties = decode_properties(buffer[start:stop], Place.PUBLISH)
     if properties.subscription_identifiers and role is Role.SERVER:
         raise _broken("PUBLISH: subscription identifiers come from servers alone")
+    return properties
+
+
+def _publish(packet: Fields, first: int, version: Version, role: Role, aliases: Aliases) -> Publish:
+    message = framed(packet, first, version)
+    topic, properties = topic_of(message), properties_of(message, packet.buffer, role)
     topic = aliases.resolved(topic, properties.topic_alias)
-    return Publish(topic, bytes(packet.take(packet.left, "payload")), qos, bool(first & 1), dup, packet_id, properties)
+    payload = bytes(packet.take(packet.left, "payload"))
+    return Publish(topic, payload, message.qos, bool(first & 1), bool(first & 8), message.packet_id, properties)
 
 
 def _packet_id(packet: Fields) -> int:

@@ -1,0 +1,368 @@
+"""Takes the messages out of what came over a connection in bulk, as columns, without a Python object a message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.mqtt.protocol.fields import Fields
+from connectors.mqtt.protocol.packets import V5, PacketType, Version
+from connectors.mqtt.protocol.reading import (
+    LARGEST,
+    Aliases,
+    Framed,
+    Role,
+    framed,
+    properties_of,
+    read_header,
+    topic_of,
+)
+from connectors.mqtt.protocol.reasons import ProtocolError
+from connectors.mqtt.protocol.topictable import TopicTable
+from pipelines.data.spans import Bytes, Ints, Spans
+
+MANY: Final = 1 << 20
+"""Messages that one scan takes at most if nobody says how many."""
+
+
+class Stopped(Enum):
+    """Why a scan took no more."""
+
+    NEED_MORE = "need more"
+    """The packet behind the last message has not come whole."""
+    OTHER_PACKET = "other packet"
+    """The packet behind the last message is whole and no PUBLISH: a `Reader` takes it."""
+    AGAIN = "again"
+    """There is more for another scan: as many as asked for were taken, or the next one is peculiar, perhaps wrong."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """A message whose topic or properties break the rules, though where it begins and ends is sure."""
+
+    row: int
+    error: ProtocolError
+
+
+@dataclass(slots=True)
+class Scanned:
+    """N messages in the order in which they came, as columns of N. Nothing of it is written to any more."""
+
+    buffer: Bytes
+    """What was scanned, `uint8 (bytes,)`; starts are places in it."""
+    topics: TopicTable
+    flags: npt.NDArray[np.uint8]
+    """The low nibble of the first byte: DUP 8, QoS 6, RETAIN 1."""
+    packet_ids: npt.NDArray[np.uint16]
+    """0 at QoS 0."""
+    topic_codes: npt.NDArray[np.int32]
+    """Places in `topics.names`; -1 where a fault is that of the topic."""
+    payload_starts: Ints
+    payload_lengths: Ints
+    property_starts: Ints
+    property_lengths: Ints
+    """Without the length in front; 0 where there are none."""
+    consumed: int
+    """Bytes of the packets taken."""
+    stopped: Stopped
+    needed: int = 0
+    """Bytes of the next packet, as far as its header says them; 0 if that has not come whole."""
+    faults: list[Fault] = field(default_factory=list)
+    """Messages that are to be refused one by one; of a scanner that is not strict only."""
+
+    def __len__(self) -> int:
+        return len(self.flags)
+
+    @property
+    def payloads(self) -> Spans:
+        """The payloads as a column."""
+        return Spans(self.buffer, self.payload_starts, self.payload_lengths)
+
+    @property
+    def properties(self) -> Spans:
+        """The properties as a column, for `properties.decode_properties`."""
+        return Spans(self.buffer, self.property_starts, self.property_lengths)
+
+    @property
+    def qos(self) -> npt.NDArray[np.uint8]:
+        """The QoS of each message, `uint8 (N,)`."""
+        return self.flags >> 1 & 3
+
+
+class Scanner:
+    """Scans what one connection brings. It keeps the table of topics and the topic aliases.
+
+    A PUBLISH is taken if, and only if, a `Reader` of the same role, version, `max_packet` and aliases takes it. With
+    `strict=False` a message whose topic or properties are wrong is taken, too, and named in `Scanned.faults`: a broker
+    that lets such a message pass brings it again after every reconnect, so ending the connection would never end.
+    """
+
+    def __init__(
+        self,
+        version: Version,
+        max_packet: int = LARGEST,
+        *,
+        role: Role = Role.CLIENT,
+        aliases: Aliases | None = None,
+        strict: bool = True,
+    ) -> None:
+        self.version = version
+        self.max_packet = max_packet
+        self.role = role
+        self.aliases = aliases or Aliases()
+        self.strict = strict
+        self.topics = TopicTable()
+        self._known_properties: set[bytes] = set()
+
+    def scan(self, buffer: Bytes, start: int = 0, stop: int | None = None, max_records: int = MANY) -> Scanned:
+        """The messages that are whole in `buffer[start:stop]`, up to the first other packet.
+
+        Raises `ProtocolError` if the first packet breaks the rules, and so only after what is valid before it was
+        given.
+        """
+        stop = len(buffer) if stop is None else stop
+        rows = self._plain_rows(buffer, start, stop, max_records)
+        if not len(rows.codes) and max_records > 0:
+            return self._one(buffer, start, stop)
+        return self._scanned(buffer, rows, start, stop)
+
+    def _plain_rows(self, buffer: Bytes, start: int, stop: int, most: int) -> _Rows:
+        starts, bodies, ends, codes = self._frames(buffer.data, start, stop, most)
+        rows = _Rows(buffer, starts, bodies, ends, codes, self.version)
+        return rows.first(self._usable(rows))
+
+    def _frames(
+        self, raw: memoryview, start: int, stop: int, most: int
+    ) -> tuple[list[int], list[int], list[int], list[int]]:
+        """Starts, bodies and ends of packets that are whole messages with a topic that can be used, and its code.
+
+        Ends at the first that is anything else, or wrong, or merely peculiar.
+        """
+        starts: list[int] = []
+        bodies: list[int] = []
+        ends: list[int] = []
+        codes: list[int] = []
+        largest, known, at = self.max_packet, self.topics.codes, start
+        last = stop - 4
+        while at <= last and most > 0:
+            if raw[at] & 0xF0 != 0x30:
+                break
+            length = raw[at + 1]
+            body = at + 2
+            if length >= 0x80:
+                length, body = _long(raw, at, stop)
+            end = body + length
+            if end > stop or end - at > largest or length < 2:
+                break
+            topic_start = body + 2
+            topic_end = topic_start + (raw[body] << 8) + raw[body + 1]
+            if topic_end > end:
+                break
+            topic = bytes(raw[topic_start:topic_end])
+            code = known.get(topic)
+            if code is None:
+                code = self._new_topic(topic, not starts)
+                if code is None:
+                    break
+                known = self.topics.codes
+            starts.append(at)
+            bodies.append(body)
+            ends.append(end)
+            codes.append(code)
+            at = end
+            most -= 1
+        return starts, bodies, ends, codes
+
+    def _new_topic(self, raw: bytes, first: bool) -> int | None:
+        if self.topics.full:
+            if not first:
+                return None
+            self.topics = TopicTable()
+        try:
+            name = topic_of(_named(raw))
+        except ProtocolError:
+            return None
+        return self.topics.add(raw, name) if name else None
+
+    def _usable(self, rows: _Rows) -> int:
+        """How many rows come before the first that is wrong or peculiar."""
+        wrong = np.flatnonzero(rows.wrong)
+        usable = int(wrong[0]) if len(wrong) else len(rows.codes)
+        for row in np.flatnonzero(rows.property_lengths[:usable]).tolist():
+            if not self._takes_properties(rows, row):
+                return int(row)
+        return usable
+
+    def _takes_properties(self, rows: _Rows, row: int) -> bool:
+        """Whether the properties of a message keep the rules, and are no alias."""
+        start = int(rows.property_starts[row])
+        raw = rows.buffer[start : start + int(rows.property_lengths[row])].tobytes()
+        if raw in self._known_properties:
+            return True
+        message = _named(b"", len(raw))
+        try:
+            found = properties_of(message, memoryview(raw), self.role)
+        except ProtocolError:
+            return False
+        if found.topic_alias is not None:
+            return False
+        if len(raw) <= 256:
+            if len(self._known_properties) >= 4096:
+                self._known_properties.clear()
+            self._known_properties.add(raw)
+        return True
+
+    def _one(self, buffer: Bytes, start: int, stop: int) -> Scanned:
+        """The packet at `start` by the reader's rules: one row if it is a message, none if it is not, or its error."""
+        raw = buffer.data
+        header = read_header(raw, start, stop, self.version, self.max_packet)
+        if header is None or header[1] > stop or raw[start] >> 4 != PacketType.PUBLISH:
+            return self._scanned(buffer, _Rows(buffer, [], [], [], [], self.version), start, stop)
+        body, end = header
+        message = framed(Fields(raw, body, end, "PUBLISH"), raw[start], self.version)
+        faults: list[Fault] = []
+        code = self._code(message, raw, faults)
+        rows = _Rows(buffer, [start], [body], [end], [code], self.version)
+        return self._scanned(buffer, rows, start, stop, faults)
+
+    def _code(self, message: Framed, raw: memoryview, faults: list[Fault]) -> int:
+        try:
+            topic = topic_of(message)
+            alias = properties_of(message, raw, self.role).topic_alias
+        except ProtocolError as error:
+            # Without a topic of its own it would need the alias that cannot be read.
+            if self.strict or not message.topic:
+                raise
+            faults.append(Fault(0, error))
+            topic, alias = None, None
+            try:
+                topic = topic_of(message)
+            except ProtocolError:
+                return -1
+        name = self.aliases.resolved(topic, alias)
+        if self.topics.full:
+            self.topics = TopicTable()
+        return self.topics.add(name.encode(), name)
+
+    def _scanned(self, buffer: Bytes, rows: _Rows, start: int, stop: int, faults: Sequence[Fault] = ()) -> Scanned:
+        at = int(rows.ends[-1]) if len(rows.ends) else start
+        stopped, needed = self._stopped(buffer.data, at, stop)
+        return Scanned(
+            buffer,
+            self.topics,
+            rows.flags,
+            rows.packet_ids.astype(np.uint16),
+            rows.codes.astype(np.int32),
+            rows.payload_starts,
+            rows.ends - rows.payload_starts,
+            rows.property_starts,
+            rows.property_lengths,
+            at - start,
+            stopped,
+            needed,
+            list(faults),
+        )
+
+    def _stopped(self, raw: memoryview, at: int, stop: int) -> tuple[Stopped, int]:
+        try:
+            header = read_header(raw, at, stop, self.version, self.max_packet)
+        except ProtocolError:
+            return Stopped.AGAIN, 0
+        if header is None:
+            return Stopped.NEED_MORE, 0
+        needed = header[1] - at
+        if header[1] > stop:
+            return Stopped.NEED_MORE, needed
+        return Stopped.AGAIN if raw[at] >> 4 == PacketType.PUBLISH else Stopped.OTHER_PACKET, needed
+
+
+def _named(topic: bytes, properties: int = 0) -> Framed:
+    return Framed(PacketType.PUBLISH << 4, topic, 0, (0, properties), properties)
+
+
+def _long(raw: memoryview, at: int, stop: int) -> tuple[int, int]:
+    """The length of a packet that is written in two bytes or more, and where its body begins.
+
+    One that is peculiar reaches behind everything, so that the reader's rules decide.
+    """
+    length = shift = 0
+    for place in range(at + 1, min(at + 5, stop)):
+        byte = raw[place]
+        length |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (length, place + 1) if byte else (LARGEST, stop)
+        shift += 7
+    return LARGEST, stop
+
+
+class _Rows:
+    """Columns of messages whose starts, bodies, ends and topics are known; `wrong` where the rest breaks the rules."""
+
+    __slots__ = (
+        "buffer",
+        "codes",
+        "ends",
+        "flags",
+        "packet_ids",
+        "payload_starts",
+        "property_lengths",
+        "property_starts",
+        "wrong",
+    )
+
+    def __init__(
+        self, buffer: Bytes, starts: list[int], bodies: list[int], ends: list[int], codes: list[int], version: Version
+    ) -> None:
+        self.buffer = buffer
+        self.ends = np.array(ends, np.int64)
+        self.codes = np.array(codes, np.int32)
+        self.flags = buffer[np.array(starts, np.int64)] & 0xF
+        qos = self.flags >> 1 & 3
+        body = np.array(bodies, np.int64)
+        at = body + 2 + _shorts(buffer, body)
+        numbered = qos > 0
+        self.packet_ids = _shorts(buffer, at) * numbered
+        self.wrong = (qos == 3) | ((self.flags >= 8) & ~numbered) | (numbered & (self.packet_ids == 0))
+        at += 2 * numbered
+        self.property_starts = self.property_lengths = np.zeros(len(at), np.int64)
+        if version == V5:
+            at, self.property_lengths = _lengths(buffer, at, self.ends)
+            self.property_starts = at
+            at = at + self.property_lengths
+        self.payload_starts = at
+        self.wrong |= at > self.ends
+
+    def first(self, count: int) -> _Rows:
+        """These of them."""
+        if count < len(self.codes):
+            for name in self.__slots__[1:]:
+                setattr(self, name, getattr(self, name)[:count])
+        return self
+
+
+def _shorts(buffer: Bytes, places: Ints) -> Ints:
+    """The two byte integers at these places; anything for those that reach behind the buffer."""
+    last = len(buffer) - 1
+    high, low = buffer[np.minimum(places, last)], buffer[np.minimum(places + 1, last)]
+    return (high.astype(np.int64) << 8) + low
+
+
+def _lengths(buffer: Bytes, places: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """Where the properties of messages begin whose length is at these places, and the length.
+
+    Those whose length is peculiar reach behind everything.
+    """
+    lengths = buffer[np.minimum(places, len(buffer) - 1)].astype(np.int64)
+    starts = places + 1
+    for row in np.flatnonzero(lengths >= 0x80).tolist():
+        found = Fields(buffer.data, int(places[row]), max(int(places[row]), int(ends[row])), "PUBLISH")
+        try:
+            lengths[row], starts[row] = found.varint("property length"), found.at
+        except ProtocolError:
+            lengths[row] = LARGEST
+    return starts, lengths
