@@ -1,4 +1,4 @@
-"""One real Kafka per test run, topics of their own, brokers that a test may ill-treat, and the command line."""
+"""One real Kafka per test run, a mosquitto, topics of their own, brokers to ill-treat, and the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import hypothesis
 import pytest
@@ -29,8 +29,10 @@ from pipelines.errors import MissingPackageError
 from pipelines.hotpath import HotPath
 from streamer.cli.app import invoke
 from streamer.devbroker import Broker, BrokerError, KafkaJars, LocalKafka, MockKafka, create_topics, open_broker
+from streamer.devbroker.mqtt import LocalMosquitto, MqttBroker, find_mosquitto, open_mqtt_broker
 
 _REAL = {"kafka", "start_kafka"}
+_REAL_MQTT = {"mqtt_broker", "start_mosquitto"}
 
 # How long an example takes says nothing on a machine that does other things too.
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -53,6 +55,12 @@ class StartKafka(Protocol):
     """`start_kafka(nodes=3, message_max_bytes="2000")` starts a cluster; underscores stand for dots."""
 
     def __call__(self, nodes: int = 1, data: Path | None = None, **settings: str) -> LocalKafka: ...
+
+
+class StartMosquitto(Protocol):
+    """`start_mosquitto(max_inflight_messages="20")` starts one with these lines in its configuration."""
+
+    def __call__(self, data: Path | None = None, **settings: str | list[str]) -> LocalMosquitto: ...
 
 
 class _BrokerOfTheRun:
@@ -166,6 +174,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _REAL & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
+        if _REAL_MQTT & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.mqtt)
 
 
 @contextmanager
@@ -290,6 +300,43 @@ def start_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 def private_kafka(start_kafka: StartKafka) -> LocalKafka:
     """A real Kafka of one node for this test alone, to be frozen, killed and restarted."""
     return start_kafka()
+
+
+@pytest.fixture(scope="session")
+def mqtt_broker() -> Iterator[MqttBroker]:
+    """A real MQTT broker, shared by the tests of a worker: use topics and client ids of your own on it.
+
+    That of `MQTT_BROKER`, else mosquitto as installed, else a container. Without one the test is skipped, saying why;
+    in CI it fails.
+    """
+    with ExitStack() as stack:
+        try:
+            with off_the_clock():
+                broker = stack.enter_context(open_mqtt_broker("the test suite"))
+        except BrokerError as error:
+            _no_broker(str(error))
+        yield broker
+
+
+@pytest.fixture
+def start_mosquitto() -> Iterator[StartMosquitto]:
+    """A factory of mosquittos for this test alone, to be frozen, killed and restarted; all are stopped at its end."""
+    if find_mosquitto() is None:
+        _no_broker("mosquitto is not installed: apt-get install mosquitto (Debian, Ubuntu)")
+    with ExitStack() as stack:
+
+        def start(data: Path | None = None, **settings: str | list[str]) -> LocalMosquitto:
+            broker = LocalMosquitto(data, settings=settings)
+            stack.callback(broker.stop)
+            return broker.start()
+
+        yield start
+
+
+def _no_broker(reason: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 class Ended(NamedTuple):

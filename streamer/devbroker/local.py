@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
@@ -16,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 
 from pipelines.errors import MissingPackageError
-from streamer.devbroker import guard
 from streamer.devbroker.errors import BrokerError
+from streamer.devbroker.guarding import Guard
 from streamer.devbroker.jars import KAFKA_VERSION, KafkaJars, Progress
 from streamer.devbroker.ports import HOST, ReservedPorts
 from streamer.devbroker.ready import ask_for_coordinator, wait_until_listed
@@ -81,7 +79,7 @@ class LocalKafka:
         self._folder: Path | None = None
         self._ports: ReservedPorts | None = None
         self._lock: int | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._frozen: set[int] = set()
 
@@ -171,7 +169,7 @@ class LocalKafka:
         process.kill()
         process.wait()
         self._frozen.discard(node)
-        self._tell_guard(f"-{process.pid}")
+        self._guarded.remove(process.pid)
 
     def restart(self, node: int = 1) -> None:
         """Start a node again with its old data and port (ending it first if it runs), and wait until it is listed."""
@@ -197,7 +195,9 @@ class LocalKafka:
         self._folder = self._keep or Path(tempfile.mkdtemp(prefix="streamer-kafka-"))
         self._folder.mkdir(parents=True, exist_ok=True)
         self._lock_folder()
-        self._start_guard()
+        # The guard shares the lock on the folder: it must not be free before the nodes have ended.
+        assert self._lock is not None
+        self._guard = Guard(None if self._keep else self._folder, files=(self._lock,))
         self._ports = ReservedPorts(2 * self.nodes, self._port, self.nodes)
         numbers = range(1, self.nodes + 1)
         formatted = self._is_formatted()
@@ -243,7 +243,7 @@ class LocalKafka:
 
     def _spawn(self, node: int) -> None:
         self._processes[node] = self._java(node, "kafka.Kafka")
-        self._tell_guard(f"+{self._processes[node].pid}")
+        self._guarded.add(self._processes[node].pid)
 
     def _java(self, node: int, *main: str) -> subprocess.Popen[bytes]:
         assert self._jars is not None
@@ -265,7 +265,7 @@ class LocalKafka:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            self._tell_guard(f"-{process.pid}")
+            self._guarded.remove(process.pid)
 
     def _wait_for(self, nodes: set[int], timeout: float) -> None:
         try:
@@ -280,22 +280,10 @@ class LocalKafka:
             if code is not None:
                 raise BrokerError(f"node {node} ended with code {code}")
 
-    def _start_guard(self) -> None:
-        temporary = "" if self._keep else str(self._folder)
-        # -I -S: no site packages and nothing from the user's folder, so that it starts in milliseconds.
-        command = [sys.executable, "-I", "-S", guard.__file__, temporary]
-        # The guard shares the lock on the folder: it must not be free before the nodes have ended.
-        assert self._lock is not None
-        self._guard = subprocess.Popen(  # noqa: S603  the command is ours, and no shell reads it
-            command, stdin=subprocess.PIPE, start_new_session=True, pass_fds=(self._lock,)
-        )
-
-    def _tell_guard(self, line: str) -> None:
-        if self._guard is None or self._guard.stdin is None:
-            return
-        with contextlib.suppress(BrokenPipeError):
-            self._guard.stdin.write(f"{line}\n".encode())
-            self._guard.stdin.flush()
+    @property
+    def _guarded(self) -> Guard:
+        assert self._guard is not None
+        return self._guard
 
     def _release(self) -> None:
         if self._ports is not None:
@@ -304,11 +292,8 @@ class LocalKafka:
         if self._folder is not None and self._keep is None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
-        if self._guard is not None and self._guard.stdin is not None:
-            # Everything has ended: the guard must not find process ids that may be someone else's by now.
-            self._guard.kill()
-            self._guard.stdin.close()
-            self._guard.wait()
+        if self._guard is not None:
+            self._guard.close()
             self._guard = None
         if self._lock is not None:
             os.close(self._lock)

@@ -1,0 +1,47 @@
+"""Have processes end with this one, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from streamer.devbroker import guard
+
+
+class Guard:
+    """A process that ends what is on its list when this process is gone, and then removes `folder`, if one is given.
+
+    `files`: descriptors that it shares until it ends, such as the one that holds a folder's lock.
+    """
+
+    def __init__(self, folder: Path | None = None, files: Sequence[int] = ()) -> None:
+        # -I -S: no site packages and nothing from the user's folder, so that it starts in milliseconds.
+        command = [sys.executable, "-I", "-S", guard.__file__, "" if folder is None else str(folder)]
+        self._process = subprocess.Popen(  # noqa: S603  the command is ours, and no shell reads it
+            command, stdin=subprocess.PIPE, start_new_session=True, pass_fds=tuple(files)
+        )
+
+    def add(self, pid: int) -> None:
+        """This process is to end with ours."""
+        self._tell(f"+{pid}")
+
+    def remove(self, pid: int) -> None:
+        """This process has ended."""
+        self._tell(f"-{pid}")
+
+    def close(self) -> None:
+        """Everything has ended: the guard must not find process ids that may be someone else's by now."""
+        self._process.kill()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()
+
+    def _tell(self, line: str) -> None:
+        if self._process.stdin is None or self._process.stdin.closed:
+            return
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()

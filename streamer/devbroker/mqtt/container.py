@@ -1,0 +1,77 @@
+"""mosquitto in a container, where a Docker engine answers."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pipelines.errors import MissingPackageError
+from streamer.devbroker.errors import BrokerError
+from streamer.devbroker.jars import Progress
+
+IMAGE = "eclipse-mosquitto:2.0"
+"""The image that is started; docker-compose.yml uses the same one."""
+
+_ENGINE_TIMEOUT = 2
+_START_TIMEOUT = 30.0
+# The configuration that comes with the image for a start without a configuration of one's own.
+_CONFIGURATION = "/mosquitto-no-auth.conf"
+
+
+@contextmanager
+def mosquitto_container(progress: Progress | None = None) -> Iterator[tuple[str, int]]:
+    """A container of `IMAGE` for the length of the block; yields its host and port as seen from here.
+
+    Raises `BrokerError` when no engine answers within 2 s or mosquitto does not come up, `MissingPackageError` without
+    testcontainers (extra `broker`).
+    """
+    try:
+        import docker
+        from testcontainers.core.container import DockerContainer
+    except ImportError as error:
+        raise MissingPackageError(error.name or "testcontainers", "broker", "mosquitto in a container") from error
+    try:
+        engine = docker.from_env(timeout=_ENGINE_TIMEOUT)
+        engine.ping()
+        engine.close()
+    except Exception as error:
+        raise BrokerError(f"the Docker engine does not answer ({_first_line(error)})") from error
+    if progress is not None:
+        progress(f"starting {IMAGE} in a container (the first time its image is pulled)")
+    container = DockerContainer(IMAGE).with_exposed_ports(1883).with_command(f"mosquitto -c {_CONFIGURATION}")
+    try:
+        try:
+            container.start()
+            host, port = container.get_container_host_ip(), int(container.get_exposed_port(1883))
+            _wait_until_answered(host, port)
+        except Exception as error:
+            raise BrokerError(f"{IMAGE} did not start ({_first_line(error)})") from error
+        yield host, port
+    finally:
+        container.stop()
+
+
+def _wait_until_answered(host: str, port: int) -> None:
+    # Docker's proxy accepts before the broker does: ask it for something, and look for the answer.
+    deadline = time.monotonic() + _START_TIMEOUT
+    while not answers(host, port):
+        if time.monotonic() > deadline:
+            raise BrokerError(f"no MQTT broker answered on {host}:{port} within {_START_TIMEOUT:g} s")
+        time.sleep(0.05)
+
+
+def answers(host: str, port: int, timeout: float = 2.0) -> bool:
+    """Whether something that speaks MQTT takes our CONNECT (3.1.1, no client id) and answers it, whatever it says."""
+    connect = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x05\x00\x00"
+    try:
+        with socket.create_connection((host, port), timeout=timeout) as connection:
+            connection.sendall(connect)
+            return connection.recv(1) == b"\x20"
+    except OSError:
+        return False
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
