@@ -1,7 +1,6 @@
 //! The compiled hot path: what `docs/native.md` says, behind the same seam as the plain Python one.
 
 mod arena;
-mod detached;
 mod kafka;
 mod memory;
 mod protodata;
@@ -10,11 +9,6 @@ use pyo3::prelude::*;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let ending = wrap_pyfunction!(detached::ending, module)?;
-    module
-        .py()
-        .import("atexit")?
-        .call_method1("register", (ending,))?;
     module.add_class::<memory::Block>()?;
     kafka::register(module)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;

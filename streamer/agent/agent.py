@@ -7,13 +7,14 @@ them: one bounded queue of batches, the bound on bytes, and mailboxes.
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 
 from connectors.records import Lane
 from pipelines.errors import StreamerError
 from streamer.agent.assembly import Assembly, build
-from streamer.agent.runloop import RunLoop
+from streamer.agent.runloop import LEAVE_WAIT, RunLoop
 from streamer.agent.summary import Summary
 from streamer.definition.service import Service
 from streamer.observe.endpoint import Endpoint
@@ -53,6 +54,8 @@ class Agent:
 
     def start(self) -> None:
         """Open everything and begin. Raises what opening raises: a missing model, an unknown topic, bad credentials."""
+        # Python ends daemon threads in the middle of what they do: the process waits for these before it ends.
+        atexit.register(self._end_with_process)
         self._thread.start()
         self._opened.wait()
         if self._failure is not None and not self._began:
@@ -67,11 +70,16 @@ class Agent:
     def join(self, timeout: float | None = None) -> Summary:
         """Wait for the end. Raises `TimeoutError` if it does not come in time."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while self._thread.is_alive():
-            # In short waits, so that signals are served by the main thread.
-            self._thread.join(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic())))
-            if deadline is not None and time.monotonic() >= deadline and self._thread.is_alive():
-                raise TimeoutError(f"the service {self.service.name} has not ended")
+        try:
+            while self._thread.is_alive():
+                # In short waits, so that signals are served by the main thread.
+                self._thread.join(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic())))
+                if deadline is not None and time.monotonic() >= deadline and self._thread.is_alive():
+                    raise TimeoutError(f"the service {self.service.name} has not ended")
+        except KeyboardInterrupt:
+            # Pressed again, as the first one only stopped the service: the process ends now.
+            atexit.unregister(self._end_with_process)
+            raise
         if self.summary is None:
             raise StreamerError(f"the service {self.service.name} was never started")
         return self.summary
@@ -129,8 +137,13 @@ class Agent:
         except BaseException as error:  # noqa: BLE001 - as above
             self._fail(error)
         self.summary = self._summed_up(time.monotonic() - began)
+        atexit.unregister(self._end_with_process)
         self._opened.set()
         self._log.info("ended", **{k: v for k, v in self.summary.to_dict().items() if k != "service"})
+
+    def _end_with_process(self) -> None:
+        self.stop()
+        self._thread.join(self.service.limits.drain + LEAVE_WAIT)
 
     def _open(self) -> None:
         if self.service.control is not None:

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use crate::detached::detached;
-
 use super::block::{Block, Chosen, WAITS};
 use super::client::{Client, Open};
 use super::library::{CONSUMER, Code, Library, Message, OK, Queue, Rk, text};
@@ -38,15 +36,13 @@ impl KafkaReader {
     /// come by the consumer's own queue. Nothing happens once it is closed, while which rebalances go on.
     fn begin(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<()> {
         let name = CString::new(topic)?;
-        detached(py, || {
-            self.with(|library, rk, reading| reading.begin(library, rk, name, partition))
-        });
+        py.detach(|| self.with(|library, rk, reading| reading.begin(library, rk, name, partition)));
         Ok(())
     }
 
     /// They do not any more, and those that came and were not taken are dropped.
     fn end(&self, py: Python<'_>, topic: &str, partition: i32) {
-        detached(py, || {
+        py.detach(|| {
             self.with(|library, _, reading| {
                 reading.end(library, topic, partition);
                 reading.forget(library, topic, partition);
@@ -56,9 +52,7 @@ impl KafkaReader {
 
     /// Records of this partition that came and were not taken are dropped.
     fn forget(&self, py: Python<'_>, topic: &str, partition: i32) {
-        detached(py, || {
-            self.with(|library, _, reading| reading.forget(library, topic, partition))
-        });
+        py.detach(|| self.with(|library, _, reading| reading.forget(library, topic, partition)));
     }
 
     /// Waits until `count` more records are here, or so many milliseconds have passed; how many are held then, and the
@@ -69,22 +63,21 @@ impl KafkaReader {
         count: usize,
         milliseconds: i32,
     ) -> PyResult<(usize, Vec<Trouble>)> {
-        detached(py, || {
-            self.with(|library, _, reading| reading.receive(library, count, milliseconds))
-        })
-        .ok_or_else(closed)
+        py.detach(|| self.with(|library, _, reading| reading.receive(library, count, milliseconds)))
+            .ok_or_else(closed)
     }
 
     /// How many records have come and were not taken.
     #[getter]
     fn held(&self, py: Python<'_>) -> usize {
-        detached(py, || self.with(|_, _, reading| reading.held.len())).unwrap_or(0)
+        py.detach(|| self.with(|_, _, reading| reading.held.len()))
+            .unwrap_or(0)
     }
 
     /// Payload and key bytes of the records that have come and were not taken.
     #[getter]
     fn held_bytes(&self, py: Python<'_>) -> usize {
-        detached(py, || {
+        py.detach(|| {
             self.with(|_, _, reading| reading.held.iter().map(|one| size_of_record(*one)).sum())
         })
         .unwrap_or(0)
@@ -101,7 +94,7 @@ impl KafkaReader {
         max_bytes: usize,
         headers: bool,
     ) -> PyResult<Block> {
-        detached(py, || {
+        py.detach(|| {
             self.with(|library, _, reading| reading.take(library, max_records, max_bytes, headers))
         })
         .ok_or_else(closed)
@@ -109,7 +102,7 @@ impl KafkaReader {
 
     /// Gives everything back, so that the consumer can be closed. Idempotent.
     fn close(&self, py: Python<'_>) {
-        detached(py, || {
+        py.detach(|| {
             let reading = self
                 .client
                 .open()

@@ -7,8 +7,6 @@ use std::sync::{Arc, Mutex};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::detached::detached;
-
 use super::client::Client;
 use super::inflight::{Chunk, Failure, Mark};
 use super::library::{Code, OK, PRODUCER, QUEUE_FULL};
@@ -74,7 +72,7 @@ impl KafkaWriter {
         if rows.iter().flatten().any(|row| *row >= count) {
             return Err(PyValueError::new_err("there are no such rows"));
         }
-        detached(py, || {
+        py.detach(|| {
             let order = rows.unwrap_or_else(|| self.order(&topics, &block.rows(), count));
             self.hand_over(&topics, &block, order)
         })
@@ -91,7 +89,7 @@ impl KafkaWriter {
     fn finished(&self, py: Python<'_>) -> (Vec<Mark>, Vec<Failure>) {
         self.client
             .in_flight
-            .finished(|| detached(py, || self.is_reported()))
+            .finished(|| py.detach(|| self.is_reported()))
     }
 }
 

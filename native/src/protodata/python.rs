@@ -6,8 +6,6 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
-use crate::detached::detached;
-
 use super::core::columns::{self, Form, Part};
 use super::core::encode::{self, Source, Spans};
 use super::core::table::{Messages, NULL, Options, Outside, STRANGER, Table};
@@ -84,7 +82,7 @@ impl Reader {
             .iter()
             .fold(0, |sum, length| sum.saturating_add((*length).max(0)));
         let done = if size as usize >= WORTH_DETACHING {
-            detached(py, work)
+            py.detach(work)
         } else {
             work()
         };
@@ -113,7 +111,7 @@ impl Reader {
 
 fn described<'py>(py: Python<'py>, table: &Table, part: &Part) -> PyResult<Bound<'py, PyTuple>> {
     let column = &table.columns[part.column];
-    let key = std::str::from_utf8(&column.key).map(|key| PyString::new(py, key))?;
+    let key = PyString::from_bytes(py, &column.key)?;
     let mask = part.mask.map_or(-1, |mask| mask as i64);
     let form = match part.form {
         Form::Wire => 0u8,
@@ -201,9 +199,8 @@ fn texts<'py>(
     lengths: &Bound<'py, PyAny>,
     missing: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyList>> {
-    let text = |raw: &[u8]| std::str::from_utf8(raw).map(|text| PyString::new(py, text).into_any());
     objects(py, [buffer, starts, lengths], missing, |raw| {
-        text(raw).map_err(PyErr::from)
+        PyString::from_bytes(py, raw).map(Bound::into_any)
     })
 }
 

@@ -4,8 +4,6 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
-use crate::detached::detached;
-
 use super::core::encode::{self, Source};
 use super::python::{WORTH_DETACHING, checked};
 use super::view::View;
@@ -72,7 +70,7 @@ fn encoded<'py>(
         arena
     };
     let arena = if size >= WORTH_DETACHING {
-        detached(py, work)
+        py.detach(work)
     } else {
         work()
     };

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -204,3 +206,35 @@ def test_a_failure_while_it_drains_is_a_failure(define: Any, serve: Any, eventua
     eventually(lambda: len(serving.results()) == 1)
     summary = serving.stop()
     assert (summary.reason, summary.error) == ("failed", "the disk is full")
+
+
+@pytest.mark.slow
+def test_a_program_that_ends_without_stopping_its_service_finishes_and_acknowledges_what_was_taken_in() -> None:
+    program = """
+import atexit, threading
+import streamer
+from connectors.memory import MemorySink, MemorySource
+from pipelines import Data
+from streamer.agent.agent import Agent
+from streamer.agent.assembly import build
+
+started, go = threading.Event(), threading.Event()
+
+def slow(data):
+    started.set()
+    go.wait()
+    return data
+
+service = streamer.Service(
+    source={"type": "memory", "topic": "in"}, pipeline=[slow], sink={"type": "memory", "topic": "out"}
+)
+source, sink = MemorySource(), MemorySink()
+source.feed(*[Data({"x": n}) for n in range(50)])
+atexit.register(lambda: print(len(sink.messages), source.acknowledged))
+agent = Agent(service, assembly=build(service, sources={"memory": source}, sinks={"memory": sink}))
+agent.start()
+started.wait()
+atexit.register(go.set)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "50 [50]\n"), ended.stderr
