@@ -26,6 +26,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "java": "Models",
     "tensorrt": "Models",
     "tvm": "Models",
+    "features": "Models",
     "classifier": "What models say",
     "regression": "What models say",
     "imagetondarray": "Images",

@@ -31,6 +31,7 @@ from pipelines.steps.images.geometry import PerspectiveTransform, RelativeToAbso
 from pipelines.steps.images.images import GrayScale, ImageCrop, ImageResize, ShowImage
 from pipelines.steps.images.imagetondarray import ImageNormalization, ImageToNDArray, ImageToNDArrayConfig
 from pipelines.steps.models.classifier import ClassifierOutput
+from pipelines.steps.models.features import Feature, Features
 from pipelines.steps.models.java import DeepLearning4j, SameDiff, SameDiffTraining
 from pipelines.steps.models.onnx import Onnx, SessionOptions
 from pipelines.steps.models.regression import RegressionOutput
@@ -41,6 +42,7 @@ from pipelines.steps.models.tvm import Tvm
 STEPS: tuple[type[Step], ...] = (
     Logging,
     ImageToNDArray,
+    Features,
     ImageResize,
     ImageCrop,
     GrayScale,
@@ -125,6 +127,8 @@ __all__ = [
     "DrawSegmentation",
     "Ensemble",
     "ExtractBoundingBox",
+    "Feature",
+    "Features",
     "First",
     "FrameCapture",
     "Function",

@@ -115,7 +115,7 @@ class ModelInputs:
         if one.key in batch:
             return batch[one.key]
         if len(self.inputs) > 1:
-            raise everyone(batch, missing(one.key, batch))
+            raise everyone(batch, _unfilled(one, missing(one.key, batch)))
         return only_array(batch)
 
     def _values(self, batch: Batch) -> Iterator[Mapping[str, Any]]:
@@ -137,8 +137,16 @@ class ModelInputs:
         if value is not MISSING:
             return value
         if len(self.inputs) > 1:
-            raise missing(one.key, batch)
-        return only_array_of(values)
+            raise _unfilled(one, missing(one.key, batch))
+        try:
+            return only_array_of(values)
+        except DataError as error:
+            raise _unfilled(one, error) from None
+
+
+def _unfilled(one: ModelInput, error: Exception) -> Exception:
+    """The same error, with what the input takes."""
+    return type(error)(f'{error}; the model\'s input "{one.port.name}" takes {one.port}')
 
 
 def _same_splits(parts: Sequence[Samples]) -> bool:

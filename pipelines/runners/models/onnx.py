@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pipelines.data.batch import Batch
+from pipelines.data.result import Result
 from pipelines.errors import StreamerError, nearest
+from pipelines.runners.models.features import FeatureStack
 from pipelines.runners.models.modelrunner import ModelRunner
 from pipelines.runners.models.onnxmodel import OnnxModel
 from pipelines.runners.runner import OpenContext
@@ -10,7 +13,10 @@ from pipelines.steps.models.onnx import Onnx
 
 
 class OnnxRunner(ModelRunner):
-    """`ModelRunner` on onnxruntime. Inputs are taken by the model's names; mappings rename inputs and outputs."""
+    """`ModelRunner` on onnxruntime. Inputs are taken by the model's names; mappings rename inputs and outputs.
+
+    Values that an input is made of are stacked first.
+    """
 
     def __init__(self, step: Onnx, context: OpenContext) -> None:
         model = OnnxModel(step, context)
@@ -23,14 +29,44 @@ class OnnxRunner(ModelRunner):
             max_batch=step.max_batch,
             cast_inputs=step.cast_inputs,
         )
+        self._stacks = _stacks(step, model)
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        keys = super().reads
+        if keys is None or not self._stacks:
+            return keys
+        return (keys - self._stacks.keys()).union(*(stack.keys for stack in self._stacks.values()))
+
+    def run_batch(self, batch: Batch) -> Result:
+        if self._stacks:
+            batch = batch.with_columns({name: stack.of(batch) for name, stack in self._stacks.items()})
+        return super().run_batch(batch)
 
 
 def _input_keys(step: Onnx, model: OnnxModel) -> list[str]:
     names = [port.name for port in model.inputs]
-    keys = step.input_names if isinstance(step.input_names, dict) else {}
+    keys = dict(step.input_names) if isinstance(step.input_names, dict) else {}
+    keys.update({name: taken if isinstance(taken, str) else name for name, taken in (step.inputs or {}).items()})
     for name in keys:
         if name not in names:
             raise StreamerError(
                 f'{model.path}: the model has no input "{name}"{nearest(name, names)}; it has {", ".join(names)}'
             )
     return [keys.get(name, name) for name in names]
+
+
+def _stacks(step: Onnx, model: OnnxModel) -> dict[str, FeatureStack]:
+    """What is stacked for an input, by the input's name."""
+    found: dict[str, FeatureStack] = {}
+    for port in model.inputs:
+        taken = (step.inputs or {}).get(port.name)
+        if taken is None or isinstance(taken, str):
+            continue
+        if port.dtype.kind not in "iuf":
+            raise StreamerError(
+                f'{model.path}: the input "{port.name}" takes {port}, into which no values can be stacked; '
+                "name the key of one value instead"
+            )
+        found[port.name] = FeatureStack(taken, port.dtype)
+    return found

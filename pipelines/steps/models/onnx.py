@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipelines.steps.base import RunBy, Step
-from pipelines.steps.config import EXTENSION, Config, Int, Spelling
+from pipelines.steps.config import EXTENSION, Config, Form, Int, Spelling
+from pipelines.steps.models.features import FeatureList, written
 from pipelines.steps.models.model import MaxBatch, ModelUri, Names, OutputNames, Place, WarmUp, placed
 
 
@@ -77,6 +78,9 @@ class Onnx(Step):
     """The outputs to fetch, all if none; a mapping, ours, renames: `{model's output: key of the data}`."""
     loader_class: Annotated[str | None, Spelling(yaml="loader_class")] = None
     """Konduit's; kept when a definition is written, otherwise unused."""
+    inputs: Annotated[dict[str, str | FeatureList] | None, EXTENSION] = None
+    """`{model's input: key of the data}`, or what is stacked into the input as by FEATURES:
+    `{X: [temp, {field: hour, default: 0}]}`, of the input's own element type."""
     providers: Annotated[tuple[str | dict[str, dict[str, Any]], ...] | None, EXTENSION] = None
     """Execution providers, the preferred first, each a name or `{name: options}`; none: onnxruntime's CPU provider."""
     session_options: Annotated[SessionOptions, EXTENSION] = SessionOptions()
@@ -87,6 +91,27 @@ class Onnx(Step):
     """At most this many samples in one call of the model; none: the whole batch."""
     cast_inputs: Annotated[bool, EXTENSION] = False
     """Also convert inputs where values lose their meaning: floats to integers, numbers to bool."""
+
+    @model_validator(mode="after")
+    def _check_inputs(self) -> Onnx:
+        if self.inputs is None:
+            return self
+        if isinstance(self.input_names, dict):
+            raise ValueError('"inputs" says where inputs come from, and so does the mapping "inputNames": keep one')
+        stacked = {name for name, taken in self.inputs.items() if not isinstance(taken, str)}
+        shared = next((taken for taken in self.inputs.values() if isinstance(taken, str) and taken in stacked), None)
+        if shared is not None:
+            raise ValueError(f'"{shared}" is an input that is stacked here: rename the value that another input takes')
+        return self
+
+    def to_dict(self, form: Form = "json") -> dict[str, Any]:
+        """Plain data with `@type` first, as `form` spells it."""
+        found = super().to_dict(form)
+        if self.inputs is not None:
+            found["inputs"] = {
+                name: taken if isinstance(taken, str) else written(taken, form) for name, taken in self.inputs.items()
+            }
+        return found
 
     @property
     def code_keys(self) -> tuple[str, ...]:

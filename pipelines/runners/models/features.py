@@ -1,0 +1,220 @@
+"""Runs FEATURES: numbers of many keys as one array."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.data.batch import Batch
+from pipelines.data.columns import MISSING, Column, DenseColumn, Mask
+from pipelines.data.result import Result
+from pipelines.errors import DataError, RowsFailed, StreamerError, WrongTypeError, nearest
+from pipelines.runners.models.arrays import array_column, everyone
+from pipelines.runners.runner import OpenContext, Runner
+from pipelines.steps.models.features import Feature, Features
+from pipelines.values import ValueType, list_to_array
+from pipelines.values.casting import cast
+
+Array: TypeAlias = npt.NDArray[Any]
+
+DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
+    "FLOAT": np.dtype(np.float32),
+    "DOUBLE": np.dtype(np.float64),
+    "INT64": np.dtype(np.int64),
+    "INT32": np.dtype(np.int32),
+}
+CATEGORIES: Final = (str, bool, int, float)
+"""Types of values that can be a category."""
+
+
+class FeaturesRunner(Runner):
+    """Puts one array into each record, `[F]`, or `[k, F]` with `columns`.
+
+    Fails a row that lacks a value without a default, or has one that is no number, an unknown category or a number that
+    the element type cannot hold. Rows whose arrays have other lengths than their neighbours' get longer or shorter
+    ones: whether that is right is the model's to say.
+    """
+
+    opens_images: ClassVar[bool] = False
+    keeps_rows: ClassVar[bool] = True
+
+    def __init__(self, step: Features, context: OpenContext) -> None:
+        self._stack = FeatureStack(step.fields, DTYPES[step.dtype], columns=step.columns)
+        self._output = step.output
+        self.keeps_keys = step.keep_other_values  # type: ignore[misc]
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        return self._stack.keys
+
+    def limit(self, records: int) -> bool:
+        return True
+
+    def run_batch(self, batch: Batch) -> Result:
+        column = {self._output: self._stack.of(batch)}
+        return Result(batch.with_columns(column) if self.keeps_keys else batch.select(column))
+
+
+class FeatureStack:
+    """Stacks the features of a batch's rows."""
+
+    def __init__(self, features: Sequence[Feature], dtype: np.dtype[Any], *, columns: bool = False) -> None:
+        self._features = features
+        self._dtype = dtype
+        self._columns = columns
+        self._places = [_places(feature) for feature in features]
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys that are read."""
+        return frozenset(feature.field for feature in self._features)
+
+    def of(self, batch: Batch) -> Column:
+        """The array of each row, in a dense column if all have one shape. Raises `RowsFailed`."""
+        try:
+            return DenseColumn(self._stacked(batch))
+        except WrongTypeError:
+            # Rows differ in type or shape: those that agree go together.
+            return self._by_group(batch)
+
+    def _by_group(self, batch: Batch) -> Column:
+        batch = self._without_lists(batch)
+        failures: dict[int, Exception] = {}
+        rows: list[Any] = [None] * batch.size
+        for positions, part in batch.groups(sorted(self.keys)):
+            try:
+                stacked = self._stacked(part)
+            except RowsFailed as error:
+                failures.update((int(positions[row]), reason) for row, reason in error.failures.items())
+            except DataError as error:
+                failures.update(dict.fromkeys(positions.tolist(), error))
+            else:
+                for position, row in zip(positions.tolist(), stacked, strict=True):
+                    rows[position] = row
+        if failures:
+            raise RowsFailed(failures)
+        return Column.of(rows)
+
+    def _without_lists(self, batch: Batch) -> Batch:
+        """Lists of numbers as arrays."""
+        failures: dict[int, Exception] = {}
+        columns: dict[str, Column] = {}
+        for key in self.keys & batch.columns.keys():
+            values = list(batch[key].values())
+            if not any(isinstance(value, list) for value in values):
+                continue
+            for row, value in enumerate(values):
+                try:
+                    values[row] = list_to_array(value, key, exact=True) if isinstance(value, list) else value
+                except DataError as error:
+                    failures.setdefault(row, error)
+            columns[key] = Column.of(values)
+        if failures:
+            raise RowsFailed(failures)
+        return batch.with_columns(columns)
+
+    def _stacked(self, batch: Batch) -> Array:
+        parts = [self._part(at, batch) for at in range(len(self._features))]
+        if self._columns and len({part.shape[1] for part in parts}) > 1:
+            lengths = ", ".join(
+                f"{feature.field} {part.shape[1]}" for feature, part in zip(self._features, parts, strict=True)
+            )
+            raise WrongTypeError(f"the fields of a record hold different numbers of values: {lengths}")
+        stacked = np.concatenate(parts, axis=-1)
+        if self._dtype.kind == "f" and stacked.dtype.kind in "iub":
+            return stacked.astype(self._dtype)
+        misfits = _fractions(stacked) if self._dtype.kind == "i" and stacked.dtype.kind == "f" else None
+        found, beyond = cast(stacked, self._dtype)
+        misfits = beyond if misfits is None else misfits if beyond is None else misfits | beyond
+        if misfits is not None and misfits.any():
+            error = DataError(f"a value of {', '.join(sorted(self.keys))} does not fit {self._dtype}")
+            raise RowsFailed(dict.fromkeys(np.flatnonzero(misfits).tolist(), error))
+        return found
+
+    def _part(self, at: int, batch: Batch) -> Array:
+        """A feature of all rows, `(N, k)`, or `(N, k, 1)` with `columns`."""
+        feature = self._features[at]
+        found = self._values(feature, batch) if feature.one_hot is None else self._one_hot(at, batch)
+        if found.dtype.kind not in "biuf":
+            raise WrongTypeError(f'"{feature.field}" holds {found.dtype}, FEATURES takes numbers')
+        if feature.scale != 1.0 or feature.offset:
+            found = (found.astype(np.float64) - feature.offset) * feature.scale
+        flat = found.reshape(len(found), -1 if len(found) else int(np.prod(found.shape[1:])))
+        return flat[:, :, np.newaxis] if self._columns else flat
+
+    def _values(self, feature: Feature, batch: Batch) -> Array:
+        column = _column(feature, batch)
+        if column is None:
+            return np.full(batch.size, feature.default)
+        if feature.default is None:
+            return column.array
+        whole = feature.default.is_integer()
+        return column.filled(int(feature.default) if whole else feature.default)
+
+    def _one_hot(self, at: int, batch: Batch) -> Array:
+        feature, places = self._features[at], self._places[at]
+        default = np.nan if feature.default is None else feature.default
+        column = _column(feature, batch)
+        if column is None:
+            return np.full((batch.size, len(places)), default)
+        values = column.values()
+        found = np.zeros((len(values), len(places)), np.float32)
+        failures: dict[int, Exception] = {}
+        for row, value in enumerate(values):
+            place = places.get(_category(value)) if isinstance(value, CATEGORIES) else None
+            if place is not None:
+                found[row, place] = 1.0
+            elif value is MISSING and feature.default is not None:
+                found[row] = default
+            elif feature.unknown == "fail" or not isinstance(value, CATEGORIES):
+                failures[row] = _unknown(feature, value)
+        if failures:
+            raise RowsFailed(failures)
+        return found
+
+
+def _column(feature: Feature, batch: Batch) -> Column | None:
+    """The decoded column of a feature; `None` where no row has it and there is a default. Raises `RowsFailed`."""
+    if feature.default is None or feature.field in batch:
+        column = batch[feature.field] if feature.default is not None else array_column(batch, feature.field)
+        column = column.decoded()
+        if column.type is ValueType.STRING and feature.one_hot is None:
+            raise everyone(
+                batch,
+                WrongTypeError(
+                    f'"{feature.field}" holds text, FEATURES takes numbers; oneHot: [...] makes numbers of categories'
+                ),
+            )
+        return column
+    return None
+
+
+def _places(feature: Feature) -> Mapping[str, int]:
+    return {_category(one): place for place, one in enumerate(feature.one_hot or ())}
+
+
+def _category(value: str | bool | int | float) -> str:
+    """Categories are compared as texts: a definition in YAML reads `3` and `true` as a number and a bool."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def _unknown(feature: Feature, value: Any) -> StreamerError:
+    known = [str(one) for one in feature.one_hot or ()]
+    if not isinstance(value, CATEGORIES):
+        return WrongTypeError(f'"{feature.field}" holds {type(value).__name__}, which is no category')
+    shown = str(value)[:100]
+    return DataError(
+        f'"{feature.field}" is {shown!r}, which is none of {", ".join(known[:20])}{nearest(shown, known)}; '
+        "add it to oneHot, or set unknown: zeros"
+    )
+
+
+def _fractions(array: Array) -> Mask:
+    whole = np.isfinite(array) & (np.floor(array) == array)
+    misfits: Mask = np.any(~whole.reshape(len(array), -1), axis=1)
+    return misfits

@@ -1,0 +1,95 @@
+"""FEATURES: values of a record stacked into the array that a model takes, without code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from pipelines.steps.base import RunBy, Step
+from pipelines.steps.config import Config, Form, Key
+
+
+class Feature(Config):
+    """One value of the record, and what becomes of it: `{field: hour, default: 0}`."""
+
+    yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
+
+    field: Key
+    """Key of the value: a number, a bool (1 or 0), an array or a list of numbers; with `oneHot` also text."""
+    default: float | None = None
+    """What a record without the value has there; none: such a record fails. With `oneHot` it stands for all places."""
+    one_hot: Annotated[tuple[str | bool | int, ...], Field(min_length=1)] | None = None
+    """Known categories, in order: 1 at the place of the value, 0 elsewhere."""
+    unknown: Literal["fail", "zeros"] = "fail"
+    """What a category that is not among them does: fail its record, or be 0 everywhere."""
+    offset: float = 0.0
+    """Subtracted from the value: the mean, for instance."""
+    scale: float = 1.0
+    """What (value - offset) is multiplied by: 1 / standard deviation, for instance. As ONNX's operator Scaler does."""
+
+    @model_validator(mode="after")
+    def _check_categories(self) -> Feature:
+        if self.one_hot is None:
+            return self
+        if self.offset or self.scale != 1.0:
+            raise ValueError(f'"{self.field}" has "oneHot", which gives 1 and 0: "offset" and "scale" do not apply')
+        given = [str(one) for one in self.one_hot]
+        twice = next((one for at, one in enumerate(given) if one in given[:at]), None)
+        if twice is not None:
+            raise ValueError(f'"oneHot" of "{self.field}" has {twice!r} twice')
+        return self
+
+
+def _feature(given: Any) -> Any:
+    return {"field": given} if isinstance(given, str) else given
+
+
+FeatureList = Annotated[tuple[Annotated[Feature, BeforeValidator(_feature)], ...], Field(min_length=1)]
+"""Features in order; a text is the key of one without options."""
+
+FeatureType = Literal["FLOAT", "DOUBLE", "INT64", "INT32"]
+"""Element types of an array of features."""
+
+
+def written(features: Sequence[Feature], form: Form) -> list[Any]:
+    """Features as a definition spells them, the short way where there are no options."""
+    found: list[Any] = []
+    for feature in features:
+        own = {key: value for key, value in feature.to_dict(form).items() if value != _DEFAULTS.get(key)}
+        found.append(feature.field if own.keys() == {"field"} else own)
+    return found
+
+
+_DEFAULTS = Feature(field="field").to_dict() | {"field": None}
+
+
+class Features(Step):
+    """Values of a record become one array: `Features(["temp", "vib", {"field": "hour", "default": 0}], output="X")`.
+
+    Numbers follow each other in the order of `fields`; arrays and lists count with all their numbers, in C order. So a
+    record's array is `[F]`, one sample of a model that takes `[N, F]`.
+    """
+
+    type_name: ClassVar[str] = "FEATURES"
+    run_by: ClassVar[RunBy | None] = RunBy("numpy", "pipelines.runners.models.features:FeaturesRunner")
+    yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
+
+    fields: FeatureList
+    """The values, each a key or a mapping with options."""
+    output: Key = "features"
+    """Key of the array."""
+    dtype: FeatureType = "FLOAT"
+    """Its element type. A value that an integer type cannot hold, or that has a fraction, fails its record."""
+    columns: bool = False
+    """Whether each field holds k values, a series, and becomes a column of an array `[k, F]`."""
+    keep_other_values: bool = True
+    """Whether the record keeps its other values."""
+
+    def __init__(self, fields: Any = None, /, **others: Any) -> None:
+        super().__init__(**(others if fields is None else {"fields": fields, **others}))
+
+    def to_dict(self, form: Form = "json") -> dict[str, Any]:
+        """Plain data with `@type` first, as `form` spells it."""
+        return {**super().to_dict(form), "fields": written(self.fields, form)}

@@ -1,0 +1,230 @@
+"""FEATURES, run as a user's pipeline runs it: bad records fail alone, the others have their arrays."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+import pipelines
+from pipelines import Data, Features, Onnx, StepError
+from pipelines.data.batch import Batch
+from pipelines.errors import DefinitionError
+from pipelines.runners.models.features import FeaturesRunner
+from pipelines.runners.runner import OpenContext
+
+
+def run(step: Features, *records: dict[str, Any]) -> list[Any]:
+    with pipelines.Sequence([step]).open() as executor:
+        return executor.run_many([Data(record) for record in records])
+
+
+def arrays(step: Features, *records: dict[str, Any]) -> list[Any]:
+    """The array of each record, as lists; the text of the error of one that failed."""
+    found = run(step, *records)
+    return [str(one) if isinstance(one, StepError) else one[step.output].tolist() for one in found]
+
+
+def test_numbers_follow_each_other_in_the_order_of_the_fields() -> None:
+    (found,) = run(Features(["b", "a", "on"], output="X"), {"a": 1, "b": 2.5, "on": True, "id": "m1"})
+    assert found["X"].dtype == np.float32
+    assert found["X"].tolist() == [2.5, 1.0, 1.0]
+    assert found["id"] == "m1"
+
+
+def test_only_the_array_is_kept_if_so_asked() -> None:
+    (found,) = run(Features(["a"], keep_other_values=False), {"a": 1, "id": "m1"})
+    assert list(found) == ["features"]
+
+
+def test_arrays_and_lists_count_with_all_their_numbers() -> None:
+    step = Features(["a", "v", "m", "l"], output="X")
+    record = {"a": 1, "v": np.array([2, 3], "i4"), "m": np.array([[4.0, 5.0], [6.0, 7.0]]), "l": [8, 9.5]}
+    assert arrays(step, record, record) == [[1, 2, 3, 4, 5, 6, 7, 8, 9.5]] * 2
+
+
+def test_a_record_that_lacks_a_value_fails_alone_unless_there_is_a_default() -> None:
+    records = ({"temp": 1.0, "hour": 5}, {"temp": 2.0}, {"tmp": 3.0, "hour": 6})
+    first, second, third = arrays(Features(["temp", {"field": "hour", "default": 0}]), *records)
+    assert (first, second) == ([1.0, 5.0], [2.0, 0.0])
+    assert 'Value not found for key "temp"' in third
+
+
+def test_a_key_that_no_record_of_the_batch_has_takes_its_default() -> None:
+    assert arrays(Features(["a", {"field": "b", "default": -1}]), {"a": 1}, {"a": 2}) == [[1, -1], [2, -1]]
+    (failed,) = arrays(Features(["a", "b"]), {"a": 1})
+    assert '"b"' in failed
+
+
+def test_a_default_may_be_no_number_at_all() -> None:
+    (found,) = arrays(Features([{"field": "a", "default": math.nan}]), {"b": 1})
+    assert math.isnan(found[0])
+
+
+def test_a_text_among_a_thousand_numbers_fails_its_record_alone() -> None:
+    records: list[dict[str, Any]] = [{"a": float(i), "b": i} for i in range(1000)]
+    records[500]["a"] = "hot"
+    records[0]["b"] = ["x"]
+    found = arrays(Features(["a", "b"]), *records)
+    assert "text, FEATURES takes numbers; oneHot: [...]" in found[500]
+    assert 'type STRING to an NDArray (key "b")' in found[0]
+    assert [one for i, one in enumerate(found) if i not in (0, 500)] == [
+        [float(i), float(i)] for i in range(1000) if i not in (0, 500)
+    ]
+
+
+def test_whole_and_broken_numbers_mix_also_where_float64_has_not_all_their_digits() -> None:
+    found = arrays(Features(["a"], dtype="DOUBLE"), {"a": 1}, {"a": 2.5}, {"a": 2**60 + 1})
+    assert found == [[1.0], [2.5], [float(2**60)]]
+
+
+def test_categories_become_ones_and_zeros() -> None:
+    step = Features(["t", {"field": "machine", "oneHot": ["lathe", "mill", 3, True]}])
+    records = ({"t": 1, "machine": m} for m in ("mill", "lathe", 3, "3", True, 3.0))
+    assert arrays(step, *records) == [
+        [1, 0, 1, 0, 0],
+        [1, 1, 0, 0, 0],
+        [1, 0, 0, 1, 0],
+        [1, 0, 0, 1, 0],
+        [1, 0, 0, 0, 1],
+        [1, 0, 0, 1, 0],
+    ]
+
+
+def test_an_unknown_category_fails_its_record_or_is_zero_everywhere() -> None:
+    fields: dict[str, Any] = {"field": "m", "oneHot": ["lathe", "mill"]}
+    good, bad, missing = arrays(Features([fields]), {"m": "mill"}, {"m": "mil"}, {"x": 1})
+    assert good == [0, 1]
+    assert '"m" is \'mil\', which is none of lathe, mill; did you mean "mill"?' in bad
+    assert 'Value not found for key "m"' in missing
+    assert arrays(Features([{**fields, "unknown": "zeros"}]), {"m": "saw"}) == [[0, 0]]
+    assert arrays(Features([{**fields, "default": 0.5}]), {"x": 1}, {"m": "mill"}) == [[0.5, 0.5], [0, 1]]
+    (odd,) = arrays(Features([{**fields, "unknown": "zeros"}]), {"m": np.zeros(2)})
+    assert "no category" in odd
+
+
+def test_scale_and_offset_are_those_of_onnx() -> None:
+    step = Features([{"field": "a", "offset": 10, "scale": 0.5}, {"field": "b", "scale": 2}], dtype="DOUBLE")
+    assert arrays(step, {"a": 12, "b": True}) == [[1.0, 2.0]]
+
+
+def test_series_become_columns_of_a_matrix() -> None:
+    step = Features(["x", "y"], output="W", columns=True)
+    long = {"x": np.array([1.0, 2.0, 3.0]), "y": [4, 5, 6]}
+    short = {"x": [1.0], "y": [2.0]}
+    unequal = {"x": [1.0, 2.0], "y": [2.0]}
+    first, second, third = arrays(step, long, short, unequal)
+    assert first == [[1, 4], [2, 5], [3, 6]]
+    assert second == [[1, 2]]
+    assert "different numbers of values: x 2, y 1" in third
+
+
+def test_rows_of_other_lengths_share_a_batch() -> None:
+    records = [{"v": np.ones(n, "f4"), "a": n} for n in (2, 3, 2)]
+    assert arrays(Features(["v", "a"]), *records) == [[1, 1, 2], [1, 1, 1, 3], [1, 1, 2]]
+
+
+def test_a_value_that_the_element_type_cannot_hold_fails_its_record() -> None:
+    step = Features(["a"], dtype="INT32")
+    assert arrays(step, {"a": 7}, {"a": 2.0})[0] == [7]
+    found = arrays(step, {"a": 2**40}, {"a": 2.5}, {"a": 3.0}, {"a": math.nan})
+    assert found[2] == [3]
+    assert all("does not fit int32" in found[at] for at in (0, 1, 3))
+    (beyond,) = arrays(Features(["a"]), {"a": 1e300})
+    assert "does not fit float32" in beyond
+
+
+@given(st.lists(st.tuples(st.integers(-(2**53), 2**53), st.floats(allow_nan=False)), min_size=1, max_size=30))
+def test_any_numbers_come_out_as_numpy_stacks_them(rows: list[tuple[int, float]]) -> None:
+    found = arrays(Features(["a", "b"], dtype="DOUBLE"), *({"a": a, "b": b} for a, b in rows))
+    assert found == [[float(a), b] for a, b in rows]
+
+
+def test_a_batch_without_rows_is_no_error() -> None:
+    runner = FeaturesRunner(Features(["a"]), OpenContext())
+    assert runner.run_batch(Batch.of([Data({"a": 1.0})]).take(np.zeros(0, np.int64))).batch.size == 0
+    assert runner.reads == frozenset({"a"})
+
+
+def test_definitions_are_written_as_short_as_they_were() -> None:
+    text = """
+steps:
+- '@type': FEATURES
+  fields:
+  - temp
+  - field: machine
+    oneHot: [a, b]
+  - field: hour
+    default: 0.0
+  output: X
+"""
+    pipeline = pipelines.loads(text)
+    again = pipelines.loads(pipeline.to_json())
+    assert again.to_json() == pipeline.to_json()
+    assert '"temp"' in pipeline.to_json()
+    assert '"default": 0.0' in pipeline.to_json()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ([], "at least 1"),
+        ([{"field": "a", "oneHot": []}], "at least 1"),
+        ([{"field": "a", "oneHot": ["x", "x"]}], "twice"),
+        ([{"field": "a", "oneHot": ["x"], "scale": 2}], "do not apply"),
+        ([{"field": "a", "defualt": 2}], "default"),
+    ],
+)
+def test_mistakes_in_fields_are_told(fields: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        pipelines.loads(json.dumps({"steps": [{"@type": "FEATURES", "fields": fields}]}))
+
+
+@pytest.fixture
+def doubling(tmp_path: Path) -> Path:
+    """A model `Y = X + X` of four features, with a second input `bias [N, 1]`."""
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["X", "X"], ["twice"]), helper.make_node("Add", ["twice", "bias"], ["Y"])],
+        "g",
+        [
+            helper.make_tensor_value_info("X", TensorProto.DOUBLE, ["N", 2]),
+            helper.make_tensor_value_info("bias", TensorProto.DOUBLE, ["N", 1]),
+        ],
+        [helper.make_tensor_value_info("Y", TensorProto.DOUBLE, ["N", 2])],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    made.ir_version = 8
+    path = tmp_path / "twice.onnx"
+    onnx.save(made, path)
+    return path
+
+
+def test_onnx_takes_its_inputs_from_several_values(doubling: Path) -> None:
+    step = Onnx(str(doubling), inputs={"X": ["temp", {"field": "hour", "default": 0}], "bias": "offset"})
+    with pipelines.Sequence([step]).open() as executor:
+        good, bad = executor.run_many([Data({"temp": 1.5, "offset": 1}), Data({"hour": 3, "offset": 0})])
+    assert isinstance(good, Data)
+    assert good["Y"].tolist() == [4.0, 1.0]
+    assert 'Value not found for key "temp"' in str(bad)
+    again = pipelines.loads(pipelines.Sequence([step]).to_json())
+    assert again.to_json() == pipelines.Sequence([step]).to_json()
+
+
+def test_an_input_that_cannot_be_filled_is_named_with_its_type_and_shape(doubling: Path) -> None:
+    with pipelines.Sequence([Onnx(str(doubling))]).open() as executor:
+        (found,) = executor.run_many([Data({"temp": 1.5, "bias": 1})])
+    assert 'input "X" takes float64 [N, 2]' in str(found)
+    assert "temp, bias" in str(found)
+
+
+def test_inputs_that_the_model_lacks_are_told_when_it_opens(doubling: Path) -> None:
+    with pytest.raises(pipelines.StreamerError, match='no input "Z"'):
+        pipelines.Sequence([Onnx(str(doubling), inputs={"Z": ["a"]})]).open()
