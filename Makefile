@@ -69,10 +69,10 @@ soak: $(STAMP)  ## the long tests: ten kills, member churn, five million message
 	$(BIN)/python -m pytest -m soak -s
 
 # protoc 31 (grpcio-tools 1.78.0) writes modules that every protobuf runtime from 6.31 on accepts.
-protos:  ## regenerate protos/data_pb2.py and its stubs
+protos:  ## regenerate the modules of protos/*.proto and their stubs
 	@test -x .venv-protos/bin/python || $(PYTHON) -m venv .venv-protos
 	@.venv-protos/bin/python -m pip install --quiet --disable-pip-version-check 'grpcio-tools==1.78.0'
-	.venv-protos/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/data.proto
+	.venv-protos/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/data.proto protos/sparkplug.proto
 
 lock:  ## refresh constraints.txt with the newest versions that work together
 	$(PYTHON) -m venv --clear .venv-lock

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from connectors.records import Records
+from connectors.records import Header, Records
 from pipelines.data.batch import Batch
 from pipelines.data.data import RecordContext
 from pipelines.data.rowrange import RowNumbers, RowRange, row_range
@@ -28,10 +28,15 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What a codec made of a batch: `values[i]` for row i of the batch, `None` where `failed` names position i."""
+    """What a codec made of a batch: `values[i]` for row i of the batch, `None` where `failed` names position i.
+
+    `headers[i]` are what a reader of message i has to know besides, such as `content-encoding`; `None` where no payload
+    needs any. They go before headers of the record that have the same names.
+    """
 
     values: Sequence[bytes | None]
     failed: Mapping[int, Exception]
+    headers: Sequence[Sequence[Header]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +88,8 @@ class Codec(ABC):
     def hot_path(self) -> HotPathReport:
         """Which hot path it takes, and why it is plain Python if it is."""
         return NO_COMPILED_FORM
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What it has counted since it was made, by name, for metrics. May be read from any thread."""
+        return {}

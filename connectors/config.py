@@ -73,7 +73,11 @@ class ConnectorConfig(BaseModel, ABC):
             # The registry needs this module.
             from connectors.codecs.registry import codec_config
 
-            found |= _paths(codec_config(self.codec), "codec.")
+            codec, key = codec_config(self.codec), "codec."
+            found |= _paths(codec, key)
+            while codec.wrapped is not None:
+                codec, key = codec.wrapped, f"{key}codec."
+                found |= _paths(codec, key)
         return found
 
     @property

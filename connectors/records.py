@@ -6,8 +6,8 @@ A block is columns, not a list of objects, so that what fills and drains it can 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -191,6 +191,21 @@ class Records:
             timestamps=lambda: self.timestamp_column()[rows],
             extras={name: _taken(self, name, rows) for name in self.extras},
         )
+
+    def with_values(self, values: Sequence[Any]) -> Records:
+        """The same records with other payloads, N of them: what an envelope held."""
+        return replace(self, values=values)
+
+    def without_headers(self, names: Container[str]) -> Records:
+        """The same records less the headers of these names, which are lower-case; theirs may be of any case."""
+
+        def headers() -> Sequence[Sequence[Header] | None] | None:
+            column = self.header_column()
+            if column is None:
+                return None
+            return [[one for one in row or () if one[0].lower() not in names] or None for row in column]
+
+        return replace(self, headers=headers, _cache={})
 
     @staticmethod
     def concat(blocks: Sequence[Records]) -> Records:

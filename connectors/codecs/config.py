@@ -28,6 +28,16 @@ class CodecConfig(BaseModel, ABC):
     type: str
     """Which codec this is."""
 
+    @property
+    def needs(self) -> Requires:
+        """What it cannot do without as it is configured: `requires`, where options make no difference."""
+        return self.requires
+
+    @property
+    def wrapped(self) -> CodecConfig | None:
+        """The codec that reads and writes what is inside, of one that opens and closes payloads only."""
+        return None
+
     @abstractmethod
     def build(self) -> Codec:
         """The codec. Raises `MissingPackageError` without a library it cannot do without."""

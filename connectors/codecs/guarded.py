@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from connectors.blockcolumns import where_null
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
-from connectors.records import Ints, Records
+from connectors.records import Header, Ints, Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
 from pipelines.data.data import RecordContext
@@ -50,7 +50,7 @@ class Guarded(Codec):
         if not found.failed:
             return found
         failed = {at: self._told(error, lambda: _record(batch, at)) for at, error in found.failed.items()}  # noqa: B023
-        return Encoded(found.values, failed)
+        return Encoded(found.values, failed, found.headers)
 
     @property
     def opens_images(self) -> bool:  # type: ignore[override]
@@ -61,6 +61,11 @@ class Guarded(Codec):
     def hot_path(self) -> HotPathReport:
         """That of the codec."""
         return self.codec.hot_path
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What the codec counts."""
+        return self.codec.counters
 
     def _decoded_apart(self, records: Records, wanted: frozenset[str] | None, first: int) -> Decoded:
         # Records without a payload are nothing to decode, and no codec is asked for them again.
@@ -95,11 +100,14 @@ class Guarded(Codec):
 
         found, failed = isolated_rows([batch, Batch({}, batch.size)], run)
         values: list[bytes | None] = [None] * batch.size
+        headers: list[Sequence[Header]] = [()] * batch.size
         for places, encoded in found:
             for place, value in zip(places.tolist(), encoded.values, strict=True):
                 values[place] = value
+            for place, own in zip(places.tolist(), encoded.headers or (), strict=False):
+                headers[place] = own
             failed.update((int(places[at]), error) for at, error in encoded.failed.items())
-        return Encoded(values, failed)
+        return Encoded(values, failed, headers if any(headers) else None)
 
     def _told(self, error: Exception, record: Callable[[], RecordContext | None]) -> Exception:
         """The error of a record: as it is where the codec says on purpose what is wrong, else with what was raised."""

@@ -31,6 +31,9 @@ CODECS: Final[Registry[CodecConfig]] = Registry(
         "text": "connectors.codecs.raw:TextConfig",
         "tensor": "connectors.codecs.tensor:TensorConfig",
         "image": "connectors.codecs.image:ImageConfig",
+        "compressed": "connectors.codecs.compressed:CompressedConfig",
+        "cloudevents": "connectors.codecs.cloudevents.config:CloudEventsConfig",
+        "sparkplug": "connectors.codecs.sparkplug.codec:SparkplugConfig",
     },
 )
 """Codecs by the name or `type` of a service file's `codec`."""
@@ -43,7 +46,7 @@ def codec_of(setting: str | Mapping[str, Any]) -> Codec:
     `MissingPackageError`.
     """
     config = codec_config(setting)
-    required(config.requires).check(f"the codec {config.type}")
+    required(config.needs).check(f"the codec {config.type}")
     return Guarded(config.build(), config.type)
 
 

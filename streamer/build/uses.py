@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from connectors.codecs.config import CodecConfig
 from connectors.codecs.registry import CODECS, codec_config
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES
@@ -97,9 +98,11 @@ def _add_connector(uses: Uses, part: str, config: ConnectorConfig) -> None:
     uses.need(part, config.requires)
     if config.type in registry.known:
         uses.come_from(part, registry.known[config.type].distribution)
-    codec = codec_config(config.codec)
-    uses.need(f"{part}, codec {codec.type}", codec.requires)
-    uses.come_from(part, CODECS.known[codec.type].distribution)
+    codec: CodecConfig | None = codec_config(config.codec)
+    while codec is not None:
+        uses.need(f"{part}, codec {codec.type}", codec.needs)
+        uses.come_from(part, CODECS.known[codec.type].distribution)
+        codec = codec.wrapped
     if isinstance(config, SinkConfig):
         uses.call(part, config.when)
     uses.call(part, getattr(config, "client", {}).get("oauth_cb"))

@@ -13,7 +13,7 @@ from connectors.codec import Codec
 from connectors.codecs.registry import codec_of
 from connectors.file import FileSource
 from connectors.file.config import CODECS
-from connectors.records import Records
+from connectors.records import Header, Records
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.errors import ConnectorError, DefinitionError
@@ -40,6 +40,8 @@ class Part:
     keys: list[bytes | None] | None
     size: int
     """Bytes of the files that they were."""
+    headers: Sequence[Sequence[Header]] | None = None
+    """What the codec says of the payloads beside them."""
 
 
 def parts(
@@ -118,7 +120,7 @@ def _encoded(
         for row, error in failures.items():
             raise _wrong(file, records, row, error)
         keys = [text.encode() for text in texts]
-    return Part(encoded.values, keys, size)
+    return Part(encoded.values, keys, size, encoded.headers)
 
 
 def _image(file: Path) -> Batch:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from connectors.codecs.registry import codec_config
+from connectors.codecs.wrapping import WrapperConfig
 from connectors.config import ConnectorConfig
 from pipelines.hotpath import HotPath, HotPathReport
 
@@ -29,10 +30,9 @@ def inheriting(config: Config, hot_path: HotPath) -> Config:
     update: dict[str, Any] = {}
     if _leaves_open(config):
         update["hot_path"] = hot_path
-    codec = codec_config(config.codec)
-    if _leaves_open(codec):
-        given = {"type": config.codec} if isinstance(config.codec, str) else config.codec
-        update["codec"] = {**given, "hot_path": hot_path}
+    codec = _codec_inheriting(config.codec, hot_path)
+    if codec is not None:
+        update["codec"] = codec
     return config.model_copy(update=update) if update else config
 
 
@@ -48,6 +48,16 @@ def in_words(parts: Iterable[PartHotPath]) -> str:
     texts = [f"native: {', '.join(native)}"] if native else []
     texts += [f"python: {', '.join(names)} ({reason})" for reason, names in plain.items()]
     return "; ".join(texts)
+
+
+def _codec_inheriting(setting: str | Mapping[str, Any], hot_path: HotPath) -> dict[str, Any] | None:
+    """The `codec` field with the service's choice, in the codec inside of one that wraps another; `None`: as it is."""
+    codec = codec_config(setting)
+    given = {"type": setting} if isinstance(setting, str) else dict(setting)
+    if _leaves_open(codec):
+        return {**given, "hot_path": hot_path}
+    inside = _codec_inheriting(codec.codec, hot_path) if isinstance(codec, WrapperConfig) else None
+    return None if inside is None else {**given, "codec": inside}
 
 
 def _leaves_open(config: BaseModel) -> bool:

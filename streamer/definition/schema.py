@@ -35,7 +35,7 @@ def service_schema() -> dict[str, Any]:
     source, sink, codec = (_one_of(registry, defs) for registry in (SOURCES, SINKS, CODECS))
     named = {"enum": sorted(CODECS.load_all())}
     for key, model in defs.items():
-        if key.startswith(("source-", "sink-")):
+        if key.startswith(("source-", "sink-", "codec-")) and "codec" in model["properties"]:
             described = {name: one for name, one in model["properties"]["codec"].items() if name != "anyOf"}
             model["properties"]["codec"] = {**described, "anyOf": [named, codec, _REFERENCE]}
     properties = {

@@ -11,7 +11,7 @@ import numpy as np
 from connectors.blockcolumns import joined, taken
 from connectors.codec import Codec, RecordsOrigin
 from connectors.config import SinkConfig
-from connectors.records import Ints, Messages
+from connectors.records import Header, Ints, Messages
 from connectors.sink import Sink
 from pipelines.data.batch import Batch
 from pipelines.errors import StepError
@@ -49,7 +49,7 @@ class SinkRoute:
         """One message for each selected row, and the rows whose values the codec cannot write, which have none."""
         batch = selected.batch
         encoded = self.codec.encode(batch)
-        messages = self._block(batch, encoded.values, selected.keys, selected.topics)
+        messages = self._block(batch, encoded.values, selected.keys, selected.topics, encoded.headers)
         failed: Failed = {}
         for position, error in encoded.failed.items():
             wrapped = StepError.of(f"sink {self.name}", error)
@@ -71,17 +71,30 @@ class SinkRoute:
         values: Sequence[bytes | None],
         keys: Sequence[bytes | None] | None,
         topics: list[str] | None,
+        own: Sequence[Sequence[Header]] | None = None,
     ) -> Messages:
+        headers = record_headers(batch) if self.headers else None
         return Messages(
             rows=batch.rows,
             values=values,
             keys=record_keys(batch) if keys is None else keys,
-            headers=record_headers(batch) if self.headers else None,
+            headers=headers if own is None else _with_own(headers, own),
             timestamps=record_timestamps(batch) if self.source_timestamp else None,
             topics=topics,
             splits=batch.splits,
             row_range=batch.row_range,
         )
+
+
+def _with_own(
+    headers: Sequence[Sequence[Header] | None] | None, own: Sequence[Sequence[Header]]
+) -> list[Sequence[Header] | None]:
+    """The headers of the records with those of the codec, which say what the payloads are, instead of their likes."""
+    made: list[Sequence[Header] | None] = []
+    for row, added in zip([None] * len(own) if headers is None else headers, own, strict=True):
+        names = {name.lower() for name, _ in added}
+        made.append([*(one for one in row or () if one[0].lower() not in names), *added] or None)
+    return made
 
 
 def chosen(messages: Messages, index: Ints) -> Messages:

@@ -101,14 +101,13 @@ def run(
     )
 
 
-def payload(record: Data | bytes, codec: str | dict[str, object]) -> bytes:
-    """The payload of a record, by the codec of this setting; one that is a payload already stays as it is.
+def payload(record: Data | bytes, codec: str | dict[str, object]) -> Message:
+    """The payload of a record with its codec's headers, by the codec of this setting; a payload stays as it is.
 
     Raises what the codec says of a value that it cannot write.
     """
     found = _payload(record, codec_of(codec))
-    assert isinstance(found, bytes)
-    return found
+    return found if isinstance(found, Message) else Message(found)
 
 
 def _payload(record: Data | bytes | Message | None, codec: Codec) -> Message | bytes | None:
@@ -117,6 +116,8 @@ def _payload(record: Data | bytes | Message | None, codec: Codec) -> Message | b
     encoded = codec.encode(Batch.of([record]))
     for error in encoded.failed.values():
         raise error
+    if encoded.headers is not None:
+        return Message(encoded.values[0], headers=tuple(encoded.headers[0]))
     return encoded.values[0]
 
 
@@ -133,6 +134,7 @@ def _decoded(messages: list[Message], codec: Codec) -> list[Data | None]:
         ["report"],
         [0],
         0,
+        headers=lambda: [message.headers for message in messages],
     )
     found = codec.decode(block, None)
     for error in found.failed.values():

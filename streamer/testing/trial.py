@@ -69,7 +69,8 @@ def _alone(service: Service) -> Service:
 def _messages(case: Case, codec: str | dict[str, object]) -> list[Message]:
     key = None if case.key is None else case.key.encode()
     headers = tuple((name, value.encode()) for name, value in case.headers.items())
-    return [Message(payload(record, codec), key, headers) for record in case.records()]
+    made = [payload(record, codec) for record in case.records()]
+    return [Message(one.value, key, (*one.headers, *headers)) for one in made]
 
 
 def _of_failures(case: Case, dead: list[DeadLetter]) -> list[str]:

@@ -115,9 +115,8 @@ def _send(sink: Sink, part: Part, headers: list[Header]) -> None:
     from connectors.records import Messages
 
     count = len(part.values)
-    messages = Messages(
-        np.arange(count, dtype=np.int64), part.values, part.keys, [headers] * count if headers else None
-    )
+    given = [headers] * count if part.headers is None else [[*own, *headers] for own in part.headers]
+    messages = Messages(np.arange(count, dtype=np.int64), part.values, part.keys, given if any(given) else None)
     for error in sink.send(messages, time.monotonic() + FULL).values():
         raise error
 

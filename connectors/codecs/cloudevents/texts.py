@@ -1,0 +1,73 @@
+"""Attributes of events that are made from values: `/factory/{line}`, `{record.key}`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pipelines.data.data import RecordContext
+
+RECORD_NAMES: Final = ("key", "topic", "partition", "offset", "timestamp", "source")
+"""What `{record.NAME}` can name, besides headers: `{record.headers.NAME}`."""
+_PIECE: Final = re.compile(r"\{([^{}]*)\}|[{}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text with `{KEY}` for a value and `{record.NAME}` for what its record says.
+
+    `pieces` alternate: literal text, name, literal text, ..., literal text.
+    """
+
+    pieces: tuple[str, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the values that it names."""
+        return tuple(name for name in self.pieces[1::2] if not name.startswith("record."))
+
+    def made(self, values: Mapping[str, Any], record: RecordContext | None) -> Any:
+        """The text; the value itself where it is nothing but one value. `None` if it names what is not there."""
+        found = [_said(record, name) if name.startswith("record.") else values.get(name) for name in self.pieces[1::2]]
+        if any(one is None for one in found):
+            return None
+        if len(found) == 1 and not self.pieces[0] and not self.pieces[2]:
+            return found[0]
+        literals = self.pieces[2::2]
+        return self.pieces[0] + "".join(f"{_text(one)}{text}" for one, text in zip(found, literals, strict=True))
+
+
+def text_of(template: str) -> Text:
+    """The template, compiled. Raises `ValueError` for a stray brace, an empty name, or an unknown `record.` name."""
+    pieces: list[str] = []
+    end = 0
+    for found in _PIECE.finditer(template):
+        name = (found[1] or "").strip()
+        if not name:
+            raise ValueError(f'"{template}" has a stray brace; a value is written {{label}}')
+        known = name.removeprefix("record.")
+        if name.startswith("record.") and known not in RECORD_NAMES and not known.startswith("headers."):
+            raise ValueError(
+                f'"{template}": there are record.{", record.".join(RECORD_NAMES)}, and record.headers.NAME'
+            )
+        pieces += [template[end : found.start()], name]
+        end = found.end()
+    return Text((*pieces, template[end:]))
+
+
+def _said(record: RecordContext | None, name: str) -> Any:
+    if record is None:
+        return None
+    what = name.removeprefix("record.")
+    if what.startswith("headers."):
+        header = what.removeprefix("headers.")
+        found: Any = next((value for key, value in reversed(record.headers) if key == header), None)
+    else:
+        found = getattr(record, what)
+    return found.decode(errors="replace") if isinstance(found, bytes) else found
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,157 @@
+"""`compressed`: gzip or zstd around the payloads of another codec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal
+
+from pydantic import Field, model_validator
+
+from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
+from connectors.codecs.compression import FORMATS, Format, detected
+from connectors.codecs.described import CONTENT_ENCODING, CONTENT_TYPE, header_texts, media_type
+from connectors.codecs.registry import codec_of
+from connectors.codecs.rows import payload_bytes
+from connectors.codecs.wrapping import WrapperConfig
+from connectors.records import Header, Records
+from connectors.units import Size
+from pipelines.data.batch import Batch
+from pipelines.errors import WireError
+from pipelines.hotpath import HotPathReport
+from pipelines.plugins.requirements import Requires, any_of
+
+_NAMES: Final = {"gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd", "": None, "identity": None}
+"""What `content-encoding` may say, and the form that it means; `None`: not compressed."""
+_TYPES: Final = {"application/gzip": "gzip", "application/x-gzip": "gzip", "application/zstd": "zstd"}
+_WITH_ZSTD: Final = any_of("compression.zstd", "backports.zstd", extra="zstd")
+
+
+class CompressedConfig(WrapperConfig):
+    """Payloads of another codec, compressed with gzip or zstd; what comes out is bounded."""
+
+    type: Literal["compressed"] = "compressed"
+    """Which codec this is."""
+    by: Literal["detect", "headers", "gzip", "zstd"] = "detect"
+    """How payloads are known to be compressed: `gzip` and `zstd`: each of them is, so. `headers`: as `content-encoding` or `content-type` of each record says, and not without. `detect`: those that begin as gzip and zstd do; not for `tensor` and `raw`, whose payloads may begin so by chance."""  # noqa: E501
+    max_size: Size = Field(default=16 << 20, gt=0)
+    """Bytes of the largest payload when decompressed; a larger one fails, and is not decompressed further."""
+    write: Literal["gzip", "zstd", "none"] | None = None
+    """What results are compressed with; by default what `by` names, else gzip. With `by: headers` they say it in `content-encoding`."""  # noqa: E501
+    level: int | None = None
+    """How hard to compress: 0 to 9 for gzip, by default 6; 1 to 22 for zstd, by default 3."""
+
+    @model_validator(mode="after")
+    def _level_of_the_form(self) -> CompressedConfig:
+        form = self.form
+        if self.level is not None and (form is None or self.level not in form.levels):
+            there = "there is none to choose" if form is None else f"{form.levels[0]} to {form.levels[-1]}"
+            raise ValueError(f"level {self.level} does not exist for {self.written}: {there}")
+        return self
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> CompressedConfig:
+        if self.by == "detect" and self.wrapped.type == "tensor":
+            raise ValueError(
+                "the bytes of a tensor may begin as any form does by chance: add by: gzip, zstd or headers"
+            )
+        return self
+
+    @property
+    def written(self) -> str:
+        """The name of the form that results are written in, or none."""
+        return self.write or (self.by if self.by in FORMATS else "gzip")
+
+    @property
+    def form(self) -> Format | None:
+        """The form that results are written in; `None`: they are not compressed."""
+        return FORMATS.get(self.written)
+
+    @property
+    def needs(self) -> Requires:
+        """A library for zstd, where payloads are known to be in that form; else one that comes asks for it."""
+        return _WITH_ZSTD if "zstd" in (self.by, self.written) else ()
+
+    def build(self) -> Compressed:
+        """The codec."""
+        return Compressed(self)
+
+
+class Compressed(Codec):
+    """Compressed payloads beside such as are not, row by row.
+
+    codec = CompressedConfig(codec="json", by="headers").build()
+    """
+
+    def __init__(self, config: CompressedConfig | None = None) -> None:
+        self._config = config or CompressedConfig()
+        self._inside = codec_of(self._config.codec)
+
+    @property
+    def opens_images(self) -> bool:  # type: ignore[override]
+        """As the codec inside says."""
+        return self._inside.opens_images
+
+    @property
+    def hot_path(self) -> HotPathReport:
+        """That of the codec inside."""
+        return self._inside.hot_path
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What the codec inside counts."""
+        return self._inside.counters
+
+    def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
+        """What the codec inside makes of the decompressed payloads. `content-encoding` is a record's no more."""
+        form = self._reader(records)
+        limit = self._config.max_size
+        values: list[bytes | None] = []
+        failed: dict[int, Exception] = {}
+        for row, payload in enumerate(records.values):
+            # Left to the codec inside, a failed one is nothing.
+            value = None
+            if payload is not None:
+                try:
+                    value = payload_bytes(payload, "compressed")
+                    found = form(row, value)
+                    value = value if found is None else found.decompressed(value, limit)
+                except Exception as error:  # noqa: BLE001 - whatever is raised belongs to this record
+                    value, failed[first + row] = None, error
+            values.append(value)
+        inside = self._inside.decode(records.with_values(values), wanted, first)
+        opened = records.without_headers((CONTENT_ENCODING,))
+        return Decoded(inside.batch.with_origin(RecordsOrigin(opened, first)), failed | dict(inside.failed))
+
+    def encode(self, batch: Batch) -> Encoded:
+        """What the codec inside writes, compressed."""
+        form, level = self._config.form, self._config.level
+        inside = self._inside.encode(batch)
+        if form is None:
+            return inside
+        values = [None if value is None else form.compressed(value, level) for value in inside.values]
+        if self._config.by != "headers":
+            return Encoded(values, inside.failed, inside.headers)
+        said = (CONTENT_ENCODING, form.name.encode())
+        headers: Sequence[Sequence[Header]] = inside.headers or [()] * len(values)
+        return Encoded(values, inside.failed, [(*own, said) for own in headers])
+
+    def _reader(self, records: Records) -> Callable[[int, bytes], Format | None]:
+        """Which form the payload of a row is in."""
+        if self._config.by == "detect":
+            return lambda row, payload: detected(payload)
+        if self._config.by == "headers":
+            headers = header_texts(records)
+            return lambda row, payload: _said(headers[row].get(CONTENT_ENCODING), headers[row].get(CONTENT_TYPE))
+        form = FORMATS[self._config.by]
+        return lambda row, payload: form
+
+
+def _said(encoding: str | None, content_type: str | None) -> Format | None:
+    if encoding is not None:
+        name = encoding.strip().lower()
+        if name not in _NAMES:
+            raise WireError(f'the content-encoding "{encoding[:100]}" is none of gzip, zstd and identity')
+        return None if _NAMES[name] is None else FORMATS[str(_NAMES[name])]
+    kind = media_type(content_type)
+    named = _TYPES.get(kind) or kind.rpartition("+")[2]
+    return FORMATS.get(named)

@@ -1,0 +1,154 @@
+"""gzip and zstd of payloads from strangers: what comes out is bounded while it is decompressed."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import zlib
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any, ClassVar, Final, Protocol
+
+from pipelines.errors import MissingPackageError, WireError
+
+MOST_MEMBERS: Final = 1000
+"""Gzip members or zstd frames that one payload may have: empty ones cost time and hold nothing."""
+_PIECE: Final = 1 << 16
+"""Bytes that are handed over at once: what follows a member is copied."""
+_LARGEST_WINDOW: Final = 23
+"""Logarithm of the window that every reader of zstd should support, 8 MiB."""
+
+
+class Decompressor(Protocol):
+    """What `zlib` and `compression.zstd` have in common: it reads one member, or frame."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the member has ended."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """What followed the member."""
+
+    def decompress(self, data: Any, max_length: int) -> bytes:
+        """At most so many bytes more."""
+
+
+class Format(ABC):
+    """A form of compression."""
+
+    name: ClassVar[str]
+    """What configurations and `content-encoding` call it."""
+    magic: ClassVar[bytes]
+    """The bytes that payloads in this form begin with."""
+    levels: ClassVar[range]
+    """The levels of compression that there are."""
+
+    def decompressed(self, payload: bytes, limit: int) -> bytes:
+        """What was compressed, all members of it one after the other.
+
+        Raises `WireError` for more than `limit` bytes, without making them, and for what is damaged, incomplete or
+        followed by anything else.
+        """
+        made: list[bytes] = []
+        left, at, members = limit, 0, 0
+        view = memoryview(payload)
+        while at < len(view) or not members:
+            members += 1
+            if members > MOST_MEMBERS:
+                raise WireError(f"the payload has more than {MOST_MEMBERS} {self.name} members")
+            member = self._member(limit)
+            while not member.eof:
+                piece = view[at : at + _PIECE]
+                if not piece:
+                    raise WireError(f"the payload ends in the middle of its {self.name} data")
+                try:
+                    # At least one byte more than is allowed, as none would mean any number.
+                    found = member.decompress(piece, left + 1)
+                except (zlib.error, self._error) as error:
+                    raise WireError(self._refusal(payload, at, members, error)) from None
+                left -= len(found)
+                if left < 0:
+                    raise WireError(
+                        f"the payload is more than {limit} bytes when decompressed; "
+                        "raise max_size of the codec if such payloads are expected"
+                    )
+                made.append(found)
+                at += len(piece) - len(member.unused_data)
+        return made[0] if len(made) == 1 else b"".join(made)
+
+    @abstractmethod
+    def compressed(self, payload: bytes, level: int | None) -> bytes:
+        """The payload in this form; `level` is one of `levels`, `None` the usual one."""
+
+    @abstractmethod
+    def _member(self, limit: int) -> Decompressor:
+        """A reader of one member; `limit` is the size of what may come out."""
+
+    @property
+    def _error(self) -> type[Exception]:
+        """What the reader raises for damaged data."""
+        return zlib.error
+
+    def _refusal(self, payload: bytes, at: int, members: int, error: Exception) -> str:
+        if members > 1 and not payload.startswith(self.magic, at):
+            return f"{len(payload) - at} bytes follow the {self.name} data of the payload, and are not {self.name}"
+        return f"the payload is no valid {self.name} data: {error}"
+
+
+class Gzip(Format):
+    """RFC 1952, by `zlib`."""
+
+    name = "gzip"
+    magic = b"\x1f\x8b\x08"
+    levels = range(10)
+
+    def compressed(self, payload: bytes, level: int | None) -> bytes:
+        # Without a time the same payload always makes the same bytes.
+        return gzip.compress(payload, 6 if level is None else level, mtime=0)
+
+    def _member(self, limit: int) -> Decompressor:
+        return zlib.decompressobj(wbits=31)
+
+
+class Zstd(Format):
+    """RFC 8878, by `compression.zstd` of Python 3.14 or its backport."""
+
+    name = "zstd"
+    magic = b"\x28\xb5\x2f\xfd"
+    levels = range(1, 23)
+
+    def compressed(self, payload: bytes, level: int | None) -> bytes:
+        made: bytes = self._library.compress(payload, level)
+        return made
+
+    def _member(self, limit: int) -> Decompressor:
+        # A few bytes can ask for a window of gigabytes.
+        window = max(_LARGEST_WINDOW, min(limit.bit_length(), 30))
+        found: Decompressor = self._library.ZstdDecompressor(
+            options={self._library.DecompressionParameter.window_log_max: window}
+        )
+        return found
+
+    @property
+    def _error(self) -> type[Exception]:
+        found: type[Exception] = self._library.ZstdError
+        return found
+
+    @cached_property
+    def _library(self) -> Any:
+        for name in ("compression.zstd", "backports.zstd"):
+            try:
+                return importlib.import_module(name)
+            except ImportError:
+                continue
+        raise MissingPackageError("backports.zstd", "zstd", "payloads that are compressed with zstd")
+
+
+FORMATS: Final[dict[str, Format]] = {one.name: one for one in (Gzip(), Zstd())}
+"""The forms by their names."""
+
+
+def detected(payload: bytes) -> Format | None:
+    """The form that a payload begins as; `None` if it is in none."""
+    return next((one for one in FORMATS.values() if payload.startswith(one.magic)), None)

@@ -1,0 +1,112 @@
+"""What births of edge nodes and devices say: names and types of metrics, by name and by alias, and the sequence."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from connectors.codecs.sparkplug.topics import Address
+from connectors.codecs.sparkplug.values import Reading
+
+SEQUENCE: Final = 256
+"""Sequence numbers that there are: after 255 comes 0."""
+
+
+class Known(NamedTuple):
+    """A metric that a birth has described."""
+
+    key: str | None
+    """The key of its value; `None` if nobody asks for it or it cannot be read."""
+    plain: Callable[[Any], Any] | None
+    """What gives its value as it is, unless there is none; `None` if the value has to be made of it."""
+    reading: Reading
+    """How its value is read."""
+    name: str
+
+
+Table = Mapping[str | int, Known]
+"""The metrics of an edge node's own, or of one device: by name, and by alias."""
+
+
+@dataclass(slots=True)
+class EdgeNode:
+    """What is known of one edge node."""
+
+    tables: dict[str, Table] = field(default_factory=dict)
+    """Its metrics by device, its own under an empty name."""
+    size: int = 0
+    """Entries of all tables."""
+    seq: int | None = None
+    """The number of the message that came last; `None` if any may come."""
+    bd_seq: int | None = None
+    """The number of its session, which its death repeats."""
+    gaps: int = 0
+
+
+class EdgeNodes:
+    """All edge nodes whose births were seen. Those that were silent longest are forgotten when there are too many."""
+
+    def __init__(self, most: int) -> None:
+        """`most`: entries of all tables, where a table counts one more."""
+        self.gaps = 0
+        """Gaps in the sequences of all edge nodes."""
+        self._most = most
+        self._size = 0
+        self._nodes: OrderedDict[tuple[str, str], EdgeNode] = OrderedDict()
+
+    def __iter__(self) -> Iterator[tuple[tuple[str, str], EdgeNode]]:
+        return iter(list(self._nodes.items()))
+
+    def seen(self, address: Address) -> EdgeNode | None:
+        """The edge node of a message that has come from it; `None` if it is not known."""
+        node = self._nodes.get(address.node)
+        if node is not None:
+            self._nodes.move_to_end(address.node)
+        return node
+
+    def born(self, address: Address, table: Table, bd_seq: int | None) -> EdgeNode:
+        """The edge node after a birth. That of a node ends the aliases of its devices, too."""
+        node = self._nodes.setdefault(address.node, EdgeNode())
+        self._nodes.move_to_end(address.node)
+        if not address.device:
+            self._size -= node.size
+            node.tables, node.size = {}, 0
+            if not address.kept:
+                node.seq, node.bd_seq = None, bd_seq
+        self._put(node, address.device, table)
+        while self._size > self._most and len(self._nodes) > 1:
+            self._size -= self._nodes.popitem(last=False)[1].size
+        while self._size > self._most and len(node.tables) > 1:
+            self._drop(node, next(iter(node.tables)))
+        return node
+
+    def died(self, address: Address, bd_seq: int | None) -> None:
+        """The edge node has died. A death of an earlier session than the present one says nothing."""
+        node = self._nodes.get(address.node)
+        if node is not None and (bd_seq is None or node.bd_seq in (None, bd_seq)):
+            node.seq = None
+
+    def follow(self, node: EdgeNode, seq: int) -> int:
+        """Take the number of a message; returns how many are missing before it. A repeated one is no gap."""
+        missing = 0
+        if node.seq is not None and seq != node.seq:
+            missing = (seq - node.seq - 1) % SEQUENCE
+        if missing:
+            node.gaps += 1
+            self.gaps += 1
+        node.seq = seq
+        return missing
+
+    def _put(self, node: EdgeNode, device: str, table: Table) -> None:
+        if device in node.tables:
+            self._drop(node, device)
+        node.tables[device] = table
+        node.size += len(table) + 1
+        self._size += len(table) + 1
+
+    def _drop(self, node: EdgeNode, device: str) -> None:
+        gone = len(node.tables.pop(device)) + 1
+        node.size -= gone
+        self._size -= gone

@@ -1,0 +1,56 @@
+"""Topics of Sparkplug: `spBv1.0/GROUP/TYPE/EDGE_NODE`, and `/DEVICE` after it for messages of devices."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from pipelines.errors import WireError
+
+_SPACE: Final = "spBv1.0"
+_CERTIFICATES: Final = f"$sparkplug/certificates/{_SPACE}/"
+"""Where Sparkplug-aware servers keep the last births, retained."""
+_NODE_TYPES: Final = frozenset({"NBIRTH", "NDATA", "NDEATH", "NCMD"})
+_DEVICE_TYPES: Final = frozenset({"DBIRTH", "DDATA", "DDEATH", "DCMD"})
+
+
+class Address(NamedTuple):
+    """What a topic says of its message."""
+
+    group: str
+    message: str
+    """Its type: NBIRTH, NDATA, NDEATH, NCMD, DBIRTH, DDATA, DDEATH or DCMD."""
+    edge: str
+    device: str
+    """Empty for messages of the edge node itself."""
+    kept: bool
+    """Whether the server kept it and gives it again, so that it has no place in the sequence."""
+
+    @property
+    def node(self) -> tuple[str, str]:
+        """Group and edge node, which together name one."""
+        return self.group, self.edge
+
+    @property
+    def told(self) -> str:
+        """Group, edge node and device, for people."""
+        return "/".join(filter(None, (self.group, self.edge, self.device)))
+
+
+@lru_cache(maxsize=1 << 16)
+def address(topic: str) -> Address | None:
+    """The parts of a topic; `None` for one that is not Sparkplug's.
+
+    Raises `WireError` for one that is, and names no message of an edge node or device.
+    """
+    kept = topic.startswith(_CERTIFICATES)
+    space, *parts = (topic.removeprefix("$sparkplug/certificates/") if kept else topic).split("/")
+    if space != _SPACE:
+        return None
+    if parts[:1] == ["STATE"]:
+        raise WireError("a STATE message of a host is no Sparkplug payload: it is JSON; leave its topic out")
+    group, message, edge, device = (*parts, "", "", "", "")[:4]
+    known = (message in _NODE_TYPES and len(parts) == 3) or (message in _DEVICE_TYPES and len(parts) == 4)
+    if not known or not all(parts):
+        raise WireError(f"{topic[:200]!r} is no topic of Sparkplug: {_SPACE}/GROUP/TYPE/EDGE_NODE[/DEVICE]")
+    return Address(group, message, edge, device, kept)

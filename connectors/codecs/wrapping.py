@@ -1,0 +1,32 @@
+"""`WrapperConfig`: the configuration of a codec that opens an envelope and leaves what is inside to another codec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import field_validator
+
+from connectors.codecs.config import CodecConfig
+from connectors.codecs.registry import codec_config
+from pipelines.errors import DefinitionError
+
+
+class WrapperConfig(CodecConfig):
+    """A codec around another codec."""
+
+    codec: str | dict[str, Any] = "protodata"
+    """The codec of what is inside: its name, or `{type: NAME, OPTION: ...}`."""
+
+    @field_validator("codec")
+    @classmethod
+    def _known(cls, codec: str | dict[str, Any]) -> str | dict[str, Any]:
+        try:
+            codec_config(codec)
+        except DefinitionError as error:
+            raise ValueError(str(error)) from error
+        return codec
+
+    @property
+    def wrapped(self) -> CodecConfig:
+        """The configuration of the codec inside."""
+        return codec_config(self.codec)
