@@ -140,6 +140,10 @@ class Records:
             for topic in topics[start:stop].distinct().values()
         }
 
+    def lane_of(self, row: int) -> Lane:
+        """The lane of this row."""
+        return self.spans[self.span_of(row)].lane
+
     def span_of(self, row: int) -> int:
         """Index of the span that holds this row."""
         return next(k for k, span in enumerate(self.spans) if span.start <= row < span.stop)

@@ -17,7 +17,7 @@ class Replays(Enum):
     OFFSET = "offset"
     """Everything from the last acknowledged position on, also to another process (Kafka, files)."""
     SESSION = "session"
-    """What this session left unacknowledged, when it reconnects (MQTT)."""
+    """What this session left unacknowledged, when it reconnects (MQTT). Positions mean nothing to another process."""
     NONE = "none"
     """Nothing: what is lost is lost (cameras)."""
 
@@ -37,6 +37,12 @@ class LaneEnded:
     """The lane has ended: its positions may not be acknowledged any more, and state that belongs to it is discarded."""
 
     lane: Lane
+    finish: bool = False
+    """Its records will not be delivered again, by anybody: those that were polled are finished, not discarded.
+
+    So it is where the bus has forgotten what was unacknowledged (a lost MQTT session). A result of these that is lost
+    is a dead letter.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,15 @@ class Source(ABC):
     acknowledged, as far as `replays` promises. It is never delivered in a lane that has ended. Records of
     one lane come in order, without gaps other than those the bus itself has.
 
+    Windows: a bus may hand out only so many records that are not acknowledged. The source says so by `starved`. If it
+    `replays` a session, it is told of what is done as soon as that is known; any other once a second, or when it is
+    starved.
+
+    Sessions: a lane is a session, not a connection. A reconnect that finds the session on the bus keeps the lane: what
+    the bus delivers again and is in hand already (polled, and not acknowledged) is not delivered a second time. If the
+    bus has lost the session the lane ends with `finish`, and a new one begins. `rewind` reconnects, so that the bus
+    delivers what is unacknowledged once more.
+
     Memory: a source holds a bounded number of bytes that were fetched and not polled, however long it is not polled.
     """
 
@@ -95,8 +110,9 @@ class Source(ABC):
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
         """The next records: at most `max_records`, and about `max_bytes` of payloads and keys.
 
-        Returns when there are as many, or after `timeout` seconds with those that there are. The last record may exceed
-        `max_bytes`. With `max_records` 1 it returns as soon as there is one.
+        Returns when there are as many, or after `timeout` seconds with those that there are; at once with those that
+        there are when it is `starved`. The last record may exceed `max_bytes`. With `max_records` 1 it returns as soon
+        as there is one.
         Raises `ConnectorError` when the source cannot go on. The service finishes and acknowledges the records of
         earlier polls before it stops.
         """
@@ -133,8 +149,20 @@ class Source(ABC):
         For sources whose bus has to be served meanwhile, such as Kafka with its rebalances.
         """
 
+    def starved(self) -> bool:
+        """Whether the bus gives nothing more until some of what was polled is acknowledged: its window is full.
+
+        Asked after each poll, so it is quick. If it is, the batch is closed, as nothing more can come into it, and its
+        records are acknowledged as soon as they are done. Never where nothing is unacknowledged: then the service would
+        wait for a record that nobody keeps back.
+        """
+        return False
+
     def wake(self) -> None:
-        """Make a `poll` that is waiting return soon. Called from other threads."""
+        """Make a `poll` that is waiting, or about to wait, return soon. Called from other threads.
+
+        A service does it when it has something to acknowledge for a source that waits for that, or replays a session.
+        """
 
     def transaction_token(self) -> object | None:
         """What a `TransactionalSink` of the same bus needs to commit positions; `None` without transactions."""

@@ -15,14 +15,15 @@ Needs pytest. Tests that need a capability named in `cannot` do not exist in the
 import pytest
 
 # Before the modules are imported, so that their assertions show what they compared.
-for _module in ("reader", "source", "delivery", "sink", "faults", "roundtrip", "transaction", "codec"):
+for _module in ("reader", "source", "delivery", "sink", "faults", "roundtrip", "session", "transaction", "codec"):
     pytest.register_assert_rewrite(f"connectors.contract.{_module}")
 
-from connectors.contract.bus import LoopBus, SinkBus, SourceBus  # noqa: E402
+from connectors.contract.bus import LoopBus, SessionBus, SinkBus, SourceBus  # noqa: E402
 from connectors.contract.capabilities import CAPABILITIES, Contract, needs  # noqa: E402
 from connectors.contract.codec import CodecContract  # noqa: E402
 from connectors.contract.reader import Reader, Received  # noqa: E402
 from connectors.contract.roundtrip import RoundTripContract  # noqa: E402
+from connectors.contract.session import SessionContract  # noqa: E402
 from connectors.contract.sink import SinkContract  # noqa: E402
 from connectors.contract.source import SourceContract  # noqa: E402
 from connectors.contract.transaction import TransactionBus, TransactionContract  # noqa: E402
@@ -35,6 +36,8 @@ __all__ = [
     "Reader",
     "Received",
     "RoundTripContract",
+    "SessionBus",
+    "SessionContract",
     "SinkBus",
     "SinkContract",
     "SourceBus",

@@ -28,10 +28,16 @@ class Bus(ABC):  # noqa: B024 - the two below are what is derived from
 
 
 class SourceBus(Bus):
-    """Feeds a source."""
+    """Feeds a source.
+
+    The tests feed before they open a source. A bus that keeps records only for sessions which it knows has the session
+    made beforehand: the fixture opens a source and closes it. That goes for a `LoopBus` too.
+    """
 
     partitions: int = 1
     """How many lanes the source has."""
+    window: int | None = None
+    """Unacknowledged records after which the bus gives no more to this source; `None`: it always gives more."""
     held_at_most: int = 64 * 2**20
     """Bytes that the source may hold fetched and undelivered; set it low on the source, so that it can be tested."""
 
@@ -58,6 +64,18 @@ class SourceBus(Bus):
     def held_bytes(self, source: Source) -> int:
         """Bytes that the source or its client fetched and has not delivered. Capability `held`."""
         raise NotImplementedError
+
+
+class SessionBus(SourceBus):
+    """Feeds a source that replays a session, and troubles it."""
+
+    @abstractmethod
+    def drop(self, source: Source) -> None:
+        """Cut the connection of the open source. The bus keeps the session, and the source may connect again."""
+
+    @abstractmethod
+    def forget(self, source: Source) -> None:
+        """Cut the connection of the open source, and have the bus forget the session and all that is in it."""
 
 
 class SinkBus(Bus):

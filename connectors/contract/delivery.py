@@ -28,6 +28,16 @@ class DeliveryContract(Contract):
         with Reader(bus.source(), bus.patience) as reader:
             again = reader.take(3) + reader.listen(bus.quiet)
         assert _values(again) == [m.value for m in sent[2:]]
+
+    @needs("restart", "positions")
+    def test_a_record_has_the_same_position_after_a_restart(self, bus: SourceBus) -> None:
+        """What another process acknowledged is told by positions: they are the bus's own."""
+        bus.feed([Message(bus.payload(number), bus.key(number), partition=0) for number in range(5)])
+        with Reader(bus.source(), bus.patience) as reader:
+            received = reader.take(5)
+            reader.acknowledge(received[:2])
+        with Reader(bus.source(), bus.patience) as reader:
+            again = reader.take(3)
         assert [one.position for one in again] == [one.position for one in received[2:]]
 
     @needs("restart")
@@ -74,10 +84,19 @@ class DeliveryContract(Contract):
             reader.source.rewind([old])
             again = reader.take(4) + reader.listen(bus.quiet)
             assert _values(again) == [m.value for m in sent[2:]]
-            assert [one.position for one in again] == [one.position for one in received[2:]]
             assert {one.lane.partition for one in again} == {old.partition}
             assert min(one.lane.epoch for one in again) > old.epoch
             assert old in [event.lane for event in reader.events(LaneEnded)]
+
+    @needs("rewind", "positions")
+    def test_a_record_has_the_same_position_after_a_rewind(self, bus: SourceBus) -> None:
+        """The lane is another one, the position is the record's own."""
+        bus.feed([Message(bus.payload(number), bus.key(number), partition=0) for number in range(6)])
+        with Reader(bus.source(), bus.patience) as reader:
+            received = reader.take(6)
+            reader.acknowledge(received[:2])
+            reader.source.rewind([received[0].lane])
+            assert [one.position for one in reader.take(4)] == [one.position for one in received[2:]]
 
     @needs("rewind", "restart")
     def test_acknowledging_an_ended_lane_is_ignored(self, bus: SourceBus) -> None:
@@ -116,6 +135,24 @@ class DeliveryContract(Contract):
             rest = reader.take(300)
             reader.acknowledge(rest)
         assert len({one.message.value for one in first + rest}) == 400
+
+    def test_a_starved_source_goes_on_when_something_is_acknowledged(self, bus: SourceBus) -> None:
+        """Window: a bus that hands out only so many unacknowledged records says when these are all; others never."""
+        count = 3 * (bus.window or 50)
+        bus.feed(numbered(bus, count))
+        with Reader(bus.source(), bus.patience) as reader:
+            assert not reader.source.starved(), "it is starved with nothing to acknowledge"
+            received: list[Received] = []
+            while len(received) < count:
+                received += reader.take(min(bus.window or count, count - len(received)))
+                # It may take the source a moment to see that nothing more comes.
+                more = reader.listen(bus.quiet) if bus.window else []
+                assert not more, f"{len(more)} records came beyond the window"
+                assert reader.source.starved() == bool(bus.window)
+                reader.acknowledge(received)
+            assert reader.listen(bus.quiet) == []
+            assert not reader.source.starved()
+        assert len({one.message.value for one in received}) == count
 
     @needs("held")
     def test_it_holds_a_bounded_amount_while_nobody_polls(self, bus: SourceBus) -> None:

@@ -66,7 +66,14 @@ class RoundTripContract(Contract):
         _send(bus, *(sent[at : at + 7] for at in range(0, 120, 7)))
         assert _by_key(_read(bus, 120)) == _by_key(sent)
 
-    @needs("keys", "headers")
+    @needs("headers")
+    def test_headers_survive_the_trip(self, bus: LoopBus) -> None:
+        """Metadata: pairs of text in their order, with a repeated name."""
+        headers = (("kind", b"test"), ("unit", "\u00b0C".encode()), ("kind", b"again"))
+        _send(bus, [Message(bus.payload(0), bus.key(0), headers)])
+        assert [m.headers for m in _read(bus, 1)] == [headers]
+
+    @needs("keys", "headers", "binary_headers")
     def test_metadata_survives_the_trip(self, bus: LoopBus) -> None:
         """Metadata: two pairs, a repeated name, bytes that are no text, a value of nothing; and the key."""
         headers = (("kind", b"test"), ("kind", b"\xff\x00"), ("nothing", None))

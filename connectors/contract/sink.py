@@ -92,7 +92,14 @@ class SinkContract(FaultContract):
 
     @needs("headers")
     def test_headers_arrive(self, bus: SinkBus) -> None:
-        """Metadata: names in their order, repeated names, binary values, values of nothing, or none at all."""
+        """Metadata: names in their order, repeated names, empty values, or none at all."""
+        headers = (("trace", b"a"), ("kind", "\u00fc".encode()), ("trace", b"again"), ("empty", b""))
+        _deliver(bus, [Message(bus.payload(0), headers=headers), Message(bus.payload(1))])
+        assert {m.value: m.headers for m in bus.read_back(2)} == {bus.payload(0): headers, bus.payload(1): ()}
+
+    @needs("headers", "binary_headers")
+    def test_headers_may_be_any_bytes_or_nothing(self, bus: SinkBus) -> None:
+        """Metadata is bytes, not text; a value of nothing and an empty one are different things."""
         headers = (("trace", b"\x00\xff"), ("trace", b"again"), ("nothing", None), ("empty", b""))
         _deliver(bus, [Message(bus.payload(0), headers=headers), Message(bus.payload(1))])
         assert {m.value: m.headers for m in bus.read_back(2)} == {bus.payload(0): headers, bus.payload(1): ()}

@@ -90,7 +90,14 @@ class SourceContract(DeliveryContract):
 
     @needs("headers")
     def test_headers_arrive(self, bus: SourceBus) -> None:
-        """Metadata: names in their order, repeated names, binary values, values of nothing, and records without any."""
+        """Metadata: names in their order, repeated names, empty values, and records without any."""
+        headers = (("trace", b"a"), ("kind", "\u00fc".encode()), ("trace", b"again"), ("empty", b""))
+        bus.feed([Message(bus.payload(0), headers=headers, partition=0), Message(bus.payload(1), partition=0)])
+        assert [m.headers for m in _messages(bus, 2)] == [headers, ()]
+
+    @needs("headers", "binary_headers")
+    def test_headers_may_be_any_bytes_or_nothing(self, bus: SourceBus) -> None:
+        """Metadata is bytes, not text; a value of nothing and an empty one are different things."""
         headers = (("trace", b"\x00\xff"), ("trace", b"again"), ("nothing", None), ("empty", b""))
         bus.feed([Message(bus.payload(0), headers=headers, partition=0), Message(bus.payload(1), partition=0)])
         assert [m.headers for m in _messages(bus, 2)] == [headers, ()]

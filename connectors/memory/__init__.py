@@ -2,6 +2,8 @@
 
 from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from connectors.memory.faults import Faults
+from connectors.memory.session import MemorySession
+from connectors.memory.sessionsource import MemorySessionSource
 from connectors.memory.sink import MemorySink
 from connectors.memory.source import MemorySource
 from connectors.memory.topic import MemoryTopic, forget_memory_topic, memory_topic
@@ -10,6 +12,8 @@ from connectors.message import Message
 
 __all__ = [
     "Faults",
+    "MemorySession",
+    "MemorySessionSource",
     "MemorySink",
     "MemorySinkConfig",
     "MemorySource",

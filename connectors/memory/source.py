@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-import numpy as np
-
-from connectors.coded import Coded
+from connectors.memory.block import block
 from connectors.memory.group import Group
 from connectors.memory.topic import MemoryTopic, size_of
 from connectors.message import Message
-from connectors.records import Lane, Records, Span
+from connectors.records import Lane, Records
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceEnded
-from pipelines.data.columns import MISSING, Column
 from pipelines.data.data import Data
 from pipelines.errors import ConnectorError
 
@@ -104,7 +101,7 @@ class MemorySource(Source):
             self._pull(max_records - count)
             count, size = self._gather(gathered, count, size, max_records, max_bytes)
             if count >= max_records or size >= max_bytes or self._tell_end() or not self._wait(deadline):
-                return self._block(gathered, size)
+                return block(self.name, self.topic.name, gathered, size)
 
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
         """As `Source.acknowledge`; it never has to wait."""
@@ -253,42 +250,6 @@ class MemorySource(Source):
         if owned != self._lanes.keys() or owned - share or share - self.group.owners.keys():
             return True
         return any(self._next[partition] < self.topic.end_of(partition) for partition in self._lanes)
-
-    def _block(self, gathered: dict[Lane, list[tuple[int, Message]]], size: int) -> Records:
-        spans: list[Span] = []
-        rows: list[tuple[int, Message]] = []
-        for lane, added in gathered.items():
-            spans.append(Span(lane, len(rows), len(rows) + len(added)))
-            rows.extend(added)
-        messages = [message for _, message in rows]
-        return Records(
-            self.name,
-            [message.value for message in messages],
-            [message.key for message in messages] if any(message.key is not None for message in messages) else None,
-            np.array([position for position, _ in rows], np.int64),
-            spans,
-            _topics(messages, spans, self.topic.name),
-            [int(span.lane.partition) for span in spans],
-            size,
-            headers=lambda: [message.headers or None for message in messages],
-            timestamps=lambda: np.array(
-                [-1 if message.timestamp is None else message.timestamp for message in messages], np.int64
-            ),
-            extras=_extras(messages),
-        )
-
-
-def _topics(messages: list[Message], spans: list[Span], own: str) -> Sequence[str]:
-    if any(message.topic not in (None, own) for message in messages):
-        return Coded.of([message.topic or own for message in messages])
-    return [own] * len(spans)
-
-
-def _extras(messages: list[Message]) -> dict[str, Callable[[], Column]]:
-    def read(name: str) -> Callable[[], Column]:
-        return lambda: Column.of([dict(message.extras).get(name, MISSING) for message in messages])
-
-    return {name: read(name) for name in dict.fromkeys(name for message in messages for name, _ in message.extras)}
 
 
 def as_message(record: Any) -> Message:

@@ -16,7 +16,7 @@ from typing import Any
 from connectors.blockcolumns import where_null
 from connectors.codec import Codec
 from connectors.records import Ints, Lane, Records
-from connectors.source import LaneBegan, LaneEnded, Source, SourceDown, SourceEnded
+from connectors.source import LaneBegan, LaneEnded, Replays, Source, SourceDown, SourceEnded
 from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError, StepError
 from streamer.agent.batchqueue import BatchQueue
@@ -76,6 +76,10 @@ class Intake:
         """Batches that were put into the queue so far."""
         self.processed = 0
         """Batches of this source that the run thread has run. Written by the run thread."""
+        self.starved = False
+        """Whether the source gives nothing more until something is acknowledged. Written by the intake thread."""
+        self.settled = -1
+        """How many of its batches were run when all that was sent was last confirmed. For the run thread."""
         self.rewinds = 0
         """How often the run thread has asked for a rewind."""
         self.progress_at = time.monotonic()
@@ -139,6 +143,9 @@ class Intake:
     def acknowledge(self, marks: Mapping[Lane, int]) -> None:
         """Have the source acknowledge these positions. From the run thread."""
         self._messages.put(Acknowledge(marks))
+        if self.starved or self.source.replays is Replays.SESSION:
+            # It may be in the middle of a poll that ends only when this is acknowledged.
+            self.source.wake()
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
         """These lanes are to be delivered again, also after the source's end. From the run thread."""
@@ -220,6 +227,7 @@ class Intake:
             self._go_on()
             for records in self._batcher.gather(self.source):
                 self._stalls.delivered(records)
+            self.starved = self._batcher.starved
             # Before the batch is closed: records of a lane that has ended do not count.
             self._look_around()
             closed = self._batcher.ready()
@@ -273,12 +281,13 @@ class Intake:
     def _look_around(self) -> None:
         """Take note of what happened at the source."""
         gone: list[Lane] = []
+        left: list[Lane] = []
         for event in self.source.events():
             if isinstance(event, LaneBegan):
                 self._lanes.add(event.lane)
                 self._source_ended = False
             elif isinstance(event, LaneEnded):
-                gone.append(event.lane)
+                (left if event.finish else gone).append(event.lane)
                 self._lanes.discard(event.lane)
                 self.acknowledged.pop(event.lane, None)
             elif isinstance(event, SourceEnded):
@@ -289,11 +298,14 @@ class Intake:
         if gone:
             self._batcher.forget(gone)
             self._tell(Ended(gone))
+        if left:
+            self._log.warning("its records will not come again, those in hand are finished", source=self.source.name)
+            self._tell(Ended(left, finish=True))
         now = time.monotonic()
         if now >= self._look_at:
             self._look_at = now + LOOK_AFTER
             self.lag = self.source.lag()
-            if self._still or self.down is not None:
+            if self._still or self.starved or self.down is not None:
                 self._stalls.reset()
             else:
                 self._stalls.look(self.lag, now)

@@ -39,6 +39,8 @@ class Ended:
     """These lanes have ended: their records belong to another consumer, or come again."""
 
     lanes: list[Lane]
+    finish: bool = False
+    """They come to nobody again: those in hand are finished, and nothing is acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from connectors.records import Lane, Records
+from connectors.source import Replays
 from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError, StreamerError
 from pipelines.executors.settling import NOBODY
@@ -79,6 +80,8 @@ class RunLoop:
         self._last_wait = min(LAST_WAIT, max(service.limits.drain / 4, LEAST_WAIT))
         self._ran_at = 0.0
         self._rest: Work | None = None
+        self._sessions = frozenset(name for name, _, source in assembly.sources if source.replays is Replays.SESSION)
+        """Sources that acknowledge whenever something is done: their bus may have but a few records under way."""
         self._stateful = False
         self._stopping = False
         self._drain_deadline = float("inf")
@@ -142,6 +145,10 @@ class RunLoop:
             if now >= next_commit or self._budget.is_short:
                 self._commit()
                 next_commit = time.monotonic() + COMMIT_INTERVAL
+            elif waiting_intakes := self._held_up():
+                self._commit_for(waiting_intakes)
+            elif self._sessions:
+                self._acknowledge(self._sessions)
             if not in_time or now >= self._run_until:
                 self._cut_short()
                 break
@@ -300,9 +307,7 @@ class RunLoop:
             if isinstance(message, RevokeRequest):
                 self._revoke_requests.append(message)
             elif isinstance(message, Ended):
-                for lane in message.lanes:
-                    self._open_delivery.ledger.end(lane)
-                self._assembly.executor.forget(message.lanes)
+                self._end_lanes(message)
             elif message.error is not None:
                 # Batches that it handed over before it failed are finished, as when the service is stopped.
                 self._source_error = self._source_error or message.error
@@ -311,6 +316,19 @@ class RunLoop:
                 self.stop()
             elif message.rewinds == message.intake.rewinds:
                 self._finished.add(message.intake)
+
+    def _end_lanes(self, ended: Ended) -> None:
+        ledger = self._open_delivery.ledger
+        if not ended.finish:
+            for lane in ended.lanes:
+                ledger.end(lane)
+            self._assembly.executor.forget(ended.lanes)
+            return
+        for lane in ended.lanes:
+            if ledger.has_ended(lane):
+                # Results were lost, so that the records were to come again; meanwhile the bus has forgotten them.
+                self._log.error("records are lost, as results were lost and then the bus's session", source=lane.source)
+            ledger.leave(lane)
 
     def _answer_revoke_requests(self) -> None:
         """Answer the revoke requests whose source has nothing left in the queue, or whose time is nearly over."""
@@ -345,6 +363,27 @@ class RunLoop:
                 self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
         self._acknowledge()
 
+    def _held_up(self) -> list[Intake]:
+        """The intakes whose source is starved, though everything it gave has been run: it waits for acknowledgements.
+
+        One that was settled with nothing run since is held up by what a step holds, and is looked at again only when
+        there is nothing else to do.
+        """
+        found = [one for one in self.intakes if one.starved and one.processed >= one.handed_over]
+        if found and not (self._rest is None and self._batches.empty()):
+            found = [one for one in found if one.processed != one.settled]
+        return found
+
+    def _commit_for(self, intakes: Sequence[Intake]) -> None:
+        """Have all that was sent confirmed now, and acknowledge it, as these intakes get nothing more before that."""
+        trouble = self._wait_for_confirmations(time.monotonic() + self._service.limits.confirm)
+        if trouble is not None:
+            self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
+        else:
+            for intake in intakes:
+                intake.settled = intake.processed
+        self._acknowledge()
+
     def _wait_for_confirmations(self, deadline: float) -> ConnectorError | None:
         """Wait until all that was sent is confirmed. Returns the error of a sink if it is not by `deadline`, by the end
         of the time to drain, or when an intake thread waits for an answer."""
@@ -366,8 +405,11 @@ class RunLoop:
         """When all has to be confirmed: at least a moment after the pipeline has ended, however late that was."""
         return max(self._drain_deadline, self._ran_at + self._last_wait)
 
-    def _acknowledge(self, *, last: bool = False) -> None:
-        marks = self._guarantee.on_commit(self._open_delivery.ledger)
+    def _acknowledge(self, sources: Collection[str] | None = None, *, last: bool = False) -> None:
+        """Have these sources (`None`: all) acknowledge what is done."""
+        marks = self._guarantee.on_commit(self._open_delivery.ledger, sources)
+        if not (marks or last):
+            return
         for intake in self.intakes:
             own = {lane: position for lane, position in marks.items() if lane.source == intake.source.name}
             if last:

@@ -11,7 +11,7 @@ from connectors.records import Lane, Records
 from connectors.source import Source
 from streamer.batching.sizer import BatchSizer
 
-Reason = Literal["records", "bytes", "wait", "drain", "target"]
+Reason = Literal["records", "bytes", "wait", "window", "drain", "target"]
 
 IDLE_WAIT = 0.1
 """Seconds of one wait for records; bounds how late acknowledgements and stops are noticed."""
@@ -39,6 +39,8 @@ class Batcher(ABC):
         self.max_records = max_records
         self.max_bytes = max_bytes
         self.max_wait = max_wait
+        self.starved = False
+        """Whether the source said after its last poll that nothing more comes until something is acknowledged."""
         self.sizer: BatchSizer | None = None
         """Says how many records may be gathered together; `None`: `max_records`."""
         self._blocks: list[Records] = []
@@ -55,12 +57,12 @@ class Batcher(ABC):
         before = len(self._blocks)
         if not self._count:
             # What is there already comes as one block, which costs half of a first record and the rest.
-            self._add(source.poll(self._to_gather(), self.max_bytes, 0.0))
+            self._poll(source, self._to_gather(), self.max_bytes, 0.0)
         if not self._count:
-            self._add(source.poll(1, self.max_bytes, IDLE_WAIT))
-        if self._count and self._full() is None:
+            self._poll(source, 1, self.max_bytes, IDLE_WAIT)
+        if self._count and not self.starved and self._full() is None:
             wait = min(max(self._deadline() - time.monotonic(), 0.0), IDLE_WAIT)
-            self._add(source.poll(self.max_records - self._count, self._bytes_left(), wait))
+            self._poll(source, self.max_records - self._count, self._bytes_left(), wait)
         return self._blocks[before:]
 
     def ready(self) -> Closed | None:
@@ -68,6 +70,8 @@ class Batcher(ABC):
         if not self._count:
             return None
         reason = self._full()
+        if reason is None and self.starved:
+            reason = "window"
         if reason is None and time.monotonic() >= self._deadline():
             reason = "wait"
         return None if reason is None else self._close(reason)
@@ -97,6 +101,10 @@ class Batcher(ABC):
     def _bytes_left(self) -> int:
         return self.max_bytes - self._bytes
 
+    def _poll(self, source: Source, max_records: int, max_bytes: int, wait: float) -> None:
+        self._add(source.poll(max_records, max_bytes, wait))
+        self.starved = source.starved()
+
     def _add(self, records: Records) -> None:
         if not len(records):
             return
@@ -123,7 +131,9 @@ class SoftBatcher(Batcher):
 
 
 class HardBatcher(Batcher):
-    """Full only when `max_records` are there, for models that take one batch size; at the end it gives what it has.
+    """Full only when `max_records` are there, for models that take one batch size.
+
+    It gives what it has at the end, and where the source is starved: nothing more would ever come.
 
     A batch never holds more than `max_records`; records whose lane ends meanwhile do not count.
     """

@@ -344,9 +344,11 @@ class Delivery:
             if work is None:
                 continue
             replays = self._replays[work.source]
-            if error.retriable and replays is Replays.OFFSET:
+            if replays is not Replays.NONE and self.ledger.is_left(work.records.lane_of(row - work.first)):
+                replays = Replays.NONE
+            if error.retriable and replays is not Replays.NONE:
                 again.append(row)
-            elif error.retriable and replays is Replays.NONE and self._dead is None:
+            elif error.retriable and self._dead is None:
                 self._log.warning("a result is lost", at=self._place(row), sink=route.name, error=str(error))
                 self.ledger.wait_for(row, 0)
                 self._tally("dropped", np.array([row], np.int64))

@@ -7,7 +7,7 @@ loses lanes (a Kafka rebalance), and when a sink has lost messages that it had a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from connectors.records import Lane, Records
@@ -34,8 +34,8 @@ class Guarantee(ABC):
         """The positions that have to be acknowledged before these records are run. From an intake thread."""
 
     @abstractmethod
-    def on_commit(self, ledger: Ledger) -> Mapping[Lane, int]:
-        """The positions that may be acknowledged and have moved since the last call."""
+    def on_commit(self, ledger: Ledger, sources: Collection[str] | None = None) -> Mapping[Lane, int]:
+        """The positions of these sources (`None`: of all) that may be acknowledged and moved since the last call."""
 
     @abstractmethod
     def on_revoke(self, ledger: Ledger, lanes: Iterable[Lane]) -> Mapping[Lane, int]:
@@ -56,7 +56,7 @@ class AtMostOnce(Guarantee):
         """All of them. Within a block the last span of a lane is the furthest."""
         return {lane: int(records.positions[stop - 1]) + 1 for lane, _, stop in records.spans}
 
-    def on_commit(self, ledger: Ledger) -> Mapping[Lane, int]:
+    def on_commit(self, ledger: Ledger, sources: Collection[str] | None = None) -> Mapping[Lane, int]:
         """Nothing: it was acknowledged on arrival."""
         return NOTHING
 
@@ -79,9 +79,9 @@ class AtLeastOnce(Guarantee):
         """Nothing."""
         return NOTHING
 
-    def on_commit(self, ledger: Ledger) -> Mapping[Lane, int]:
+    def on_commit(self, ledger: Ledger, sources: Collection[str] | None = None) -> Mapping[Lane, int]:
         """What is complete."""
-        return ledger.marks()
+        return ledger.marks(sources)
 
     def on_revoke(self, ledger: Ledger, lanes: Iterable[Lane]) -> Mapping[Lane, int]:
         """What is complete."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -60,6 +60,7 @@ class Ledger:
         self._firsts: list[int] = []
         self._lanes: dict[Lane, _LaneState] = {}
         self._ended: dict[tuple[str, str], int] = {}
+        self._left: dict[tuple[str, str], int] = {}
 
     def take(self, records: Records, first: int, note: Any = None) -> Block:
         """Enter a block of records as rows `first`, `first + 1`, ..., all undecided.
@@ -77,6 +78,8 @@ class Ledger:
             if self._ended and self.has_ended(lane):
                 block.forget(start, stop)
                 self._release_if_complete(block)
+                continue
+            if self._left and self.is_left(lane):
                 continue
             state = self._lanes.get(lane)
             if state is None:
@@ -126,6 +129,16 @@ class Ledger:
             run.block.forget(run.start, run.stop)
             self._release_if_complete(run.block)
 
+    def leave(self, lane: Lane) -> None:
+        """The lane acknowledges nothing more, and nobody gets its records again: its rows are finished all the same."""
+        place = (lane.source, lane.partition)
+        self._left[place] = max(lane.epoch, self._left.get(place, lane.epoch))
+        self._lanes.pop(lane, None)
+
+    def is_left(self, lane: Lane) -> bool:
+        """Whether this lane, or a later one of its partition, was left."""
+        return lane.epoch <= self._left.get((lane.source, lane.partition), -1)
+
     def has_ended(self, lane: Lane) -> bool:
         """Whether this lane, or a later one of its partition, has ended."""
         return lane.epoch <= self._ended.get((lane.source, lane.partition), -1)
@@ -148,10 +161,15 @@ class Ledger:
                 found.append((block, left))
         return found
 
-    def marks(self) -> dict[Lane, int]:
-        """Positions that may be acknowledged, for lanes whose position moved since the last call."""
+    def marks(self, sources: Collection[str] | None = None) -> dict[Lane, int]:
+        """Positions that may be acknowledged, for lanes whose position moved since the last call that asked for them.
+
+        `sources` names those whose lanes are asked for; `None`: all.
+        """
         moved: dict[Lane, int] = {}
         for lane, state in self._lanes.items():
+            if sources is not None and lane.source not in sources:
+                continue
             self._advance(state)
             if state.mark > state.told:
                 state.told = state.mark

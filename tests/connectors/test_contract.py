@@ -63,6 +63,23 @@ class DoesNotRewind(MemorySource):
         return
 
 
+class RenumbersWhatItRewinds(MemorySource):
+    def rewind(self, lanes: Iterable[Lane]) -> None:
+        super().rewind(lanes)
+        self._rewound = True
+
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        records = super().poll(max_records, max_bytes, timeout)
+        if getattr(self, "_rewound", False):
+            records.positions = records.positions + 10
+        return records
+
+
+class IsAlwaysStarved(MemorySource):
+    def starved(self) -> bool:
+        return True
+
+
 class DoesNotSettle(MemorySource):
     def open(self, settle: Any = None) -> None:
         super().open(None)
@@ -164,6 +181,8 @@ SOURCES = [
     (RewindsInTheSameLane, "test_a_rewind_delivers_again_from_the_last_acknowledged_position"),
     (RewindsEverything, "test_a_rewind_leaves_other_lanes_alone"),
     (DoesNotRewind, "test_every_record_arrives_when_some_are_delivered_again"),
+    (RenumbersWhatItRewinds, "test_a_record_has_the_same_position_after_a_rewind"),
+    (IsAlwaysStarved, "test_a_starved_source_goes_on_when_something_is_acknowledged"),
     (DoesNotSettle, "test_lanes_are_settled_before_they_are_taken_away"),
     (WaitsForTheWholeTimeout, "test_a_poll_for_one_record_returns_as_soon_as_it_is_there"),
     (Spins, "test_a_poll_of_a_silent_bus_waits_for_its_timeout_and_gives_nothing"),
@@ -175,6 +194,7 @@ SOURCES = [
     (EndsTooSoon, "test_it_says_once_that_it_has_ended_after_the_last_record"),
     (DropsKeys, "test_keys_arrive"),
     (DropsHeaders, "test_headers_arrive"),
+    (DropsHeaders, "test_headers_may_be_any_bytes_or_nothing"),
     (DropsTimestamps, "test_timestamps_arrive"),
     (MakesTombstonesEmpty, "test_a_tombstone_is_none"),
     (SkipsEmptyPayloads, "test_an_empty_payload_is_not_none"),

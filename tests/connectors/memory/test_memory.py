@@ -16,6 +16,8 @@ from connectors.contract import (
     LoopBus,
     Reader,
     RoundTripContract,
+    SessionBus,
+    SessionContract,
     SinkBus,
     SinkContract,
     SourceBus,
@@ -24,6 +26,8 @@ from connectors.contract import (
     TransactionContract,
 )
 from connectors.memory import (
+    MemorySession,
+    MemorySessionSource,
     MemorySink,
     MemorySinkConfig,
     MemorySource,
@@ -66,6 +70,30 @@ class MemorySourceBus(SourceBus):
 
     def give_back(self, source: Source) -> None:
         self._other.close()
+
+
+class MemorySessionBus(SessionBus):
+    patience = 10.0
+    quiet = 0.1
+
+    def __init__(self, window: int | None = None) -> None:
+        self.window = window
+        self.session = MemorySession(window=window)
+
+    def feed(self, messages: Sequence[Message]) -> None:
+        self.session.feed(messages)
+
+    def source(self) -> Source:
+        return MemorySessionSource(self.session, name="one")
+
+    def end(self) -> None:
+        self.session.end()
+
+    def drop(self, source: Source) -> None:
+        self.session.connect()
+
+    def forget(self, source: Source) -> None:
+        self.session.forget()
 
 
 class MemorySinkBus(SinkBus):
@@ -119,6 +147,29 @@ class TestMemorySourceOfOnePartition(SourceContract):
     @pytest.fixture
     def bus(self) -> SourceBus:
         return MemorySourceBus(partitions=1)
+
+
+class TestMemorySessionSource(SourceContract):
+    cannot = HOLDS_NOTHING | {
+        "partitions": "there is one lane",
+        "revoke": "a session has one client",
+        "positions": "they are numbers of arrival",
+    }
+
+    @pytest.fixture
+    def bus(self) -> SourceBus:
+        return MemorySessionBus()
+
+
+@pytest.mark.parametrize("window", [1, 20, 50])
+def test_a_session_with_a_window_keeps_to_it_and_says_so(window: int) -> None:
+    SourceContract().test_a_starved_source_goes_on_when_something_is_acknowledged(MemorySessionBus(window))
+
+
+class TestMemorySession(SessionContract):
+    @pytest.fixture
+    def bus(self) -> SessionBus:
+        return MemorySessionBus(window=20)
 
 
 class TestMemorySink(SinkContract):

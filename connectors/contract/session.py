@@ -1,0 +1,73 @@
+"""The contract of a source that replays a session, beside that of all sources."""
+
+from __future__ import annotations
+
+import pytest
+
+from connectors.contract.bus import SessionBus
+from connectors.contract.capabilities import Contract
+from connectors.contract.delivery import numbered
+from connectors.contract.reader import Reader
+from connectors.source import LaneEnded, Replays
+
+
+class SessionContract(Contract):
+    """What sources do whose bus keeps a session for them. The connector gives the fixture `bus`."""
+
+    @pytest.fixture
+    def bus(self) -> SessionBus:
+        """The connector's own `SessionBus`, fresh for each test."""
+        raise NotImplementedError(f"{type(self).__name__} has no fixture `bus`")
+
+    def test_it_says_that_it_replays_a_session(self, bus: SessionBus) -> None:
+        """So the service acknowledges what is done at once, and goes by positions in this process alone."""
+        assert bus.source().replays is Replays.SESSION
+
+    def test_a_connection_that_is_cut_keeps_the_lane_and_doubles_nothing(self, bus: SessionBus) -> None:
+        """Weak link: what the bus gives again, and is in hand, is not delivered twice; it can be acknowledged."""
+        sent = numbered(bus, 8)
+        bus.feed(sent[:5])
+        with Reader(bus.source(), bus.patience) as reader:
+            received = reader.take(5)
+            reader.acknowledge(received[:2])
+            bus.drop(reader.source)
+            bus.feed(sent[5:])
+            received += reader.take(3) + reader.listen(bus.quiet)
+            assert [one.message.value for one in received] == [one.value for one in sent]
+            assert len({one.lane for one in received}) == 1
+            assert not reader.events(LaneEnded)
+            reader.acknowledge(received)
+        with Reader(bus.source(), bus.patience) as reader:
+            assert reader.listen(bus.quiet) == []
+
+    def test_a_lost_session_ends_its_lane_and_lets_finish_what_is_in_hand(self, bus: SessionBus) -> None:
+        """The bus forgot: nothing comes again, so nothing in hand may be discarded; what is new comes in a new lane."""
+        sent = numbered(bus, 6)
+        bus.feed(sent[:4])
+        with Reader(bus.source(), bus.patience) as reader:
+            old = reader.take(4)
+            bus.forget(reader.source)
+            between = reader.until(lambda r: bool(r.events(LaneEnded)) and bool(r.lanes))
+            assert between == []
+            assert [(event.lane, event.finish) for event in reader.events(LaneEnded)] == [(old[0].lane, True)]
+            bus.feed(sent[4:])
+            new = reader.take(2)
+            assert [one.message.value for one in new] == [one.value for one in sent[4:]]
+            # What is late for the lane that ended acknowledges nothing of the new one.
+            reader.acknowledge(old)
+        with Reader(bus.source(), bus.patience) as reader:
+            assert [one.message.value for one in reader.take(2)] == [one.value for one in sent[4:]]
+
+    def test_a_lane_of_a_lost_session_cannot_be_rewound(self, bus: SessionBus) -> None:
+        """A rewind that comes too late is ignored, and harms the new lane in no way."""
+        sent = numbered(bus, 3)
+        bus.feed(sent[:2])
+        with Reader(bus.source(), bus.patience) as reader:
+            old = reader.take(2)
+            bus.forget(reader.source)
+            reader.until(lambda r: bool(r.events(LaneEnded)) and bool(r.lanes))
+            reader.source.rewind([old[0].lane])
+            bus.feed(sent[2:])
+            received = reader.take(1) + reader.listen(bus.quiet)
+            assert [one.message.value for one in received] == [sent[2].value]
+            assert len(reader.events(LaneEnded)) == 1
