@@ -84,7 +84,7 @@ class Compressed(Codec):
 
     def __init__(self, config: CompressedConfig | None = None) -> None:
         self._config = config or CompressedConfig()
-        self._inside = codec_of(self._config.codec)
+        self._inside = codec_of(self._config.codec, self._config.hot_path)
 
     @property
     def opens_images(self) -> bool:  # type: ignore[override]

@@ -6,22 +6,21 @@ from typing import ClassVar, Literal
 
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.codecs.config import MessageConfig
+from connectors.compiledform import HasCompiledForm
 from connectors.records import Records
 from pipelines.data.batch import Batch
 from pipelines.data.rowrange import row_range
-from pipelines.hotpath import HotPath, HotPathReport, taken
+from pipelines.hotpath import HotPathReport, taken
 from pipelines.wire.columns import columns_reader, columns_writer
 
 
-class ProtoDataConfig(MessageConfig):
+class ProtoDataConfig(HasCompiledForm, MessageConfig):
     """Protobuf messages with any keys and values; arrays little-endian. The fastest codec, and the default."""
 
     type: Literal["protodata"] = "protodata"
     """Which codec this is."""
     float_lists: Literal["exact", "double"] = "exact"
     """Konduit Serving labels all arrays in a list FLOAT. `double` reads those of eight bytes an element as DOUBLE; `exact` refuses them."""  # noqa: E501
-    hot_path: HotPath = "auto"
-    """Who reads and writes the messages: `auto` takes the compiled form where it was built, `native` insists on it, `python` does without. By default as the service says."""  # noqa: E501
 
     def build(self) -> ProtoData:
         """The codec. Raises `HotPathError` if the compiled form is insisted on and was not built."""

@@ -14,10 +14,12 @@ from pydantic import ValidationError
 from connectors.codec import Codec
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.guarded import Guarded
+from connectors.compiledform import HasCompiledForm
 from connectors.registry import Registry
 from pipelines.definitions.documents import Document
 from pipelines.definitions.validation import definition_error
 from pipelines.errors import DefinitionError
+from pipelines.hotpath import HotPath
 from pipelines.plugins.requirements import required
 
 CODECS: Final[Registry[CodecConfig]] = Registry(
@@ -39,14 +41,16 @@ CODECS: Final[Registry[CodecConfig]] = Registry(
 """Codecs by the name or `type` of a service file's `codec`."""
 
 
-def codec_of(setting: str | Mapping[str, Any]) -> Codec:
+def codec_of(setting: str | Mapping[str, Any], hot_path: HotPath = "auto") -> Codec:
     """The codec of a `codec` field: a name, or `{type: NAME, OPTION: ...}`. Whatever it raises fails one record.
 
-    Raises `DefinitionError` for a codec or an option that there is not, `ConnectorClash` if two plug-ins have one name,
-    `MissingPackageError`.
+    `hot_path` is the choice of its service. Raises `DefinitionError` for a codec or an option that there is not,
+    `ConnectorClash` if two plug-ins have one name, `MissingPackageError`.
     """
     config = codec_config(setting)
     required(config.needs).check(f"the codec {config.type}")
+    if isinstance(config, HasCompiledForm):
+        config = config.with_hot_path(hot_path)
     return Guarded(config.build(), config.type)
 
 

@@ -8,11 +8,12 @@ from pydantic import field_validator
 
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.registry import codec_config
+from connectors.compiledform import HasCompiledForm
 from pipelines.errors import DefinitionError
 
 
-class WrapperConfig(CodecConfig):
-    """A codec around another codec."""
+class WrapperConfig(HasCompiledForm, CodecConfig):
+    """A codec around another codec, which takes its service's choice of a hot path."""
 
     codec: str | dict[str, Any] = "protodata"
     """The codec of what is inside: its name, or `{type: NAME, OPTION: ...}`."""

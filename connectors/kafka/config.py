@@ -17,6 +17,7 @@ from pydantic import (
 
 from connectors import units
 from connectors.browser import Browser
+from connectors.compiledform import HasCompiledForm
 from connectors.config import Addressing, SinkConfig, SourceConfig
 from connectors.kafka.client.properties import (
     OF_SINKS,
@@ -33,7 +34,6 @@ from connectors.kafka.client.properties import (
 from connectors.kafka.client.secrets import wrapped
 from connectors.units import Duration, Position, Size
 from pipelines.errors import DefinitionError
-from pipelines.hotpath import HotPath
 from pipelines.plugins.requirements import Package, Requires
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _secrets_wrapped(data: Any) -> Any:
     return data
 
 
-class KafkaSourceConfig(SourceConfig):
+class KafkaSourceConfig(HasCompiledForm, SourceConfig):
     """Records from Kafka topics, as a member of a consumer group."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -81,8 +81,6 @@ class KafkaSourceConfig(SourceConfig):
     """How long partitions that are taken away are held until what is in flight of them is confirmed; at most 20 % of `max.poll.interval.ms`."""  # noqa: E501
     max_fetch: Annotated[Size, Field(ge=1024, le=1_000_000_000)] = 4 << 20
     """Bytes that one fetch brings at most, as they travel, from all partitions of a broker; a batch that is larger comes by itself. What is compressed grows when it arrives: see [bounds](delivery.md#bounds)."""  # noqa: E501
-    hot_path: HotPath = "auto"
-    """Who takes records from the client: `auto` takes the compiled form where it was built, `native` insists on it, `python` does without. By default as the service says."""  # noqa: E501
     client: Client = Field(default={})
     """Any property of librdkafka, such as `security.protocol`; `oauth_cb` may name a function as module:function."""
     reset: Position | None = None
@@ -183,7 +181,7 @@ class KafkaSourceConfig(SourceConfig):
         return KafkaSource(self)
 
 
-class KafkaSinkConfig(SinkConfig):
+class KafkaSinkConfig(HasCompiledForm, SinkConfig):
     """Messages to Kafka topics, confirmed when all in-sync replicas have them."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -215,8 +213,6 @@ class KafkaSinkConfig(SinkConfig):
     """Largest message, counted before compression with its key and headers; one that is larger is refused alone. The topic's `max.message.bytes` has to allow it too. By default what topics take by default, as a dead letter 16 MiB."""  # noqa: E501
     timeout: Annotated[Duration, Field(gt=0)] = 120.0
     """How long a message may take until it is confirmed; then it counts as lost and is sent again. As long a topic that was deleted is waited for; then the service stops."""  # noqa: E501
-    hot_path: HotPath = "auto"
-    """Who hands messages to the client: `auto` takes the compiled form where it was built, `native` insists on it, `python` does without. By default as the service says."""  # noqa: E501
     client: Client = Field(default={})
     """Any property of librdkafka, such as `security.protocol`; `oauth_cb` may name a function as module:function."""
 

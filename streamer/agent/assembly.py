@@ -136,7 +136,7 @@ def build(
         SinkRoute.of(
             config,
             _sink(config) if sinks is None else sinks[config.label],
-            codec_of(config.codec),
+            codec_of(config.codec, service.hot_path),
             config.label,
             service.record_names,
         )
@@ -145,7 +145,7 @@ def build(
     return Assembly(
         service,
         built,
-        {config.label: codec_of(config.codec) for config in service.sources},
+        {config.label: codec_of(config.codec, service.hot_path) for config in service.sources},
         routes,
         _dead_letter(service, dead),
     )
@@ -156,7 +156,7 @@ def _dead_letter(service: Service, instead: Sink | None) -> SinkRoute | None:
     if config is None:
         return None
     sink: Any = _sink(config) if instead is None else instead
-    return SinkRoute.of(config, sink, codec_of(config.codec), "dead_letter")
+    return SinkRoute.of(config, sink, codec_of(config.codec, service.hot_path), "dead_letter")
 
 
 def _sink(config: SinkConfig) -> Sink:

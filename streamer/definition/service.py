@@ -24,6 +24,7 @@ from pydantic import (
 
 import pipelines
 from connectors.codecs.registry import codec_config
+from connectors.compiledform import HasCompiledForm
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES, Registry
 from pipelines.data.data import Data
@@ -32,7 +33,6 @@ from pipelines.definitions.documents import Document
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.hotpath import HotPath
 from streamer.agent.signals import stopped_by_signals
-from streamer.definition.hotpaths import inheriting
 from streamer.definition.nocode import NoCode, code_allowed
 from streamer.definition.settings import BatchSettings, Control, FailureSettings, Limits, Profile, Settings
 from streamer.delivery.guarantee import guarantee
@@ -120,14 +120,14 @@ _SINK: TypeAdapter[SinkConfig] = TypeAdapter(_Sink)
 
 def _sources(value: object, info: ValidationInfo) -> list[SourceConfig]:
     sources = _named(_SOURCES.validate_python(_listed(value), context=info.context), "source")
-    return [inheriting(source, _hot_path(info)).in_service(_service_name(info)) for source in sources]
+    return [_choosing(source, info).in_service(_service_name(info)) for source in sources]
 
 
 def _sinks(value: object, info: ValidationInfo) -> list[SinkConfig]:
     given = info.data.get("source", ())
     context = {**(info.context or {}), _SOURCES_OF_SERVICE: given or None}
     sinks = _named(_SINKS.validate_python(_listed(value), context=context), "sink")
-    return [inheriting(sink, _hot_path(info)).in_service(_service_name(info), given) for sink in sinks]
+    return [_choosing(sink, info).in_service(_service_name(info), given) for sink in sinks]
 
 
 def _service_name(info: ValidationInfo) -> str:
@@ -135,9 +135,11 @@ def _service_name(info: ValidationInfo) -> str:
     return name
 
 
-def _hot_path(info: ValidationInfo) -> HotPath:
-    found: HotPath = info.data.get("hot_path", "auto")
-    return found
+def _choosing(config: Config, info: ValidationInfo) -> Config:
+    """The connector with the service's choice of a hot path."""
+    if not isinstance(config, HasCompiledForm):
+        return config
+    return config.with_hot_path(info.data.get("hot_path", "auto"))
 
 
 def _listed(value: object) -> object:
@@ -172,7 +174,7 @@ def _dead_letter(value: object, info: ValidationInfo) -> SinkConfig | None:
     config = config.for_dead_letters()
     if any(sink.name == config.name for sink in info.data.get("sink", ())):
         raise ValueError(f'a sink has the name "{config.name}" too; give each a name of its own')
-    return inheriting(config, _hot_path(info)).in_service(_service_name(info), info.data.get("source", ()))
+    return _choosing(config, info).in_service(_service_name(info), info.data.get("source", ()))
 
 
 def _pipeline(value: object, info: ValidationInfo) -> pipelines.Pipeline:

@@ -61,7 +61,7 @@ class CloudEvents(Codec):
 
     def __init__(self, config: CloudEventsConfig | None = None) -> None:
         self._config = config or CloudEventsConfig()
-        self._inside = codec_of(self._config.codec)
+        self._inside = codec_of(self._config.codec, self._config.hot_path)
         self._content_type = self._config.content_type or _TYPES.get(
             self._config.wrapped.type, "application/octet-stream"
         )

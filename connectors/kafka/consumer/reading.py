@@ -250,7 +250,7 @@ class CompiledReading(Reading):
             if trouble is None:
                 raise ConnectorError(
                     f"{message.topic()}, partition {message.partition()}: a record came by the client's own queue, "
-                    "which the compiled lane does not read; set hot_path: python, and report this"
+                    "which the compiled lane does not read; set hot_path: python in the service file, and report this"
                 )
             troubles.append(trouble)
         return troubles

@@ -181,9 +181,9 @@ def test_a_source_that_reads_no_headers_gives_records_without_them(
         producer.produce(topic, one.value, one.key, headers=list(one.headers), timestamp=one.timestamp or 0)
     assert producer.flush(PATIENCE) == 0
     config = KafkaSourceConfig.model_validate(
-        {"bootstrap": kafka.bootstrap, "topics": topic, "group": topic, "hot_path": hot_path, "headers": False}
+        {"bootstrap": kafka.bootstrap, "topics": topic, "group": topic, "headers": False}
     )
-    with Reader(config.build()) as reader:
+    with Reader(config.with_hot_path(hot_path).build()) as reader:
         came = [one.message._replace(topic=None, partition=None) for one in reader.take(len(all_kinds()))]
     assert came == [one._replace(headers=()) for one in all_kinds()]
 
@@ -193,7 +193,7 @@ def test_what_is_null_empty_or_has_headers_of_its_own_goes_out_as_it_was_given(
     kafka: Broker, topics: Topics, hot_path: HotPath, as_columns: bool
 ) -> None:
     topic = topics(1, retention_ms="-1")
-    sink = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topic, hot_path=hot_path).build()
+    sink = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topic).with_hot_path(hot_path).build()
     sink.open()
     block = block_of(all_kinds())
     if as_columns:
@@ -464,7 +464,7 @@ assert writer.finished() == (marks, [])
 def test_a_sink_says_how_far_behind_it_is_where_it_confirms_block_by_block(
     kafka: Broker, topics: Topics, hot_path: HotPath
 ) -> None:
-    sink = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topics(1), hot_path=hot_path).build()
+    sink = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topics(1)).with_hot_path(hot_path).build()
     sink.open()
     if hot_path == "native":
         assert sink.behind() == 0
@@ -582,10 +582,11 @@ def test_both_lanes_give_the_agent_the_same_records(
     for partition in range(3):
         write(kafka.bootstrap, topic, numbers(1000 * partition, 1000 * partition + 200), partition)
     found = []
-    for choice in ("python", "native"):
+    choices: tuple[HotPath, ...] = ("python", "native")
+    for choice in choices:
         config = KafkaSourceConfig.model_validate(
-            {"bootstrap": kafka.bootstrap, "topics": topic, "group": f"{topic}-{choice}", "hot_path": choice}
+            {"bootstrap": kafka.bootstrap, "topics": topic, "group": f"{topic}-{choice}"}
         )
-        with Reader(config.build()) as reader:
+        with Reader(config.with_hot_path(choice).build()) as reader:
             found.append(sorted((one.lane.partition, one.position, one.message) for one in reader.take(600)))
     assert found[0] == found[1]

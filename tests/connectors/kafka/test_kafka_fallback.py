@@ -21,7 +21,7 @@ from connectors.message import Message, block_of
 from connectors.records import Records
 from pipelines import hotpath
 from pipelines.errors import ConnectorError
-from pipelines.hotpath import HotPathError
+from pipelines.hotpath import HotPath, HotPathError
 from streamer.devbroker import Broker
 
 Topics = Callable[..., str]
@@ -39,13 +39,15 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridge, "_said", set())
 
 
-def opened(kafka: Broker, topic: str, **fields: Any) -> tuple[Any, Any]:
+def opened(kafka: Broker, topic: str, hot_path: HotPath = "auto", **fields: Any) -> tuple[Any, Any]:
     """A source and a sink, open."""
     found: list[Any] = [
-        KafkaSourceConfig.model_validate(
-            {"bootstrap": kafka.bootstrap, "topics": topic, "group": topic, **fields}
-        ).build(),
-        KafkaSinkConfig.model_validate({"bootstrap": kafka.bootstrap, "topic": topic, **fields}).build(),
+        KafkaSourceConfig.model_validate({"bootstrap": kafka.bootstrap, "topics": topic, "group": topic, **fields})
+        .with_hot_path(hot_path)
+        .build(),
+        KafkaSinkConfig.model_validate({"bootstrap": kafka.bootstrap, "topic": topic, **fields})
+        .with_hot_path(hot_path)
+        .build(),
     ]
     for one in found:
         one.open()

@@ -28,10 +28,10 @@ def soon() -> float:
 def test_ten_million_records_leave_no_memory_behind(kafka: Broker, topics: Topics, native: ModuleType) -> None:
     topic, out = topics(4), topics(4)
     block = 200_000
-    fields = {"bootstrap": kafka.bootstrap, "topics": topic, "group": topic, "hot_path": "native"}
-    source = KafkaSourceConfig.model_validate(fields).build()
-    sink = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=out, hot_path="native").build()
-    feeding = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topic, hot_path="native").build()
+    fields = {"bootstrap": kafka.bootstrap, "topics": topic, "group": topic}
+    source = KafkaSourceConfig.model_validate(fields).with_hot_path("native").build()
+    sink = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=out).with_hot_path("native").build()
+    feeding = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topic).with_hot_path("native").build()
     for one in (source, sink, feeding):
         one.open()
     payloads = Spans.of([b"%0100d" % number for number in range(1000)])

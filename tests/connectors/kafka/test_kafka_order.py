@@ -94,7 +94,9 @@ def test_each_partition_gets_its_keys_in_their_order_whatever_the_lane(
 ) -> None:
     topic = topics(PARTITIONS)
     some = (("trace", b"1"),) if headers else ()
-    sink = KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topic, partitioner=partitioner, hot_path=hot_path).build()
+    sink = (
+        KafkaSinkConfig(bootstrap=kafka.bootstrap, topic=topic, partitioner=partitioner).with_hot_path(hot_path).build()
+    )
     sink.open()
     for start in range(0, COUNT, COUNT // 2):
         block = block_of([Message(b"%d" % n, key(n), some) for n in range(start, start + COUNT // 2)])

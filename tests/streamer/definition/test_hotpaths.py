@@ -11,10 +11,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import pipelines
-from connectors.codecs.registry import codec_config
+import streamer
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from pipelines import hotpath
+from pipelines.errors import DefinitionError
 from streamer import testing
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
@@ -55,41 +56,58 @@ def service(**fields: Any) -> Service:
     return Service(**{**given, **fields})
 
 
-def kafka_service(**fields: Any) -> Service:
-    return service(
-        source=KafkaSourceConfig(topics=("in",), group="g", codec={"type": "protodata", "max_depth": 3}),
-        sink=[KafkaSinkConfig(topic="out"), KafkaSinkConfig(topic="out2", hot_path="auto", codec="json")],
-        dead_letter=KafkaSinkConfig(topic="dead"),
-        **fields,
-    )
-
-
-def test_connectors_and_codecs_take_over_what_the_service_says_unless_they_say_it_themselves() -> None:
-    made = kafka_service(hot_path="python")
-    source, (first, second), dead = made.sources[0], made.sinks, made.dead_letter
-    assert [getattr(one, "hot_path", None) for one in (source, first, second, dead)] == [
-        "python",
-        "python",
-        "auto",
-        "python",
-    ]
-    assert source.codec == {"type": "protodata", "max_depth": 3, "hot_path": "python"}
-    assert first.codec == {"type": "protodata", "hot_path": "python"}
-    assert second.codec == "json"
-
-
-def test_without_a_choice_nothing_is_written_into_the_parts() -> None:
-    made = kafka_service()
-    assert made.hot_path == "auto"
-    assert made.sinks[0].codec == "protodata"
-    assert codec_config(made.sources[0].codec).model_dump()["hot_path"] == "auto"
-
-
-def test_a_codec_with_a_choice_of_its_own_keeps_it() -> None:
+def test_connectors_and_codecs_do_what_the_service_says() -> None:
     made = service(
-        hot_path="native", source=MemorySourceConfig(topic="in", codec={"type": "protodata", "hot_path": "python"})
+        hot_path="python",
+        source=KafkaSourceConfig(topics=("in",), group="g", codec={"type": "protodata", "max_depth": 3}),
+        sink=[KafkaSinkConfig(topic="out"), KafkaSinkConfig(topic="out2", codec="json")],
+        dead_letter=KafkaSinkConfig(topic="dead"),
     )
-    assert made.sources[0].codec == {"type": "protodata", "hot_path": "python"}
+    reports = {part: (path, reason) for part, (path, reason) in build(made).hot_paths()}
+    assert reports.pop("sink kafka-1 codec") == ("python", "it has no compiled form")
+    assert set(reports.values()) == {("python", "hot_path: python")}
+    assert len(reports) == 6
+
+
+@built
+def test_a_file_of_before_whose_connectors_and_codecs_choose_themselves_loads_and_does_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "before.yaml"
+    file.write_text("""
+hot_path: native
+source: {type: kafka, topics: in, group: g, hot_path: python}
+pipeline: [{"@type": LOGGING}]
+sink: {type: kafka, topic: out, codec: {type: protodata, hot_path: python}}
+dead_letter: {type: kafka, topic: dead, hot_path: auto}
+""")
+    with pytest.warns(FutureWarning, match="write hot_path: python once, for the whole service, beside its source"):
+        made = streamer.load(file)
+    reports = {part: path for part, (path, _) in build(made).hot_paths()}
+    assert reports == {
+        "source kafka": "python",
+        "source kafka codec": "native",
+        "sink kafka": "native",
+        "sink kafka codec": "python",
+        "sink dead_letter": "native",
+    }
+    assert "hot_path" not in made.sources[0].model_dump()
+
+
+@pytest.mark.parametrize("part", ["source: {type: kafka, topics: in, group: g", "sink: {type: kafka, topic: out"])
+def test_another_word_is_an_error_with_its_line(tmp_path: Path, part: str) -> None:
+    file = tmp_path / "wrong.yaml"
+    other = "sink: {type: memory, topic: out}" if part.startswith("source") else "source: {type: memory, topic: in}"
+    file.write_text(f'{part}, hot_path: rust}}\n{other}\npipeline: [{{"@type": LOGGING}}]\n')
+    with pytest.raises(DefinitionError, match=r"wrong\.yaml:1.*hot_path.*'auto', 'python' or 'native'"):
+        streamer.load(file)
+
+
+def test_parts_without_a_compiled_form_have_no_such_key(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(
+        "source: {type: memory, topic: in, hot_path: python}\nsink: {type: memory, topic: out}\npipeline: []"
+    )
+    with pytest.raises(DefinitionError, match=r"wrong\.yaml:1: source\.hot_path: no such field"):
+        streamer.load(file)
 
 
 def test_every_part_reports_what_it_takes_and_why_it_is_plain_python() -> None:
