@@ -6,33 +6,28 @@ fetcher is.
 
 from __future__ import annotations
 
-import base64
+import asyncio
 import hashlib
 import logging
 import os
 import re
 import secrets
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from typing import Final, cast
+from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
+import httpx2
+import platformdirs
 import stamina
+from anyio.from_thread import start_blocking_portal
 
 from connectors.units import seconds, size_in_bytes
 from pipelines.errors import StreamerError
 from pipelines.plugins.modelfiles import shortened
-
-if TYPE_CHECKING:
-    from urllib.error import HTTPError
-    from urllib.request import OpenerDirector
 
 CACHE_VARIABLE: Final = "STREAMER_CACHE"
 """Environment variable: the folder of the cache."""
@@ -44,7 +39,7 @@ TIMEOUT_VARIABLE: Final = "STREAMER_MODEL_TIMEOUT"
 
 _LIMIT: Final = "8GiB"
 _TIMEOUT: Final = "1h"
-_CHUNK: Final = 1 << 20
+_MIB: Final = 1 << 20
 _SILENCE: Final = 30.0
 """Seconds without a byte after which a server is given up."""
 _WINDOW: Final = 60.0
@@ -58,12 +53,15 @@ _FORGOTTEN: Final = 86400.0
 """Age in seconds from which a part of a file is a process's that died."""
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """HTTP statuses that may be another a moment later."""
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_REDIRECTS: Final = 10
+"""How often a server may send to another place."""
 _HOST: Final = re.compile(r"[^\s/?#\x00-\x20\x7f]+")
 _KEPT: Final = "%/:=&?~#+!$,;'@()*[]"
 """What `quote` leaves alone besides letters and digits: what means something in a URL, and what is quoted already."""
 
 _log = logging.getLogger(__name__)
+# It tells every URL it asks for, whole, and their queries may be secrets.
+logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 Progress = Callable[[str], None]
 
@@ -83,16 +81,8 @@ def cache_folder() -> Path:
     """
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or _home() / "AppData" / "Local") / "streamer" / "Cache"
-    if sys.platform == "darwin":
-        return _home() / "Library" / "Caches" / "streamer"
-    return Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "streamer"
-
-
-def _home() -> Path:
     try:
-        return Path.home()
+        return platformdirs.user_cache_path("streamer", appauthor=False)
     except RuntimeError as error:
         raise FetchError(f"this user has no home to keep models in; {CACHE_VARIABLE} sets a folder") from error
 
@@ -128,10 +118,9 @@ class HttpFetcher:
         place = _Place.of(uri)
         deadline = time.monotonic() + _timeout()
         try:
-            for attempt in stamina.retry_context(_PassingError, attempts=_ATTEMPTS, timeout=None, wait_jitter=0.3):
-                with attempt:
-                    transfer = _Transfer()
-                    _in_time(place, partial(_download, place, progress, transfer), transfer, deadline)
+            # In a thread of its own: an event loop may run here already, as in a notebook.
+            with start_blocking_portal() as portal:
+                portal.call(_fetched, place, progress, deadline)
         except OSError as error:
             raise FetchError(
                 f"{place}: {error}; is there room, and leave to write? {CACHE_VARIABLE} sets another folder"
@@ -147,7 +136,8 @@ HTTP = HttpFetcher()
 class _Place:
     url: str
     """What is asked for: without fragment and credentials."""
-    authorization: str | None
+    credentials: tuple[str, str] | None
+    """User and password."""
     digest: str | None
     file: Path
     """Where it is kept."""
@@ -174,172 +164,169 @@ class _Place:
             if found is None:
                 raise FetchError(f'{shown}: "#{parts.fragment}" is not #sha256= and 64 hexadecimal digits')
             digest = found[1].lower()
-        authorization = None
-        if credentials:
-            authorization = "Basic " + base64.b64encode(unquote(credentials).encode()).decode()
+        user, _, password = credentials.partition(":")
+        login = (unquote(user), unquote(password)) if credentials else None
         # The name is kept, because libraries tell formats by its ending.
         name = re.sub(r"[^A-Za-z0-9._-]", "_", unquote(parts.path).rpartition("/")[2])[-100:].lstrip(".") or "model"
         key = hashlib.sha256(url.encode()).hexdigest()[:32]
-        return cls(url, authorization, digest, cache_folder() / "models" / key / name)
+        return cls(url, login, digest, cache_folder() / "models" / key / name)
 
     def __str__(self) -> str:
         return f"the model {shortened(self.url)}"
 
 
-@dataclass(slots=True)
-class _Transfer:
-    """One attempt, as two threads see it."""
-
-    received: int = 0
-    abandoned: bool = False
-    """Nobody waits for it any more."""
+async def _fetched(place: _Place, progress: Progress | None, deadline: float) -> None:
+    retries = stamina.retry_context(_PassingError, attempts=_ATTEMPTS, timeout=None, wait_jitter=0.3)
+    async for attempt in retries:
+        with attempt:
+            await _in_time(_Download(place, progress), deadline)
 
 
-def _in_time(place: _Place, attempt: Callable[[], None], transfer: _Transfer, deadline: float) -> None:
-    """Run the attempt in a thread of its own and watch what it receives.
-
-    The client library has limits on silence only, and a server may drip headers as well as bytes. An attempt that was
-    given up ends when it next receives a part of the file.
-    """
-    done: Future[None] = Future()
-
-    def work() -> None:
-        try:
-            attempt()
-            done.set_result(None)
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
-            done.set_exception(error)
-
-    threading.Thread(target=work, name="fetching a model", daemon=True).start()
-    while True:
-        before = transfer.received
-        wait([done], max(0.0, min(_WINDOW, deadline - time.monotonic())))
-        if done.done():
-            return done.result()
-        if time.monotonic() >= deadline:
-            transfer.abandoned = True
-            raise FetchError(
-                f"{place} is not here after {_timeout():g} s, {transfer.received} bytes of it are; set "
-                f'{TIMEOUT_VARIABLE} to a longer time, or download it and set "modelUri" to its path'
-            )
-        if transfer.received - before < _LEAST:
-            transfer.abandoned = True
-            raise FetchError(
-                f"{place}: the server gives it in drips, {transfer.received - before} bytes in {_WINDOW:g} s; check "
-                'the address and the network, or download it and set "modelUri" to its path'
-            )
-
-
-def _download(place: _Place, progress: Progress | None, transfer: _Transfer) -> None:
-    limit = _limit()
-    place.file.parent.mkdir(parents=True, exist_ok=True)
-    _remove_forgotten(place.file.parent)
-    with _answer(place) as answer:
-        length = answer.headers.get("Content-Length")
-        expected = int(length) if length is not None and length.isdecimal() else None
-        if expected is not None and expected > limit:
-            raise _too_large(place, expected, limit)
-        _check_kind(place, answer.headers)
-        # Beside its final place, so that it gets there at once and whole. A temporary file would be for this user only.
-        part = place.file.with_name(f"{secrets.token_hex(8)}.part")
-        try:
-            with part.open("xb") as file:
-                teller = _Teller(place, expected, progress)
-                received, digest = _received(answer, file.write, place, limit, expected, teller, transfer)
-                _check(place, received, expected, digest)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(place.file)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-    _log.info("%s: fetched %.1f MiB to %s", place, received / _CHUNK, place.file)
-
-
-@contextmanager
-def _answer(place: _Place) -> Iterator[Any]:
-    from http.client import HTTPException, InvalidURL, responses
-    from urllib.error import HTTPError, URLError
-    from urllib.request import Request
-
-    # The schemes are ours to choose: `schemes`.
-    request = Request(place.url, headers={"User-Agent": "streamer", "Accept-Encoding": "identity"})  # noqa: S310
-    if place.authorization is not None:
-        # Not sent on to where the server redirects to.
-        request.add_unredirected_header("Authorization", place.authorization)
+async def _in_time(download: _Download, deadline: float) -> None:
+    """Watch what comes: the client library limits silence only, and a server may drip headers as well as bytes."""
+    task = asyncio.ensure_future(download.run())
     try:
-        with _opener(place).open(request, timeout=_SILENCE) as answer:
-            yield answer
-    except HTTPError as error:
-        kind = _PassingError if error.code in _PASSING else FetchError
+        while True:
+            before = download.received
+            await asyncio.wait([task], timeout=max(0.0, min(_WINDOW, deadline - time.monotonic())))
+            if task.done():
+                return task.result()
+            if time.monotonic() >= deadline:
+                raise FetchError(
+                    f"{download.place} is not here after {_timeout():g} s, {download.received} bytes of it are; set "
+                    f'{TIMEOUT_VARIABLE} to a longer time, or download it and set "modelUri" to its path'
+                )
+            if download.received - before < _LEAST:
+                raise FetchError(
+                    f"{download.place}: the server gives it in drips, {download.received - before} bytes in "
+                    f"{_WINDOW:g} s; check the address and the network, or download it and set "
+                    '"modelUri" to its path'
+                )
+    finally:
+        task.cancel()
+
+
+class _Download:
+    """One attempt."""
+
+    def __init__(self, place: _Place, progress: Progress | None) -> None:
+        self.place = place
+        self.received = 0
+        """Bytes of the file that have come."""
+        self._expected: int | None = None
+        self._progress = progress
+        self._tell_at = 0.0
+
+    async def run(self) -> None:
+        place = self.place
+        place.file.parent.mkdir(parents=True, exist_ok=True)
+        _remove_forgotten(place.file.parent)
+        async with _answer(place) as answer:
+            length = answer.headers.get("Content-Length", "")
+            self._expected = int(length) if length.isdecimal() else None
+            self._check_size(self._expected or 0)
+            _check_kind(place, answer.headers)
+            # Beside its final place, so that it gets there at once and whole. A temporary file would be for this user
+            # only.
+            part = place.file.with_name(f"{secrets.token_hex(8)}.part")
+            try:
+                await self._write(answer, part)
+                part.replace(place.file)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+        _log.info("%s: fetched %.1f MiB to %s", place, self.received / _MIB, place.file)
+
+    async def _write(self, answer: httpx2.Response, part: Path) -> None:
+        digest = hashlib.sha256()
+        with part.open("xb") as file:
+            try:
+                async for block in answer.aiter_raw():
+                    self.received += len(block)
+                    self._check_size(self.received)
+                    file.write(block)
+                    digest.update(block)
+                    self._tell()
+            except httpx2.RemoteProtocolError:
+                if self._expected is None:
+                    raise
+            _check(self.place, self.received, self._expected, digest.hexdigest())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _check_size(self, size: int) -> None:
+        limit = _limit()
+        if size > limit:
+            raise FetchError(
+                f"{self.place} has {size} bytes or more, {limit} are allowed; set {LIMIT_VARIABLE}={_LIMIT} or larger"
+            )
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if now < self._tell_at:
+            return
+        self._tell_at = now + _SAID_EVERY
+        of = "" if self._expected is None else f" of {self._expected / _MIB:.1f}"
+        text = f"{self.received / _MIB:.1f}{of} MiB"
+        _log.info("fetching %s: %s", self.place, text)
+        if self._progress is not None:
+            self._progress(f"fetching {self.place.file.name}: {text}")
+
+
+@asynccontextmanager
+async def _answer(place: _Place) -> AsyncIterator[httpx2.Response]:
+    said = ""
+
+    async def look(answer: httpx2.Response) -> None:
+        nonlocal said
         # In words of our own: the server's may hold anything.
-        said = f"{error.code} {responses.get(error.code, '')}".strip()
-        raise kind(f'{place}: the server says {said}{_why(error)}; check "modelUri"') from None
-    except (InvalidURL, UnicodeError) as error:
+        said = f"{answer.status_code} {httpx2.codes.get_reason_phrase(answer.status_code)}".strip()
+        if answer.has_redirect_location:
+            _check_redirect(place, str(answer.request.url), answer.headers["Location"])
+            # They are for the first place only.
+            answer.request.headers.pop("Authorization", None)
+
+    client = httpx2.AsyncClient(
+        headers={"User-Agent": "streamer", "Accept-Encoding": "identity"},
+        timeout=_SILENCE,
+        follow_redirects=True,
+        max_redirects=_REDIRECTS,
+        event_hooks={"response": [look]},
+    )
+    try:
+        async with client, client.stream("GET", place.url, auth=place.credentials) as answer:
+            if not answer.is_success:
+                kind = _PassingError if answer.status_code in _PASSING else FetchError
+                raise kind(f'{place}: the server says {said}; check "modelUri"')
+            yield answer
+    except httpx2.TooManyRedirects:
+        raise FetchError(f'{place}: the server says {said} again and again; check "modelUri"') from None
+    except httpx2.InvalidURL as error:
         raise FetchError(f'{place}: this is no URL ({error}); check "modelUri"') from None
-    except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
-        reason = error.reason if isinstance(error, URLError) else error or type(error).__name__
+    except httpx2.TransportError as error:
+        reason = str(error) or type(error).__name__
         raise _PassingError(f"{place} cannot be fetched: {reason}; check the address and the network") from error
 
 
-def _opener(place: _Place) -> OpenerDirector:
-    from urllib.request import HTTPRedirectHandler, build_opener
-
-    class Redirects(HTTPRedirectHandler):
-        def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-            parts = urlsplit(newurl)
-            known = parts.scheme in HttpFetcher.schemes and (req.type, parts.scheme) != ("https", "http")
-            if known and "@" not in parts.netloc:
-                return super().redirect_request(req, fp, code, msg, headers, newurl)
-            raise FetchError(
-                f"{place}: the server sends to {shortened(newurl)}; redirects are followed to http and https, not from "
-                'https to http, and without a password; check "modelUri"'
-            )
-
-    return build_opener(Redirects)
+def _check_redirect(place: _Place, before: str, location: str) -> None:
+    target = urljoin(before, location)
+    schemes = before.partition(":")[0], target.partition(":")[0].lower()
+    if schemes[1] not in HttpFetcher.schemes or schemes == ("https", "http") or "@" in urlsplit(target).netloc:
+        raise FetchError(
+            f"{place}: the server sends to {shortened(target)}; redirects are followed to http and https, not from "
+            'https to http, and without a password; check "modelUri"'
+        )
 
 
-def _why(error: HTTPError) -> str:
-    if error.code not in _REDIRECTS:
-        return ""
-    return " again and again" if "infinite loop" in str(error.reason) else " and sends to what is not followed"
-
-
-def _check_kind(place: _Place, headers: Any) -> None:
+def _check_kind(place: _Place, headers: httpx2.Headers) -> None:
     packed = headers.get("Content-Encoding", "identity").strip().lower()
     if packed not in ("", "identity"):
         raise FetchError(f"{place}: the server packs it ({packed}), which is not read here; serve it as it is")
-    if headers.get_content_type() == "text/html" and place.digest is None:
+    if headers.get("Content-Type", "").partition(";")[0].strip().lower() == "text/html" and place.digest is None:
         raise FetchError(
             f"{place}: the server gives a web page instead, perhaps one to log in; check the address and its "
             "credentials (a model that is served as text/html needs #sha256=...)"
         )
-
-
-def _received(
-    answer: Any,
-    write: Callable[[bytes], Any],
-    place: _Place,
-    limit: int,
-    expected: int | None,
-    teller: _Teller,
-    transfer: _Transfer,
-) -> tuple[int, str]:
-    digest = hashlib.sha256()
-    received = 0
-    # What there is rather than a whole block, so that it is known how much comes. A server that keeps the connection
-    # open is not waited for.
-    while (expected is None or received < expected) and (block := answer.read1(_CHUNK)):
-        if transfer.abandoned:
-            raise FetchError(f"{place} was given up")
-        received += len(block)
-        transfer.received = received
-        if received > limit:
-            raise _too_large(place, received, limit)
-        write(block)
-        digest.update(block)
-        teller.tell(received)
-    return received, digest.hexdigest()
 
 
 def _check(place: _Place, received: int, expected: int | None, digest: str) -> None:
@@ -351,44 +338,19 @@ def _check(place: _Place, received: int, expected: int | None, digest: str) -> N
         raise FetchError(f"{place} has the SHA-256 {digest}, not {place.digest}; it is another file: do not use it")
 
 
-class _Teller:
-    """Says how far a download is, every few seconds."""
-
-    def __init__(self, place: _Place, expected: int | None, progress: Progress | None) -> None:
-        self._place = place
-        self._of = "" if expected is None else f" of {expected / _CHUNK:.1f}"
-        self._progress = progress
-        self._next = 0.0
-
-    def tell(self, received: int) -> None:
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + _SAID_EVERY
-        text = f"{received / _CHUNK:.1f}{self._of} MiB"
-        _log.info("fetching %s: %s", self._place, text)
-        if self._progress is not None:
-            self._progress(f"fetching {self._place.file.name}: {text}")
-
-
 def _limit() -> int:
-    text = os.environ.get(LIMIT_VARIABLE) or _LIMIT
-    try:
-        return cast(int, size_in_bytes(text))
-    except ValueError as error:
-        raise FetchError(f"the environment variable {LIMIT_VARIABLE}: {error}") from None
+    return cast(int, _setting(LIMIT_VARIABLE, _LIMIT, size_in_bytes))
 
 
 def _timeout() -> float:
-    text = os.environ.get(TIMEOUT_VARIABLE) or _TIMEOUT
+    return cast(float, _setting(TIMEOUT_VARIABLE, _TIMEOUT, seconds))
+
+
+def _setting(variable: str, default: str, read: Callable[[object], object]) -> object:
     try:
-        return cast(float, seconds(text))
+        return read(os.environ.get(variable) or default)
     except ValueError as error:
-        raise FetchError(f"the environment variable {TIMEOUT_VARIABLE}: {error}") from None
-
-
-def _too_large(place: _Place, size: int, limit: int) -> FetchError:
-    return FetchError(f"{place} has {size} bytes or more, {limit} are allowed; set {LIMIT_VARIABLE}={_LIMIT} or larger")
+        raise FetchError(f"the environment variable {variable}: {error}") from None
 
 
 def _digest(file: Path) -> str:

@@ -336,10 +336,9 @@ def test_what_was_given_up_leaves_nothing_behind(server: Server, monkeypatch: py
     before = set(threading.enumerate())
     with pytest.raises(FetchError, match="in drips"):
         HTTP.fetch(server.gives(dripping(HEAD + b"Content-Length: 100000\r\n\r\n")))
-    deadline = time.monotonic() + 60
-    while parts() or any(one.name == "fetching a model" for one in set(threading.enumerate()) - before):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert parts() == []
+    # One that answers a request is the server's.
+    assert [one.name for one in set(threading.enumerate()) - before if "process_request" not in one.name] == []
 
 
 def test_other_users_may_read_the_cache_as_far_as_the_umask_says(server: Server) -> None:
@@ -369,11 +368,8 @@ def test_what_is_no_url_is_an_error_at_once(wrong: str, server: Server) -> None:
 def test_a_user_without_a_home_is_told_where_to_put_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("STREAMER_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(variable, raising=False)
-
-    def homeless() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", homeless)
+    # As Python leaves it where nobody knows a home.
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     with pytest.raises(FetchError, match="STREAMER_CACHE sets a folder"):
         cache_folder()
 
@@ -440,16 +436,14 @@ def test_a_cache_that_cannot_be_written_is_an_error_that_names_the_variable(
         HTTP.fetch(server.gives(content()))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="platformdirs knows where other platforms keep such things")
 def test_the_cache_is_where_the_platform_keeps_such_things(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("STREAMER_CACHE", raising=False)
-    monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "streamer"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder() == tmp_path / ".cache" / "streamer"
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert cache_folder() == tmp_path / "Library" / "Caches" / "streamer"
 
 
 def test_a_step_takes_its_model_from_a_url(server: Server) -> None:
