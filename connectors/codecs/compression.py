@@ -57,16 +57,17 @@ class Format(ABC):
             members += 1
             if members > MOST_MEMBERS:
                 raise WireError(f"the payload has more than {MOST_MEMBERS} {self.name} members")
-            member = self._member(limit)
+            member, begin = self._member(limit), at
             while not member.eof:
                 piece = view[at : at + _PIECE]
                 if not piece:
-                    raise WireError(f"the payload ends in the middle of its {self.name} data")
+                    raise self._refusal(payload, begin, f"the payload ends in the middle of its {self.name} data")
                 try:
                     # At least one byte more than is allowed, as none would mean any number.
                     found = member.decompress(piece, left + 1)
                 except (zlib.error, self._error) as error:
-                    raise WireError(self._refusal(payload, at, members, error)) from None
+                    told = f"the payload is no valid {self.name} data: {error}"
+                    raise self._refusal(payload, begin, told) from None
                 left -= len(found)
                 if left < 0:
                     raise WireError(
@@ -90,10 +91,11 @@ class Format(ABC):
         """What the reader raises for damaged data."""
         return zlib.error
 
-    def _refusal(self, payload: bytes, at: int, members: int, error: Exception) -> str:
-        if members > 1 and not payload.startswith(self.magic, at):
-            return f"{len(payload) - at} bytes follow the {self.name} data of the payload, and are not {self.name}"
-        return f"the payload is no valid {self.name} data: {error}"
+    def _refusal(self, payload: bytes, begin: int, told: str) -> WireError:
+        """What is wrong with the member that begins there, if it is one."""
+        if begin and not payload.startswith(self.magic, begin):
+            told = f"{len(payload) - begin} bytes follow the {self.name} data of the payload, and are not {self.name}"
+        return WireError(told)
 
 
 class Gzip(Format):

@@ -10,7 +10,7 @@ import pytest
 
 from connectors.codec import Codec, Decoded
 from connectors.codecs.guarded import Guarded
-from connectors.records import Lane, Records, Span
+from connectors.records import Header, Lane, Records, Span
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 
@@ -53,10 +53,12 @@ class CodecContract:
         raise NotImplementedError(f"{type(self).__name__} has no fixture `record`")
 
     def test_what_is_written_is_read(self, codec: Codec, record: Data) -> None:
-        """One, and many."""
+        """One, and many, with the headers that the codec gives them."""
         for count in (1, 50):
-            payloads = _written(codec, [record] * count)
-            decoded = _decoded(codec, payloads)
+            encoded = Guarded(codec, "codec").encode(Batch.of([record] * count))
+            assert not encoded.failed
+            assert encoded.headers is None or len(encoded.headers) == count
+            decoded = _decoded(codec, encoded.values, headers=encoded.headers)
             assert not decoded.failed
             assert decoded.batch.to_list() == [record] * count
 
@@ -118,7 +120,13 @@ def _written(codec: Codec, datas: Sequence[Data]) -> list[bytes | None]:
     return list(encoded.values)
 
 
-def _decoded(codec: Codec, values: Sequence[Any], wanted: frozenset[str] | None = None, first: int = 0) -> Decoded:
+def _decoded(
+    codec: Codec,
+    values: Sequence[Any],
+    wanted: frozenset[str] | None = None,
+    first: int = 0,
+    headers: Sequence[Sequence[Header]] | None = None,
+) -> Decoded:
     count = len(values)
     records = Records(
         "bus",
@@ -129,5 +137,6 @@ def _decoded(codec: Codec, values: Sequence[Any], wanted: frozenset[str] | None 
         ["topic"],
         [0],
         sum(len(value) for value in values if isinstance(value, bytes)),
+        headers=lambda: headers,
     )
     return Guarded(codec, "codec").decode(records, wanted, first)

@@ -20,6 +20,7 @@ from connectors.codecs.cloudevents.events import (
     Attribute,
     Event,
     binary,
+    is_attribute,
     is_json,
     milliseconds,
     structured,
@@ -126,11 +127,11 @@ class CloudEvents(Codec):
                     values[at] = self._document(attributes, data)
                     headers[at] = [(CONTENT_TYPE, STRUCTURED.encode())]
                 else:
-                    values[at], headers[at] = data, self._headers(attributes)
+                    inner = () if inside.headers is None else inside.headers[at]
+                    values[at], headers[at] = data, [*inner, *self._headers(attributes)]
             except Exception as error:  # noqa: BLE001 - as above
                 failed[at] = error
-        own = [[*one, *two] for one, two in zip(inside.headers or [()] * batch.size, headers, strict=True)]
-        return Encoded(values, failed, own)
+        return Encoded(values, failed, headers)
 
     def _event(self, payload: object, headers: Mapping[str, str]) -> Event:
         raw = payload_bytes(payload, "cloudevents")
@@ -150,7 +151,7 @@ class CloudEvents(Codec):
                 attributes = {
                     name.removeprefix(prefix): value
                     for name, value in headers.items()
-                    if name.startswith(prefix) and name != CONTENT_TYPE
+                    if name.startswith(prefix) and (prefix or is_attribute(name))
                 }
                 return binary(attributes, content_type, raw)
         return structured(raw)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from google.protobuf.message import DecodeError
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, field_validator
 
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.codecs.config import CodecConfig
@@ -52,6 +52,13 @@ class SparkplugConfig(CodecConfig):
     """Size of the largest payload; a larger one is an error of its record."""
     max_aliases: PositiveInt = 1_000_000
     """How many names and aliases of metrics are kept, of all devices together; those of the edge node that was silent longest are forgotten first."""  # noqa: E501
+
+    @field_validator("topic")
+    @classmethod
+    def _known_place(cls, topic: str) -> str:
+        if topic not in ("topic", "key") and not (topic.startswith("headers.") and len(topic) > len("headers.")):
+            raise ValueError(f'"{topic}" is no place of a topic: there are topic, key or headers.NAME')
+        return topic
 
     def build(self) -> Sparkplug:
         """The codec."""
@@ -144,7 +151,7 @@ class Sparkplug(Codec):
             node = self._node(place, message)
             if node is not None:
                 table = node.tables.get(place.device)
-                if message.HasField("seq") and not place.kept:
+                if message.HasField("seq") and place.counted:
                     missing = self._followed(node, message.seq)
         found, historical = self._values(message.metrics, _NOTHING if table is None else table, place)
         if self._config.attributes:

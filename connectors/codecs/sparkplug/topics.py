@@ -27,6 +27,11 @@ class Address(NamedTuple):
     """Whether the server kept it and gives it again, so that it has no place in the sequence."""
 
     @property
+    def counted(self) -> bool:
+        """Whether it has a place in the sequence of its edge node: commands come from others."""
+        return not self.kept and not self.message.endswith("CMD")
+
+    @property
     def node(self) -> tuple[str, str]:
         """Group and edge node, which together name one."""
         return self.group, self.edge
