@@ -12,6 +12,8 @@ from connectors.codecs.sparkplug.values import Reading
 
 SEQUENCE: Final = 256
 """Sequence numbers that there are: after 255 comes 0."""
+_LONG_NAME: Final = 64
+"""Characters of a name that count as an entry of their own."""
 
 
 class Known(NamedTuple):
@@ -37,7 +39,7 @@ class EdgeNode:
     tables: dict[str, Table] = field(default_factory=dict)
     """Its metrics by device, its own under an empty name."""
     size: int = 0
-    """Entries of all tables."""
+    """What all its tables count."""
     seq: int | None = None
     """The number of the message that came last; `None` if any may come."""
     bd_seq: int | None = None
@@ -49,7 +51,7 @@ class EdgeNodes:
     """All edge nodes whose births were seen. Those that were silent longest are forgotten when there are too many."""
 
     def __init__(self, most: int) -> None:
-        """`most`: entries of all tables, where a table counts one more."""
+        """`most`: what all tables count together, as `_size` says."""
         self.gaps = 0
         """Gaps in the sequences of all edge nodes."""
         self._most = most
@@ -103,10 +105,16 @@ class EdgeNodes:
         if device in node.tables:
             self._drop(node, device)
         node.tables[device] = table
-        node.size += len(table) + 1
-        self._size += len(table) + 1
+        added = _size(table)
+        node.size += added
+        self._size += added
 
     def _drop(self, node: EdgeNode, device: str) -> None:
-        gone = len(node.tables.pop(device)) + 1
+        gone = _size(node.tables.pop(device))
         node.size -= gone
         self._size -= gone
+
+
+def _size(table: Table) -> int:
+    """What a table counts: one, one for each entry, and more for long names."""
+    return 1 + sum(1 + len(known.name) // _LONG_NAME for known in table.values())

@@ -10,6 +10,8 @@ from pipelines.errors import WireError
 _SPACE: Final = "spBv1.0"
 _CERTIFICATES: Final = f"$sparkplug/certificates/{_SPACE}/"
 """Where Sparkplug-aware servers keep the last births, retained."""
+LONGEST: Final = 1000
+"""Characters that a topic may have: those of many edge nodes are kept."""
 _NODE_TYPES: Final = frozenset({"NBIRTH", "NDATA", "NDEATH", "NCMD"})
 _DEVICE_TYPES: Final = frozenset({"DBIRTH", "DDATA", "DDEATH", "DCMD"})
 
@@ -42,12 +44,18 @@ class Address(NamedTuple):
         return "/".join(filter(None, (self.group, self.edge, self.device)))
 
 
-@lru_cache(maxsize=1 << 16)
 def address(topic: str) -> Address | None:
     """The parts of a topic; `None` for one that is not Sparkplug's.
 
-    Raises `WireError` for one that is, and names no message of an edge node or device.
+    Raises `WireError` for one that is, and names no message of an edge node or device, or is too long.
     """
+    if len(topic) > LONGEST:
+        raise WireError(f"the topic has {len(topic)} characters, more than {LONGEST}")
+    return _address(topic)
+
+
+@lru_cache(maxsize=1 << 14)
+def _address(topic: str) -> Address | None:
     kept = topic.startswith(_CERTIFICATES)
     space, *parts = (topic.removeprefix("$sparkplug/certificates/") if kept else topic).split("/")
     if space != _SPACE:

@@ -22,12 +22,15 @@ from connectors.codecs.registry import codec_of
 from connectors.contract import CodecContract
 from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from connectors.message import Message
-from connectors.records import Records
+from connectors.records import Lane, Records, Span
 from pipelines import Batch, Data
 from pipelines.errors import DefinitionError, MissingPackageError, WireError
 from streamer import testing
+from streamer.build.uses import used_by
 from streamer.definition.hotpaths import inheriting
+from streamer.definition.schema import service_schema
 from streamer.definition.service import Service
+from streamer.routing.sinkroute import SinkRoute
 
 Block = Callable[..., Records]
 EACH = pytest.mark.parametrize("name", list(FORMATS))
@@ -296,3 +299,39 @@ def test_the_codec_inside_takes_the_services_hot_path() -> None:
         "type": "compressed",
         "codec": "json",
     }
+
+
+def test_a_folder_to_deploy_takes_along_what_the_codecs_inside_need() -> None:
+    packed: dict[str, Any] = {"type": "compressed", "by": "zstd", "codec": "image"}
+    service = Service(
+        name="packed",
+        source=MemorySourceConfig(topic="in", codec={"type": "cloudevents", "codec": packed}),
+        pipeline=pipelines.Sequence([pipelines.Logging()]),
+        sink=MemorySinkConfig(topic="out"),
+    )
+    assert {package.extra for package in used_by(service).packages} >= {"zstd", "image"}
+
+
+def test_editors_know_the_codecs_inside() -> None:
+    defs = service_schema()["$defs"]
+    for name in ("compressed", "cloudevents"):
+        inside = defs[f"codec-{name}"]["properties"]["codec"]
+        assert {"$ref": "#/$defs/codec"} in inside["anyOf"]
+        assert inside["description"]
+
+
+def test_what_a_codec_says_of_its_payloads_comes_instead_of_what_the_record_says() -> None:
+    codec = codec_of({"type": "compressed", "codec": "text", "by": "headers"})
+    route = SinkRoute.of(MemorySinkConfig(topic="out"), MemorySinkConfig(topic="out").build(), codec, "out")
+    origin = RecordsOrigin(records_of([b"a", b"b"], [[("Content-Encoding", b"br"), ("trace", b"1")], None]), 0)
+    batch = Batch.of([Data({"text": "a"}), Data({"text": "b"})], 0).with_origin(origin)
+    messages, failed = route.messages(route.selection.apply(batch))
+    assert not failed
+    said = ("content-encoding", b"gzip")
+    assert list(messages.headers or ()) == [[("trace", b"1"), said], [said]]
+
+
+def records_of(values: list[Any], headers: list[Any]) -> Records:
+    count = len(values)
+    spans = [Span(Lane("bus", "0", 0), 0, count)]
+    return Records("bus", values, None, np.arange(count), spans, ["topic"], [0], 0, headers=lambda: headers)

@@ -449,6 +449,15 @@ def test_what_is_kept_of_births_is_bounded_and_the_silent_are_forgotten_first(bl
     assert sorted(last.failed) == [1]
 
 
+def test_long_names_and_topics_take_no_more_room_than_is_allowed(block: Block) -> None:
+    codec = SparkplugConfig(max_aliases=100).build()
+    births = [(f"spBv1.0/plant/NBIRTH/{number}", birth("x" * 10_000)) for number in range(5)]
+    assert not read(codec, block, *births).failed
+    assert len(list(codec._nodes)) == 1
+    long = read(codec, block, (NODE.format("NDATA") + "x" * 1000, message()))
+    assert "more than 1000" in str(long.failed[0])
+
+
 def test_a_birth_that_gives_two_metrics_one_alias_fails(block: Block) -> None:
     twice = message({"name": "a", "alias": 1, "datatype": 9}, {"name": "b", "alias": 1, "datatype": 9})
     nameless = message({"alias": 1, "datatype": 9})

@@ -1,29 +1,36 @@
-"""The generated protobuf module and its stub are those of protos/data.proto."""
+"""The generated protobuf modules and their stubs are those of protos/*.proto."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
+from types import ModuleType
 
+import pytest
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from grpc_tools import protoc
 
 from pipelines.values import NDArrayType, ValueType
 from protos import data_pb2 as pb
+from protos import sparkplug_pb2
 
 PROTOS = Path(pb.__file__).parent
 
 
-def test_the_generated_module_is_current(tmp_path: Path) -> None:
-    target = tmp_path / "data.pb"
-    status = protoc.main(["protoc", f"-I{PROTOS}", f"--descriptor_set_out={target}", str(PROTOS / "data.proto")])
+MODULES = pytest.mark.parametrize(("name", "module"), [("data", pb), ("sparkplug", sparkplug_pb2)])
+
+
+@MODULES
+def test_the_generated_module_is_current(name: str, module: ModuleType, tmp_path: Path) -> None:
+    target = tmp_path / "compiled.pb"
+    status = protoc.main(["protoc", f"-I{PROTOS}", f"--descriptor_set_out={target}", str(PROTOS / f"{name}.proto")])
     assert status == 0
     (compiled,) = FileDescriptorSet.FromString(target.read_bytes()).file
     generated = FileDescriptorProto()
-    pb.DESCRIPTOR.CopyToProto(generated)
+    module.DESCRIPTOR.CopyToProto(generated)
     for file in (compiled, generated):
-        file.name = "data.proto"
+        file.name = f"{name}.proto"
         for message in file.message_type:
             without_json_names(message)
     assert generated == compiled, "run the compiler again: make protos"
@@ -36,12 +43,14 @@ def without_json_names(message: DescriptorProto) -> None:
         without_json_names(nested)
 
 
-def test_the_stub_lists_the_same_messages_and_fields() -> None:
-    tree = ast.parse((PROTOS / "data_pb2.pyi").read_text(encoding="utf-8"))
+@MODULES
+def test_the_stub_lists_the_same_messages_and_fields(name: str, module: ModuleType) -> None:
+    tree = ast.parse((PROTOS / f"{name}_pb2.pyi").read_text(encoding="utf-8"))
     stubs = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    assert set(stubs) == set(pb.DESCRIPTOR.message_types_by_name)
-    for name, descriptor in pb.DESCRIPTOR.message_types_by_name.items():
-        assert fields_of(stubs[name]) == set(field_names(descriptor)), name
+    messages = module.DESCRIPTOR.message_types_by_name
+    assert set(stubs) == {*messages, *module.DESCRIPTOR.enum_types_by_name}
+    for message, descriptor in messages.items():
+        assert fields_of(stubs[message]) == set(field_names(descriptor)), message
 
 
 def fields_of(stub: ast.ClassDef) -> set[str]:
