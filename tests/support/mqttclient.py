@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import socket
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -157,6 +158,16 @@ class MqttClient:
         self, client: Client, userdata: Any, mid: int, reasons: list[ReasonCode], properties: Properties | None
     ) -> None:
         self._granted.put([reason.value for reason in reasons])
+
+
+def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> bool:
+    """Whether the condition comes true in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def _properties(packet: int, *several: dict[str, Any] | None) -> Properties | None:

@@ -1,0 +1,8 @@
+"""The server's side of MQTT connections, without what a broker or an endpoint does with their messages."""
+
+from connectors.mqtt.server.connection import Connection
+from connectors.mqtt.server.handler import Handler
+from connectors.mqtt.server.limits import Limits
+from connectors.mqtt.server.server import Server
+
+__all__ = ["Connection", "Handler", "Limits", "Server"]

@@ -1,0 +1,225 @@
+"""One client's connection as its server sees it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from connectors.mqtt.protocol.packets import V5, V311, Connack, Connect, Disconnect, Packet, Pingreq, Version
+from connectors.mqtt.protocol.properties import Properties
+from connectors.mqtt.protocol.reading import Reader, Role
+from connectors.mqtt.protocol.reasons import RETURN_CODES, ProtocolError, ReasonCode
+from connectors.mqtt.protocol.writing import PINGRESP, encode
+
+if TYPE_CHECKING:
+    from connectors.mqtt.server.handler import Handler
+    from connectors.mqtt.server.limits import Limits
+
+ROOM: Final = 256 * 2**10
+"""Bytes that wait to be written above which a connection has no `room` for more messages."""
+_READ: Final = 64 * 2**10
+_LONGEST_REASON: Final = 200
+
+
+class Connection:
+    """A socket of the server, and what is known of the client behind it. Everything happens in the server's thread.
+
+    `state` belongs to the handler. `client_id`, `version` and `keep_alive` are known once the client was accepted.
+    """
+
+    def __init__(
+        self, sock: socket.socket, address: str, limits: Limits, handler: Handler, now: float, aliases: int = 0
+    ) -> None:
+        self.sock = sock
+        self.address = address
+        self.client_id = ""
+        self.version: Version = V311
+        self.keep_alive = 0.0
+        """Seconds after which a client that says nothing is gone (already one and a half times what it announced)."""
+        self.state: Any = None
+        self.accepted = False
+        self.closing = False
+        self.reason = ""
+        """Why it ended, for people."""
+        self.disconnect: Disconnect | None = None
+        """The client's own goodbye."""
+        self.heard_at = now
+        self.packet_since: float | None = None
+        self.paused = False
+        """Whether nothing is read from it for the moment."""
+        self.handshaking = isinstance(sock, ssl.SSLSocket)
+        self.writing = False
+        """Whether it waits until it can write."""
+        self.lingers_until: float | None = None
+        self.watched = 0
+        """The events that the server waits for."""
+        self.changed: Callable[[Connection], None] = lambda connection: None
+        """Told when there is something to write, to read again, or to close."""
+        self._limits = limits
+        self._handler = handler
+        self._reader = Reader(Role.SERVER, None, limits.max_packet, aliases)
+        self._introduced = False
+        self._out = bytearray()
+        self._full = False
+
+    @property
+    def kept(self) -> int:
+        """Bytes of a packet that is not whole yet."""
+        return self._reader.kept
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait to be written."""
+        return len(self._out)
+
+    @property
+    def room(self) -> bool:
+        """Whether messages may be sent without heaping them up; if not, `Handler.writable` is called once they may."""
+        self._full = self._full or len(self._out) > ROOM
+        return not self._full
+
+    def accept(self, connack: Connack, keep_alive: float = 0.0) -> None:
+        """Let the client in."""
+        self.accepted = True
+        self.keep_alive = keep_alive
+        self.send(connack)
+
+    def refuse(self, reason: ReasonCode, text: str = "") -> None:
+        """Answer the CONNECT with this reason and close."""
+        if self.version == V5:
+            self.send(Connack(False, reason, Properties(reason_string=text[:_LONGEST_REASON] or None)))
+        else:
+            self.send(Connack(False, reason if reason in RETURN_CODES else ReasonCode.SERVER_UNAVAILABLE))
+        self._end(text or reason.text)
+
+    def send(self, *packets: Packet) -> None:
+        """Have these packets written, in this order."""
+        self.write(b"".join(encode(packet, self.version) for packet in packets))
+
+    def write(self, data: bytes) -> None:
+        """Have these bytes written. A client that has left too much unread is disconnected."""
+        if self.closing:
+            return
+        if len(self._out) + len(data) > self._limits.unread and self._out:
+            self.close(ReasonCode.QUOTA_EXCEEDED, f"{len(self._out)} bytes wait for it, and it does not read")
+            return
+        self._out += data
+        self.changed(self)
+
+    def close(self, reason: ReasonCode | None = None, text: str = "") -> None:
+        """End the connection once what waits is written, in MQTT 5 with a DISCONNECT of this reason."""
+        if self.closing:
+            return
+        if reason is not None and self.accepted and self.version == V5:
+            self._out += encode(Disconnect(reason, Properties(reason_string=text[:_LONGEST_REASON] or None)), V5)
+        self._end(text or (reason.text if reason is not None else "closed"))
+
+    def pause(self, paused: bool) -> None:
+        """Read nothing more from this client, or go on. The network then holds it up, and its keep-alive waits."""
+        if self.paused != paused:
+            self.paused = paused
+            self.packet_since = None
+            self.changed(self)
+
+    def may_read(self, now: float) -> None:
+        """There is something to read, or it may be: read it and hand on the packets."""
+        try:
+            data = self._read_some()
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except OSError as error:
+            self._cut(f"{type(error).__name__}: {error}")
+            return
+        if not data:
+            self._cut("the client closed the connection")
+        elif not self.closing:
+            self._take(data, now)
+
+    def may_write(self) -> None:
+        """Write what waits, as much as the network takes now."""
+        try:
+            while self._out:
+                with memoryview(self._out) as view:
+                    sent = self.sock.send(view[: 4 * _READ])
+                del self._out[:sent]
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        except OSError as error:
+            self._cut(f"{type(error).__name__}: {error}")
+        self.writing = bool(self._out)
+        if self._full and not self.closing and len(self._out) <= ROOM // 2:
+            self._full = False
+            self._handler.writable(self)
+
+    def shake_hands(self) -> None:
+        """Go on with the TLS handshake."""
+        assert isinstance(self.sock, ssl.SSLSocket)
+        try:
+            self.sock.do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as wanted:
+            self.writing = isinstance(wanted, ssl.SSLWantWriteError)
+            self.changed(self)
+            return
+        except OSError as error:
+            self._cut(f"no TLS: {error}")
+            return
+        self.handshaking = False
+        self.changed(self)
+
+    def _read_some(self) -> bytes:
+        data = self.sock.recv(_READ)
+        if isinstance(self.sock, ssl.SSLSocket):
+            # What OpenSSL has decrypted already wakes nobody.
+            while data and (left := self.sock.pending()):
+                data += self.sock.recv(left)
+        return data
+
+    def _take(self, data: bytes, now: float) -> None:
+        try:
+            for packet in self._reader.feed(data):
+                self.heard_at = now
+                self._hand_on(packet)
+                if self.closing:
+                    return
+        except ProtocolError as error:
+            self._broken(error)
+            return
+        if not self._reader.kept:
+            self.packet_since = None
+        elif self.packet_since is None or self.heard_at == now:
+            self.packet_since = now
+
+    def _hand_on(self, packet: Packet) -> None:
+        if isinstance(packet, Pingreq):
+            self.write(PINGRESP)
+        elif isinstance(packet, Connect):
+            self._introduced = True
+            self.version = packet.version
+            self.client_id = packet.client_id
+            self._handler.connected(self, packet)
+        elif isinstance(packet, Disconnect):
+            self.disconnect = packet
+            self._handler.received(self, packet)
+            self._end("the client said goodbye")
+        else:
+            self._handler.received(self, packet)
+
+    def _broken(self, error: ProtocolError) -> None:
+        if not self._introduced and error.reason in RETURN_CODES:
+            # What can be said to a client of another version is said as MQTT 3.1.1 says it.
+            self.write(encode(Connack(False, error.reason), V311))
+        self.close(error.reason, str(error))
+
+    def _cut(self, reason: str) -> None:
+        self._out.clear()
+        if not self.closing:
+            self._end(reason)
+        self.lingers_until = 0.0
+
+    def _end(self, reason: str) -> None:
+        if not self.closing:
+            self.closing = True
+            self.reason = reason
+            self.changed(self)

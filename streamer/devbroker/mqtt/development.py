@@ -1,0 +1,87 @@
+"""A broker in this process, for machines without mosquitto: to develop with, and for tests that need its faults."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TypeVar
+
+from connectors.mqtt.server import Limits, Server
+from pipelines.errors import ConnectorError
+from streamer.devbroker.errors import BrokerError
+from streamer.devbroker.mqtt.broker import ALIASES, Broker
+from streamer.devbroker.ports import HOST
+
+T = TypeVar("T")
+
+
+class DevelopmentBroker:
+    """A broker for MQTT 3.1.1 and 5.0 in a thread of this process, listening on 127.0.0.1 only.
+
+    It holds everything in memory: what it has confirmed is gone when it ends. `port`: 0 takes any free one.
+    `broker`: the behaviour, where it is to be another than usual (tests). `users`: names and passwords that may log
+    in; without them everybody may.
+
+    Raises `BrokerError` from `start()` where the port is taken.
+    """
+
+    host = HOST
+
+    def __init__(
+        self,
+        port: int = 0,
+        *,
+        users: Mapping[str, str] | None = None,
+        broker: Callable[[Limits], Broker] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        limits = limits or Limits(connections=10_000, max_packet=268_435_455)
+        self.broker = broker(limits) if broker is not None else Broker(limits, users=users)
+        self.server = Server(self.broker, HOST, port, limits=limits, aliases=ALIASES, name="the development broker")
+        self._stopped = threading.Event()
+
+    def __enter__(self) -> DevelopmentBroker:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self.server.port
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return f"mqtt://{self.host}:{self.port}"
+
+    def describe(self) -> str:
+        """One line for people."""
+        return f"a development MQTT broker on {self.url}, everything in memory and gone when it stops"
+
+    def start(self) -> DevelopmentBroker:
+        """Listen from now on."""
+        try:
+            self.server.start()
+        except ConnectorError as error:
+            raise BrokerError(f"{error}: stop what listens there or choose another port") from error
+        return self
+
+    def stop(self) -> None:
+        """Disconnect all clients and forget everything."""
+        self._stopped.set()
+        self.server.stop()
+
+    def wait(self) -> None:
+        """Block until somebody interrupts."""
+        while not self._stopped.is_set():
+            time.sleep(0.2)
+
+    def ask(self, function: Callable[[Broker], T]) -> T:
+        """What `function` makes of the broker, in the broker's thread."""
+        return self.server.ask(lambda: function(self.broker))
