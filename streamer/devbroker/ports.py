@@ -10,6 +10,15 @@ from streamer.devbroker.errors import BrokerError
 HOST = "127.0.0.1"
 
 
+def is_free(port: int) -> bool:
+    """Whether something could listen on this port now."""
+    try:
+        ReservedPorts(1, port, 1).close()
+    except BrokerError:
+        return False
+    return True
+
+
 class ReservedPorts:
     """`count` ports; the first ones from `first` upwards where that is given.
 

@@ -1,4 +1,4 @@
-"""`streamer broker`: a real Apache Kafka on this machine, for development."""
+"""`streamer broker`: a real Apache Kafka, or an MQTT broker, on this machine, for development."""
 
 from __future__ import annotations
 
@@ -11,30 +11,54 @@ from streamer.cli.options import AsJson
 
 if TYPE_CHECKING:
     from streamer.devbroker import LocalKafka
+    from streamer.devbroker.mqtt import DevelopmentBroker, LocalMosquitto
+
+KAFKA_PORT = 9092
+MQTT_PORT = 1883
 
 
 def broker(
+    mqtt: Annotated[
+        bool, typer.Option("--mqtt", help="An MQTT broker: mosquitto where it is installed, else one of our own.")
+    ] = False,
     nodes: Annotated[int, typer.Option("--nodes", min=1, max=9, help="Brokers; 3 for replicated topics.")] = 1,
     data: Annotated[
-        Path | None, typer.Option("--data", help="A folder that keeps the topics; without it they go when it stops.")
+        Path | None,
+        typer.Option("--data", help="A folder that keeps what it holds; without it that goes when it stops."),
     ] = None,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port of the first node, the next ones follow; 0: any free.")
-    ] = 9092,
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port of the first node, the next ones follow; 0: any free. Default: 9092, for MQTT 1883 or any free.",
+        ),
+    ] = None,
     topic: Annotated[
         list[str] | None, typer.Option("--topic", "-t", help="Create NAME or NAME:PARTITIONS; may be repeated.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start Apache Kafka on localhost, with no Docker and no Java installed, until Ctrl-C.
+    """Start Apache Kafka on localhost, with no Docker and no Java installed, or an MQTT broker, until Ctrl-C.
 
-    The first time it downloads Kafka's jars, 43 MB.
+    The first time it downloads Kafka's jars, 43 MB. Where mosquitto is not installed, `--mqtt` starts a development
+    broker of our own, which holds everything in memory.
     """
+    if mqtt:
+        if nodes != 1 or topic:
+            raise typer.BadParameter("--nodes and --topic are Kafka's; an MQTT topic is there when it is used")
+        _mqtt(data, port, as_json)
+    else:
+        _kafka(nodes, data, KAFKA_PORT if port is None else port, topic or [], as_json)
+
+
+def _kafka(nodes: int, data: Path | None, port: int, topics: list[str], as_json: bool) -> None:
     from streamer.cli.signals import draining
     from streamer.cli.terminal import notes, remark, say_json
     from streamer.devbroker import LocalKafka, create_topics
 
-    wanted = dict(_topic(text) for text in topic or ())
+    wanted = dict(_topic(text) for text in topics)
     try:
         with draining(_interrupt), notes().status("starting Apache Kafka ...") as status:
             kafka = LocalKafka(nodes, data, port=port or None, progress=lambda text: status.update(f"{text} ..."))
@@ -49,6 +73,44 @@ def broker(
                 kafka.wait()
     except KeyboardInterrupt:
         remark("stopped")
+
+
+def _mqtt(data: Path | None, port: int | None, as_json: bool) -> None:
+    from streamer.cli.signals import draining
+    from streamer.cli.terminal import remark, say_json
+    from streamer.devbroker.mqtt import DevelopmentBroker
+
+    try:
+        with draining(_interrupt), mqtt_broker(data, port) as running:
+            remark(running.describe())
+            remark(f"  export MQTT_BROKER={running.host}:{running.port}")
+            remark(f"  in a service file: url: {running.url}")
+            if isinstance(running, DevelopmentBroker):
+                remark("  for a broker that keeps what it holds install mosquitto (apt-get install mosquitto)")
+            remark("Ctrl-C stops it")
+            if as_json:
+                kind = "development" if isinstance(running, DevelopmentBroker) else "mosquitto"
+                say_json({"url": running.url, "host": running.host, "port": running.port, "broker": kind})
+            running.wait()
+    except KeyboardInterrupt:
+        remark("stopped")
+
+
+def mqtt_broker(data: Path | None, port: int | None) -> LocalMosquitto | DevelopmentBroker:
+    """The MQTT broker that `streamer broker --mqtt` starts; not yet started. `port` `None`: 1883, or any free one."""
+    from streamer.cli.terminal import remark
+    from streamer.devbroker.mqtt import DevelopmentBroker, LocalMosquitto, find_mosquitto
+    from streamer.devbroker.ports import is_free
+
+    if port is None and not is_free(MQTT_PORT):
+        remark(f"port {MQTT_PORT} is taken, by another MQTT broker perhaps: taking another one")
+        port = 0
+    wanted = MQTT_PORT if port is None else port
+    if find_mosquitto() is not None:
+        return LocalMosquitto(data, port=wanted or None)
+    if data is not None:
+        raise typer.BadParameter("--data needs mosquitto, which is not installed; our own broker keeps nothing on disk")
+    return DevelopmentBroker(wanted)
 
 
 def _interrupt() -> None:

@@ -11,7 +11,7 @@ from pipelines.errors import MissingPackageError
 from streamer.devbroker.errors import BrokerError
 from streamer.devbroker.jars import Progress
 
-IMAGE = "eclipse-mosquitto:2.0"
+IMAGE = "eclipse-mosquitto:2.0.21"
 """The image that is started; docker-compose.yml uses the same one."""
 
 _ENGINE_TIMEOUT = 2

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from streamer.devbroker.container import IMAGE
+from streamer.devbroker.mqtt.container import IMAGE as MOSQUITTO
 from streamer.devbroker.settings import SINGLE_NODE, as_environment
 
 ROOT = Path(__file__).parents[3]
@@ -27,8 +28,9 @@ def listeners(text: str) -> dict[str, str]:
     return dict(part.split("://") for part in text.split(","))
 
 
-def test_images_are_pinned_and_kafka_is_the_release_that_tests_run_on(services: dict[str, Any]) -> None:
+def test_images_are_pinned_and_those_that_tests_run_on(services: dict[str, Any]) -> None:
     assert services["kafka"]["image"] == services["topics"]["image"] == IMAGE
+    assert services["mosquitto"]["image"] == MOSQUITTO
     bases = re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     pulled = [service["image"] for service in services.values() if "build" not in service]
     for image in [*pulled, *bases]:
