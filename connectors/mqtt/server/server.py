@@ -35,7 +35,8 @@ _log = logging.getLogger(__name__)
 class Server:
     """Listens on `host` and `port` (0: any free one) and gives the packets of its clients to `handler`.
 
-    `context`: the server's side of TLS. `aliases`: topic aliases that each client may set.
+    `context`: the server's side of TLS. `aliases`: topic aliases that each client may set. `connection`: what each
+    connection becomes, for tests that need faults there.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Server:
         context: ssl.SSLContext | None = None,
         aliases: int = 0,
         name: str = "mqtt server",
+        connection: type[Connection] = Connection,
     ) -> None:
         self.host = host
         self.port = port
@@ -60,6 +62,7 @@ class Server:
         self._context = context
         self._aliases = aliases
         self._name = name
+        self._connection = connection
         self._listening: socket.socket | None = None
         self._selector: selectors.BaseSelector | None = None
         self._thread: threading.Thread | None = None
@@ -201,7 +204,7 @@ class Server:
             # It was gone before it was looked at.
             sock.close()
             return
-        connection = Connection(sock, address, self.limits, self._handler, time.monotonic(), self._aliases)
+        connection = self._connection(sock, address, self.limits, self._handler, time.monotonic(), self._aliases)
         connection.changed = self._changed.add
         self.connections.add(connection)
         self._changed.add(connection)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from connectors.mqtt.protocol.packets import (
     V5,
@@ -27,7 +27,7 @@ from connectors.mqtt.protocol.packets import (
     Unsubscribe,
     Will,
 )
-from connectors.mqtt.protocol.properties import Properties
+from connectors.mqtt.protocol.properties import NONE, Properties
 from connectors.mqtt.protocol.reasons import ReasonCode
 from connectors.mqtt.protocol.topics import shared
 from connectors.mqtt.server import Connection, Handler, Limits
@@ -95,6 +95,15 @@ class Broker(Handler):
     def grant(self, session: Session, subscription: Subscription) -> ReasonCode:
         """The QoS that a subscription gets, or the reason why it gets none."""
         return ReasonCode(subscription.qos)
+
+    def granted(self, connect: Connect, properties: Properties) -> Properties:
+        """What the CONNACK tells a client of MQTT 5, beside these."""
+        return replace(
+            properties,
+            receive_maximum=self._receive,
+            maximum_packet_size=self._limits.max_packet,
+            topic_alias_maximum=ALIASES,
+        )
 
     def window_of(self, connect: Connect) -> Window:
         """How many messages are in flight to this client."""
@@ -164,14 +173,9 @@ class Broker(Handler):
         session.max_packet = connect.properties.maximum_packet_size
         session.connection, session.left_at = connection, None
         connection.state = _Client(session, connect.will)
-        properties = Properties()
+        properties = NONE
         if connect.version == V5:
-            properties = Properties(
-                assigned_client_identifier=assigned,
-                receive_maximum=self._receive,
-                maximum_packet_size=self._limits.max_packet,
-                topic_alias_maximum=ALIASES,
-            )
+            properties = self.granted(connect, Properties(assigned_client_identifier=assigned))
         connection.accept(Connack(present, ReasonCode.SUCCESS, properties), connect.keep_alive * 1.5)
         if present:
             self.resume(session)

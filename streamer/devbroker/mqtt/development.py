@@ -39,7 +39,7 @@ class DevelopmentBroker:
     ) -> None:
         limits = limits or Limits(connections=10_000, max_packet=268_435_455)
         self.broker = broker(limits) if broker is not None else Broker(limits, users=users)
-        self.server = Server(self.broker, HOST, port, limits=limits, aliases=ALIASES, name="the development broker")
+        self.server = self.made_server(port, limits)
         self._stopped = threading.Event()
 
     def __enter__(self) -> DevelopmentBroker:
@@ -63,6 +63,10 @@ class DevelopmentBroker:
     def describe(self) -> str:
         """One line for people."""
         return f"a development MQTT broker on {self.url}, everything in memory and gone when it stops"
+
+    def made_server(self, port: int, limits: Limits) -> Server:
+        """The server below it, not yet started; for tests to override."""
+        return Server(self.broker, HOST, port, limits=limits, aliases=ALIASES, name="the development broker")
 
     def start(self) -> DevelopmentBroker:
         """Listen from now on."""
