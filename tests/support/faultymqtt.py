@@ -191,7 +191,12 @@ class FaultyMqtt(DevelopmentBroker):
         """Answer nothing until `thaw`; connections stay open, and more can be made."""
         self._thawed.clear()
         frozen = threading.Event()
-        self.server.call(lambda: (frozen.set(), self._thawed.wait()))
+
+        def stand_still() -> None:
+            frozen.set()
+            self._thawed.wait()
+
+        self.server.call(stand_still)
         frozen.wait()
 
     def thaw(self) -> None:
@@ -209,9 +214,12 @@ class FaultyMqtt(DevelopmentBroker):
     def forget(self, client_id: str | None = None) -> None:
         """Forget the session of this client, or of all, and end its connection, as a broker that was restarted does."""
         self.cut(client_id)
-        self.ask(
-            lambda broker: [broker.forget_session(name) for name in list(broker.sessions) if client_id in (None, name)]
-        )
+
+        def forget(broker: Broker) -> None:
+            for name in list(broker.sessions) if client_id is None else [client_id]:
+                broker.forget_session(name)
+
+        self.ask(forget)
 
     def unsubscribe(self, client_id: str) -> None:
         """Forget the client's subscriptions, and let it believe that it is subscribed."""

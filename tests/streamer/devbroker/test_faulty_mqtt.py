@@ -152,6 +152,7 @@ def test_a_frozen_broker_goes_on_where_it_was_and_a_restarted_one_has_its_sessio
         assert not reader.published("t", b"x", 1, seconds=0.3)
         broker.thaw()
         assert [m.payload for m in reader.take(1)] == [b"x"]
+        assert until(lambda: broker.unacknowledged("reader") == 0)
         port = broker.port
         broker.restart()
         assert broker.port == port
