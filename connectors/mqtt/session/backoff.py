@@ -1,0 +1,29 @@
+"""How long to wait before connecting again."""
+
+from __future__ import annotations
+
+import random
+
+
+class Backoff:
+    """Waits that grow from `least` to `most` seconds, each a random part of its bound ("full jitter").
+
+    So many clients that one broker lost do not all come back at the same moment. The session drives itself from its
+    owner's thread, which must not sleep: that is why no retry library does this.
+    """
+
+    def __init__(self, least: float = 0.25, most: float = 30.0) -> None:
+        self._least = least
+        self._most = most
+        self.failures = 0
+        """Attempts that failed since the last `reset`."""
+
+    def wait(self) -> float:
+        """Seconds to wait after one more failure."""
+        bound = min(self._most, self._least * 2.0 ** min(self.failures, 30))
+        self.failures += 1
+        return random.uniform(0.0, bound)  # noqa: S311 - no secret hangs on it
+
+    def reset(self) -> None:
+        """The connection holds: begin anew with short waits."""
+        self.failures = 0

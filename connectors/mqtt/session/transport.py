@@ -1,0 +1,301 @@
+"""A TCP connection to a broker, with TLS if asked, on which nothing ever waits but `Waiting.wait`."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import ssl
+import time
+from collections import deque
+from contextlib import suppress
+
+from connectors.mqtt.address import Address
+from pipelines.errors import ConnectorError
+
+_CONNECT_WAIT = 5.0
+"""Seconds that one address of a host may take to answer, and the TLS handshake after it."""
+
+
+class TransportClosed(ConnectorError):
+    """The connection is gone, or could not be made. It may be made again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retriable=True)
+
+
+class Waiting:
+    """Waits for one socket, and for `wake`, which any thread may call."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._inner, self._outer = socket.socketpair()
+        self._inner.setblocking(False)
+        self._outer.setblocking(False)
+        self._selector.register(self._inner, selectors.EVENT_READ)
+        self._socket: socket.socket | None = None
+        self._events = 0
+        self._closed = False
+
+    def wake(self) -> None:
+        """Make a `wait` that goes on, or the next one, return at once. From any thread."""
+        # Full: it will return anyhow. Closed: nobody waits.
+        with suppress(OSError):
+            self._outer.send(b"\0")
+
+    def watch(self, found: socket.socket | None) -> None:
+        """Wait for this socket from now on, instead of the one before."""
+        self._unwatch()
+        self._socket = found
+
+    def wait(self, timeout: float, *, read: bool, write: bool) -> bool:
+        """Wait until the socket can be read or written, as asked, or for `timeout` seconds; whether it was woken."""
+        self._register((selectors.EVENT_READ if read else 0) | (selectors.EVENT_WRITE if write else 0))
+        woken = False
+        for key, _ in self._selector.select(max(timeout, 0.0)):
+            if key.fileobj is self._inner:
+                woken = True
+                with suppress(BlockingIOError):
+                    while self._inner.recv(4096):
+                        pass
+        return woken
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._unwatch()
+        self._selector.close()
+        self._inner.close()
+        self._outer.close()
+
+    def _register(self, events: int) -> None:
+        if self._socket is None or events == self._events:
+            return
+        if not events:
+            self._selector.unregister(self._socket)
+        elif self._events:
+            self._selector.modify(self._socket, events)
+        else:
+            self._selector.register(self._socket, events)
+        self._events = events
+
+    def _unwatch(self) -> None:
+        if self._socket is not None and self._events:
+            self._selector.unregister(self._socket)
+        self._socket, self._events = None, 0
+
+
+class Transport:
+    """One connection: made step by step by `connect`, then read and written. Used by one thread.
+
+    What cannot be sent at once is kept, in order, and goes with the next `flush`. Names are looked up by the system's
+    resolver, which takes as long as it takes.
+    """
+
+    def __init__(self, address: Address, tls: ssl.SSLContext | None, server_name: str | None, waiting: Waiting) -> None:
+        self._address = address
+        self._tls = tls
+        self._server_name = server_name or address.host
+        self._waiting = waiting
+        self._targets: deque[tuple[int, tuple[object, ...]]] = deque()
+        self._socket: socket.socket | None = None
+        self._deadline = 0.0
+        self._trouble = ""
+        self._shaking = False
+        self._kept: deque[memoryview] = deque()
+        self.unsent = 0
+        """Bytes that were given to `send` and have not left."""
+        self.wants_read = True
+        """Whether it waits for something to read, apart from the payload of the connection: TLS may, to write."""
+        self.wants_write = False
+        """Whether it waits until something can be written."""
+        self.connected = False
+
+    def begin(self) -> None:
+        """Look up the host and begin to connect. Raises `TransportClosed` where the host is not known."""
+        try:
+            found = socket.getaddrinfo(self._address.host, self._address.port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise TransportClosed(f"{self._address}: the host cannot be looked up: {error}") from None
+        self._targets = deque((family, target) for family, _, _, _, target in found)
+        self._next_target()
+
+    def connect(self) -> bool:
+        """Go on with connecting, without waiting; whether the connection is there.
+
+        Raises `TransportClosed` when no address answers, and `ConnectorError` for a certificate that is not believed.
+        """
+        while not self.connected:
+            if self._socket is None:
+                self._next_target()
+                continue
+            if time.monotonic() >= self._deadline:
+                self._give_up(f"no {'TLS handshake' if self._shaking else 'answer'} within {_CONNECT_WAIT:.0f} s")
+                continue
+            if not (self._shake() if self._shaking else self._established()):
+                return False
+        return True
+
+    def receive(self, into: memoryview) -> int:
+        """Read what is there into `into`; the bytes read, 0 if there is nothing now. Raises `TransportClosed`."""
+        assert self._socket is not None
+        try:
+            count = self._socket.recv_into(into)
+        except (BlockingIOError, ssl.SSLWantReadError, InterruptedError):
+            return 0
+        except ssl.SSLWantWriteError:
+            self.wants_write = True
+            return 0
+        except OSError as error:
+            raise TransportClosed(f"{self._address}: {_text(error)}") from None
+        if not count:
+            raise TransportClosed(f"{self._address} closed the connection")
+        return count
+
+    def send(self, data: bytes | bytearray | memoryview) -> None:
+        """Send these bytes, after all that were given before. Keeps what cannot leave now. Raises `TransportClosed`."""
+        if not data:
+            return
+        self._kept.append(memoryview(data))
+        self.unsent += len(data)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send of what is kept as much as can leave now. Raises `TransportClosed`."""
+        assert self._socket is not None
+        self.wants_write = False
+        while self._kept:
+            part = self._kept[0]
+            try:
+                sent = self._socket.send(part)
+            except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError):
+                self.wants_write = True
+                return
+            except ssl.SSLWantReadError:
+                # Tried again when something has come, with the same bytes as TLS wants.
+                return
+            except OSError as error:
+                raise TransportClosed(f"{self._address}: {_text(error)}") from None
+            self.unsent -= sent
+            if sent == len(part):
+                self._kept.popleft()
+            else:
+                self._kept[0] = part[sent:]
+
+    def finish(self, seconds: float) -> None:
+        """Send what is kept, say that nothing more will come, and wait for the other side to close, so long at most.
+
+        A connection that is closed while there is something to read takes with it what the other side has not read.
+        Raises `TransportClosed`.
+        """
+        deadline = time.monotonic() + seconds
+        scrap = memoryview(bytearray(65_536))
+        told = False
+        while self._socket is not None and (left := deadline - time.monotonic()) > 0:
+            self.flush()
+            if not self._kept and not told:
+                told = True
+                if not isinstance(self._socket, ssl.SSLSocket):
+                    with suppress(OSError):
+                        self._socket.shutdown(socket.SHUT_WR)
+            if not self.receive(scrap):
+                self._waiting.wait(min(left, 0.1), read=True, write=self.wants_write)
+
+    def close(self) -> None:
+        """Let go of the connection, without waiting. Idempotent."""
+        self._waiting.watch(None)
+        self.connected = False
+        self._kept.clear()
+        self.unsent = 0
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _next_target(self) -> None:
+        if not self._targets:
+            raise TransportClosed(f"{self._address}: {self._trouble or 'no address of this host can be reached'}")
+        family, target = self._targets.popleft()
+        try:
+            found = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            self._trouble = _text(error)
+            return
+        found.setblocking(False)
+        self._socket, self._shaking = found, False
+        self._waiting.watch(found)
+        self._deadline = time.monotonic() + _CONNECT_WAIT
+        self.wants_read, self.wants_write = False, True
+        try:
+            found.connect(target)
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self._give_up(_text(error))
+
+    def _established(self) -> bool:
+        assert self._socket is not None
+        code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self._give_up(_text(OSError(code, "")))
+            return True
+        try:
+            self._socket.getpeername()
+        except OSError:
+            return False
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._tls is None:
+            self._up()
+            return True
+        # A closed `SSLSocket` must not be watched in place of the one it wraps: they have one file.
+        plain = self._socket
+        self._waiting.watch(None)
+        self._socket = self._tls.wrap_socket(plain, do_handshake_on_connect=False, server_hostname=self._server_name)
+        self._waiting.watch(self._socket)
+        self._shaking = True
+        self._deadline = time.monotonic() + _CONNECT_WAIT
+        return True
+
+    def _shake(self) -> bool:
+        assert isinstance(self._socket, ssl.SSLSocket)
+        self.wants_read = self.wants_write = False
+        try:
+            self._socket.do_handshake()
+        except ssl.SSLWantReadError:
+            self.wants_read = True
+            return False
+        except ssl.SSLWantWriteError:
+            self.wants_write = True
+            return False
+        except ssl.SSLCertVerificationError as error:
+            raise ConnectorError(
+                f"{self._address}: its certificate is not believed: {error.verify_message}; name the authority that "
+                "signed it as tls.ca, and the name that stands in it as tls.server_name"
+            ) from None
+        except ssl.SSLError as error:
+            raise ConnectorError(
+                f"{self._address}: no TLS: {error.reason or error}; does the broker speak TLS on this port, and does "
+                "it ask for a certificate of the client (tls.cert, tls.key)?"
+            ) from None
+        except OSError as error:
+            self._give_up(f"the TLS handshake failed: {_text(error)}")
+            return True
+        self._up()
+        return True
+
+    def _up(self) -> None:
+        self.connected, self.wants_read, self.wants_write = True, True, False
+
+    def _give_up(self, trouble: str) -> None:
+        self._trouble = trouble
+        self._waiting.watch(None)
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _text(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {error.reason or error}"
+    return error.strerror or (os.strerror(error.errno) if error.errno else str(error))
