@@ -17,10 +17,10 @@ def refuse_what_is_missing(granted: Granted, settings: Settings) -> None:
     """Raise `ConnectorError` if the broker says that it has not what the subscriptions need."""
     where = f"{settings.name}: {settings.address}"
     filters = [one.filter for one in settings.subscriptions]
-    if not granted.shared and any(shared(filter)[0] is not None for filter in filters):
+    if not granted.shared and any(shared(one)[0] is not None for one in filters):
         raise ConnectorError(f"{where} has no shared subscriptions; leave out share, and use shard to divide the work")
     if not granted.wildcards:
-        wild = next((filter for filter in filters if "+" in filter or "#" in filter), None)
+        wild = next((one for one in filters if "+" in one or "#" in one), None)
         if wild is not None:
             raise ConnectorError(f'{where} allows no wildcards in topic filters, and "{wild}" has one')
     lossless = any(one.qos for one in settings.subscriptions)

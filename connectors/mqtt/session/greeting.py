@@ -57,5 +57,3 @@ def _guess(first: int) -> str:
     if first == _HTTP:
         return "it answers in HTTP: this is no port of MQTT; write ws:// and client: paho for a WebSocket"
     return f"the answer to CONNECT begins with 0x{first:02X}, which is no CONNACK; is this a port of MQTT?"
-
-

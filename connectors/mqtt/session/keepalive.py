@@ -43,9 +43,7 @@ class KeepAlive:
     def silent(self, now: float) -> bool:
         """Whether it was asked and has been silent for too long: to be called when there was nothing to read."""
         since = max(self.heard_at, self._reading_since)
-        return (
-            self._reading and self.asked_at > self.heard_at and now - max(since, self.asked_at) >= self._patience
-        )
+        return self._reading and self.asked_at > self.heard_at and now - max(since, self.asked_at) >= self._patience
 
     def stuck(self, now: float, unsent: int) -> bool:
         """Whether so many bytes have waited to be sent for too long, and none of them has left."""

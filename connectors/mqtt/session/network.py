@@ -227,9 +227,7 @@ class NetworkSession(Session):
             raise TransportClosed(f"{error} at the CONNECT of MQTT {_name(self._version)}") from None
         if connack is None:
             if time.monotonic() >= self._greeting_until:
-                raise TransportClosed(
-                    f"{self._settings.address} does not answer CONNECT within {_GREETING_WAIT:.0f} s"
-                )
+                raise TransportClosed(f"{self._settings.address} does not answer CONNECT within {_GREETING_WAIT:.0f} s")
             return False
         self._accept(connack)
         return True
@@ -242,8 +240,6 @@ class NetworkSession(Session):
                 return None
             self._greeting.filled(count)
         raw, version = self._greeting.packet(self._version)
-        if version != self._version and not self._version_known:
-            self._version = version
         found = next(Reader(Role.CLIENT, version).feed(raw), None)
         if not isinstance(found, Connack):
             raise ProtocolError(ReasonCode.PROTOCOL_ERROR, "the answer to CONNECT is no CONNACK")
@@ -264,6 +260,7 @@ class NetworkSession(Session):
             return
         settings = self._settings
         self._version_known = True
+        self._closed_at_greeting = 0
         self._login_asked_again = False
         granted = Granted.of(connack, settings, self._version)
         if granted.version == V311 and settings.version is None and (self.granted is None):
@@ -280,9 +277,7 @@ class NetworkSession(Session):
         self._inbound.begin(self._version)
         self._client.begun(granted)
         # Every time, as the broker may have lost them; in MQTT 3.1.1 that would bring all retained messages again.
-        if settings.subscriptions and (
-            self._version == V5 or not granted.session_present or not self._subscribed
-        ):
+        if settings.subscriptions and (self._version == V5 or not granted.session_present or not self._subscribed):
             self.send(Subscribe(SUBSCRIBE_ID, settings.subscriptions))
 
     def _refused(self, connack: Connack) -> None:
@@ -294,7 +289,7 @@ class NetworkSession(Session):
             self._lose(text, at_once=True)
             return
         if reason in _LOGIN:
-            text += f"; check username and password, and what client id \"{settings.client_id}\" may do"
+            text += f'; check username and password, and what client id "{settings.client_id}" may do'
             if settings.login.token is not None and not self._login_asked_again:
                 self._login_asked_again = True
                 self._lose(text, at_once=True)
@@ -388,8 +383,9 @@ class NetworkSession(Session):
     def _disconnect(self, reason: ReasonCode) -> None:
         """Say why the connection is closed, as far as that can be said, and do not wait for long."""
         if self._state is _State.UP and self._transport is not None:
-            with suppress(ConnectorError, ValueError):
-                self._transport.send(encode(Disconnect(reason if self._version == V5 else ReasonCode.SUCCESS), self._version))
+            said = Disconnect(reason) if self._version == V5 else Disconnect()
+            with suppress(ConnectorError):
+                self._transport.send(encode(said, self._version))
                 self._transport.finish(0.1)
 
     def _leave(self) -> None:
@@ -440,8 +436,7 @@ class NetworkSession(Session):
         if not text.startswith(self._settings.name):
             text = f"{self._settings.name}: {text}"
         self._failure = ConnectorError(text)
-        if was_up:
-            self._leave()
+        self._disconnect(ReasonCode.SUCCESS)
         self._drop()
         self._state = _State.RESTING
         self.down = text

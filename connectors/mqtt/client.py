@@ -1,0 +1,162 @@
+"""The fields by which sources and sinks reach a broker."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from connectors.config import ConnectorConfig, LocalPath
+from connectors.mqtt.address import Address
+from connectors.mqtt.protocol.packets import V5, V311, Version
+from connectors.mqtt.session.login import Login, token_function
+from connectors.units import Duration
+from pipelines.errors import ConnectorError
+from pipelines.plugins.requirements import Package
+
+
+class TlsConfig(BaseModel):
+    """How an encrypted connection is made, beyond what the system's settings say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+    ca: LocalPath | None = None
+    """File with the certificates of the authorities that are believed, PEM; by default those of the system."""
+    cert: LocalPath | None = None
+    """File with the client's own certificate, PEM, for brokers that ask for one."""
+    key: LocalPath | None = None
+    """File with its private key, PEM; by default it is in `cert`, too."""
+    key_password: SecretStr | None = None
+    """The password of the private key."""
+    server_name: str | None = None
+    """The name that the broker's certificate has to have; by default the host of `url`."""
+    alpn: tuple[str, ...] = ()
+    """Names of protocols for brokers that share a port with others, such as `x-amzn-mqtt-ca` on port 443."""
+    verify: bool = True
+    """Whether the broker's certificate has to be right. Without, anybody in between can read and change everything."""
+
+    def context(self) -> ssl.SSLContext:
+        """What the connection is made with. Raises `ConnectorError` for a file that cannot be used."""
+        try:
+            context = ssl.create_default_context(cafile=None if self.ca is None else str(self.ca))
+            if not self.verify:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            if self.cert is not None:
+                password = None if self.key_password is None else self.key_password.get_secret_value()
+                # A function, as openssl would ask at the terminal for a password that is missing.
+                context.load_cert_chain(self.cert, self.key, lambda: password or "")
+            if self.alpn:
+                context.set_alpn_protocols(list(self.alpn))
+        except (OSError, ValueError) as error:
+            named = ", ".join(
+                f"{key} {path}" for key, path in (("ca", self.ca), ("cert", self.cert), ("key", self.key)) if path
+            )
+            reason = error.reason if isinstance(error, ssl.SSLError) and error.reason else error
+            raise ConnectorError(f"tls: {reason}; check {named or 'its fields'}") from None
+        return context
+
+    @model_validator(mode="after")
+    def _key_with_certificate(self) -> TlsConfig:
+        if self.cert is None and (self.key is not None or self.key_password is not None):
+            raise ValueError("key is the private key of a certificate, and cert names none")
+        return self
+
+
+class MqttClientFields(ConnectorConfig):
+    """What an MQTT source and an MQTT sink have in common."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+    default_client_id: ClassVar[str] = "{service}-{label}"
+    """The client id where the file names none."""
+
+    url: str = "mqtt://localhost:1883"
+    """The broker: `mqtt://host:1883`, or `mqtts://host:8883` with TLS; with `client: paho` also `ws://host/path` and `wss://host/path`."""
+    client_id: str | None = Field(default=None, min_length=1, max_length=65_535)
+    """Under which name the broker keeps the session. By default made of the names of the service and the connector. Only one connection may have it at a time: every process, and every source and sink, needs its own."""  # noqa: E501
+    version: Literal["auto", "5", "3.1.1"] = "auto"
+    """The version of MQTT: `auto` is 5, or 3.1.1 with a broker that does not know 5."""
+    keepalive: Annotated[Duration, Field(ge=1, le=65_535)] = 30.0
+    """Within what time each side hears of the other: a link that is dead is found after 1.25 times that. Whole seconds."""  # noqa: E501
+    username: str | None = None
+    """The user name to log in with."""
+    password: SecretStr | None = None
+    """The password to log in with."""
+    token: str | None = None
+    """A function, as module:function, that gives the password (or the user name and the password) of each new connection, for tokens that end."""  # noqa: E501
+    tls: TlsConfig | None = None
+    """TLS beyond what the system's settings say; needs an `mqtts://` or `wss://` URL."""
+    client: Literal["builtin", "paho"] = "builtin"
+    """What speaks to the broker: our own client, or paho-mqtt for WebSockets and proxies (it is slower, and does not do QoS 2)."""  # noqa: E501
+
+    @field_validator("url")
+    @classmethod
+    def _known_url(cls, url: str) -> str:
+        return str(Address.parse(url))
+
+    @field_validator("version", mode="before")
+    @classmethod
+    def _version_as_text(cls, version: object) -> object:
+        # YAML reads 5 as a number, and 3.1.1 as text; who counts protocol levels writes 4 for 3.1.1.
+        known: dict[object, str] = {5: "5", 4: "3.1.1", "5.0": "5", "4": "3.1.1"}
+        return known.get(version, version) if isinstance(version, (int, float, str)) else version
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> MqttClientFields:
+        address = self.address
+        if address.websocket and self.client != "paho":
+            raise ValueError(f"{address.scheme}:// is a WebSocket, which needs another client; add client: paho")
+        if self.tls is not None and not address.tls:
+            raise ValueError(f"tls is given, but {address.scheme}:// is not encrypted; write {address.scheme}s://")
+        if self.token is not None and self.password is not None:
+            raise ValueError("password and token are two ways to log in; leave one of them out")
+        if self.password is not None and self.username is None and self.version != "5":
+            raise ValueError("a password without a username is possible in MQTT 5 only; add username, or version: 5")
+        return self
+
+    @property
+    def address(self) -> Address:
+        """The parts of `url`."""
+        return Address.parse(self.url)
+
+    @property
+    def code_keys(self) -> tuple[str, ...]:
+        """The token function, besides those of every connector."""
+        return (*super().code_keys, *(("token",) if self.token is not None else ()))
+
+    @property
+    def file_keys(self) -> Mapping[str, Path]:
+        """As those of every connector, without `tls.ca`: whose certificates are believed is no secret."""
+        return {key: path for key, path in super().file_keys.items() if key != "tls.ca"}
+
+    def check_packages(self) -> None:
+        """As every connector, and paho-mqtt where `client` asks for it."""
+        super().check_packages()
+        if self.client == "paho":
+            Package("paho", "mqtt").check(f"{self.label} (client: paho)")
+
+    def connection(self) -> dict[str, Any]:
+        """The fields of `session.settings.Settings` that follow from these. Raises `ConnectorError` for a `token`
+        that cannot be loaded."""
+        address = self.address
+        password = None if self.password is None else self.password.get_secret_value()
+        token = None if self.token is None else token_function(self.token)
+        tls = self.tls or TlsConfig()
+        versions: dict[str, Version | None] = {"auto": None, "5": V5, "3.1.1": V311}
+        return {
+            "address": address,
+            "client_id": self.client_id or self.label,
+            "login": Login(self.username, password, token),
+            "tls": partial(tls.context) if address.tls else None,
+            "server_name": tls.server_name,
+            "version": versions[self.version],
+            "keep_alive": max(1, round(self.keepalive)),
+        }
+
+    def named_in(self, service: str) -> str:
+        """The client id in this service."""
+        return self.client_id or self.default_client_id.format(service=service, label=self.label)
