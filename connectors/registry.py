@@ -122,6 +122,7 @@ SOURCES: Registry[SourceConfig] = Registry(
     {
         "kafka": "connectors.kafka.config:KafkaSourceConfig",
         "file": "connectors.file:FileSourceConfig",
+        "mqtt": "connectors.mqtt.config:MqttSourceConfig",
         "memory": "connectors.memory:MemorySourceConfig",
     },
 )

@@ -39,7 +39,7 @@ from pipelines.errors import ConnectorError
 _log = logging.getLogger(__name__)
 
 _GREETING_WAIT = 10.0
-"""Seconds within which the broker has to answer a CONNECT."""
+"""Seconds within which the broker has to answer CONNECT, and SUBSCRIBE."""
 _LEAVE_WAIT = 1.0
 """Seconds to wait for what was written to leave, and for the broker to close."""
 _HOLDS_AFTER = 5.0
@@ -77,6 +77,7 @@ class NetworkSession(Session):
         self._closed_at_greeting = 0
         self._login_asked_again = False
         self._subscribed = False
+        self._suback_until = float("inf")
         self._up_at = 0.0
         self._asked = self._answered = 0
         self._questions: deque[float] = deque()
@@ -147,6 +148,9 @@ class NetworkSession(Session):
 
     def wake(self) -> None:
         self._waiting.wake()
+
+    def woken(self) -> bool:
+        return self._waiting.woken()
 
     def _turn(self, deadline: float, read: bool) -> bool:
         if self._state is _State.CLOSED:
@@ -274,11 +278,13 @@ class NetworkSession(Session):
         self._keep_alive = KeepAlive(granted.keep_alive or settings.keep_alive)
         self._answered = self._asked
         self._questions.clear()
+        self._suback_until = float("inf")
         self._inbound.begin(self._version)
         self._client.begun(granted)
         # Every time, as the broker may have lost them; in MQTT 3.1.1 that would bring all retained messages again.
         if settings.subscriptions and (self._version == V5 or not granted.session_present or not self._subscribed):
             self.send(Subscribe(SUBSCRIBE_ID, settings.subscriptions))
+            self._suback_until = time.monotonic() + _GREETING_WAIT
 
     def _refused(self, connack: Connack) -> None:
         settings, reason = self._settings, connack.reason
@@ -324,7 +330,12 @@ class NetworkSession(Session):
                 transport.flush()
             if read and self._receive(transport):
                 return True
-        if read and self.connection == connection and alive.silent(time.monotonic()):
+        if not read:
+            # What answers there are cannot be seen.
+            self._suback_until = max(self._suback_until, now + _GREETING_WAIT)
+        elif now >= self._suback_until:
+            raise TransportClosed(f"{self._settings.address} does not answer SUBSCRIBE within {_GREETING_WAIT:.0f} s")
+        elif self.connection == connection and alive.silent(time.monotonic()):
             raise TransportClosed(
                 f"{self._settings.address} has been silent for {time.monotonic() - alive.heard_at:.1f} s"
             )
@@ -365,6 +376,7 @@ class NetworkSession(Session):
             # A right that is taken away while the service runs may be given back.
             raise ConnectorError(str(error), retriable=error.retriable or self._subscribed) from None
         self._subscribed = True
+        self._suback_until = float("inf")
         self._client.subscribed(grants)
 
     def _sent_away(self, packet: Disconnect) -> None:

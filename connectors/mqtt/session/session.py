@@ -103,4 +103,8 @@ class Session(ABC):
 
     @abstractmethod
     def wake(self) -> None:
-        """Make a `turn` that waits return soon. From any thread."""
+        """Make a `turn` that waits, or the next that would, return soon. From any thread."""
+
+    @abstractmethod
+    def woken(self) -> bool:
+        """Whether `wake` has ended a `turn` since this was last asked."""

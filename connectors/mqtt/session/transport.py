@@ -36,29 +36,38 @@ class Waiting:
         self._socket: socket.socket | None = None
         self._events = 0
         self._closed = False
+        self._rung = False
+        self._woken = False
 
     def wake(self) -> None:
         """Make a `wait` that goes on, or the next one, return at once. From any thread."""
+        if self._rung:
+            return
+        self._rung = True
         # Full: it will return anyhow. Closed: nobody waits.
         with suppress(OSError):
             self._outer.send(b"\0")
+
+    def woken(self) -> bool:
+        """Whether `wake` has ended a `wait` since this was last asked."""
+        woken, self._woken = self._woken, False
+        return woken
 
     def watch(self, found: socket.socket | None) -> None:
         """Wait for this socket from now on, instead of the one before."""
         self._unwatch()
         self._socket = found
 
-    def wait(self, timeout: float, *, read: bool, write: bool) -> bool:
-        """Wait until the socket can be read or written, as asked, or for `timeout` seconds; whether it was woken."""
+    def wait(self, timeout: float, *, read: bool, write: bool) -> None:
+        """Wait until the socket can be read or written, as asked, or for `timeout` seconds."""
         self._register((selectors.EVENT_READ if read else 0) | (selectors.EVENT_WRITE if write else 0))
-        woken = False
         for key, _ in self._selector.select(max(timeout, 0.0)):
             if key.fileobj is self._inner:
-                woken = True
+                self._woken = True
                 with suppress(BlockingIOError):
-                    while self._inner.recv(4096):
-                        pass
-        return woken
+                    self._inner.recv(4096)
+                # Behind it: who rings in between is heard now.
+                self._rung = False
 
     def close(self) -> None:
         """Idempotent."""

@@ -1,0 +1,157 @@
+"""The fields of MQTT sources in a service file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from connectors.config import SourceConfig
+from connectors.mqtt.client import MqttClientFields
+from connectors.mqtt.protocol.reading import LARGEST
+from connectors.mqtt.protocol.topics import SHARE, TopicPatterns
+from connectors.units import Duration, Size
+from pipelines.errors import nearest
+
+if TYPE_CHECKING:
+    from connectors.browser import Browser
+    from connectors.mqtt.source import MqttSource
+
+_ORDINAL = re.compile(r"(?:.*-)?([0-9]+)")
+_LONGEST_EXPIRY = 0xFFFF_FFFF
+
+COLUMNS = ("qos", "retained", "duplicate", "content_type", "response_topic", "correlation")
+"""What an MQTT message says besides its topic, its levels and its user properties, which are headers."""
+
+
+class Shard(BaseModel):
+    """One of several processes that divide the topics among themselves."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+    index: Annotated[int, Field(ge=0)]
+    """Which of them this process is, from 0; may be a host name that ends with its number, as `${HOSTNAME}` of a stateful set is: `sensors-3`."""  # noqa: E501
+    count: Annotated[int, Field(ge=1)]
+    """How many there are. All have to say the same."""
+    level: str
+    """The named level of `topics` by which they divide: all topics with the same value of it go to one process."""
+
+    @field_validator("index", mode="before", json_schema_input_type=int | str)
+    @classmethod
+    def _ordinal(cls, index: object) -> object:
+        if not isinstance(index, str):
+            return index
+        found = _ORDINAL.fullmatch(index)
+        if found is None:
+            raise ValueError(f'"{index}" is no number from 0, and no host name that ends with one, as sensors-3 does')
+        return int(found[1])
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if self.index >= self.count:
+            raise ValueError(f"index is {self.index}, but there are only {self.count}: they count from 0")
+        return self
+
+
+class MqttSourceConfig(MqttClientFields, SourceConfig):
+    """Messages of MQTT topics, as one client of a broker."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+    record_columns: ClassVar[tuple[str, ...]] = ("levels.NAME", *COLUMNS)
+
+    type: Literal["mqtt"] = "mqtt"
+    """Which connector this is."""
+    topics: tuple[str, ...] = Field(min_length=1)
+    """Topic filters; one text instead of a list is one filter. A level may have a name, which `into` and topics of sinks can use: `factory/{line}/{device}/+`."""  # noqa: E501
+    qos: Literal[0, 1, 2] = 1
+    """How messages are handed over: 0 at most once, 1 at least once, 2 as 1 with one more round, for brokers that want it. What was published with less comes with less."""  # noqa: E501
+    expiry: Annotated[Duration, Field(le=_LONGEST_EXPIRY)] | None = None
+    """How long the broker keeps the session, and what comes for it, while the service is away: by default 1h, and 0 with `qos: 0`. A broker of MQTT 3.1.1 keeps it for good."""  # noqa: E501
+    window: Annotated[int, Field(ge=1, le=65_535)] = 2000
+    """How many messages the broker may send ahead of their acknowledgement (Receive Maximum of MQTT 5). At least the records of three batches keep it busy."""  # noqa: E501
+    share: str | None = Field(default=None, min_length=1)
+    """The group of a shared subscription: its members divide the messages. A member that dies keeps its part until its session expires; `shard` does without that."""  # noqa: E501
+    shard: Shard | None = None
+    """Divides the topics among processes that each have a session of their own."""
+    key: str | None = None
+    """The named level that becomes the records' key; by default they have none."""
+    retained: Literal["take", "skip"] = "take"
+    """Whether messages are taken that the broker stored before: it sends the last of each topic at a new subscription."""  # noqa: E501
+    max_message: Annotated[Size, Field(ge=128, le=LARGEST - 1024)] = 16 << 20
+    """Bytes of the largest payload. What is larger is not received: a broker of MQTT 5 is told, one of 3.1.1 sends it, and it is counted and passed over."""  # noqa: E501
+
+    @field_validator("topics", mode="before", json_schema_input_type=str | tuple[str, ...])
+    @classmethod
+    def _one_topic(cls, topics: object) -> object:
+        return (topics,) if isinstance(topics, str) else topics
+
+    @field_validator("topics")
+    @classmethod
+    def _filters(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+        TopicPatterns(topics)
+        if any(topic.startswith(f"{SHARE}/") for topic in topics):
+            raise ValueError(f"write the group of a shared subscription as share, and the topic without {SHARE}/GROUP/")
+        return tuple(dict.fromkeys(topics))
+
+    @field_validator("share")
+    @classmethod
+    def _group(cls, share: str | None) -> str | None:
+        if share is not None and re.search(r"[/+#{}\0]", share):
+            raise ValueError("the group of a shared subscription holds no / + # { }")
+        return share
+
+    @model_validator(mode="after")
+    def _levels_that_are_there(self) -> Self:
+        names = TopicPatterns(self.topics).names
+        for field, level in (("shard.level", None if self.shard is None else self.shard.level), ("key", self.key)):
+            if level is not None and level not in names:
+                known = f"there are {', '.join(names)}" if names else "topics names none: write one as {device}"
+                raise ValueError(f'{field}: "{level}" is no named level of topics{nearest(level, names)}; {known}')
+        if self.shard is not None and self.share is not None:
+            raise ValueError("share and shard are two ways to divide the work; leave one of them out")
+        if self.client == "paho" and self.qos == 2:
+            raise ValueError(
+                "paho acknowledges QoS 2 before a message is done; write qos: 1, or leave out client: paho"
+            )
+        return self
+
+    @property
+    def session_expiry(self) -> int:
+        """Seconds that the session is to be kept."""
+        if self.expiry is None:
+            return 3600 if self.qos else 0
+        return round(self.expiry)
+
+    @property
+    def record_names(self) -> tuple[str, ...]:
+        """The named levels of its topics, and what every message says."""
+        return (*(f"levels.{name}" for name in TopicPatterns(self.topics).names), *COLUMNS)
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """Its topic filters, with the names of their levels."""
+        return self.topics
+
+    @property
+    def place(self) -> str:
+        """Its topic filters."""
+        return ", ".join(self.topics)
+
+    def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
+        """Its broker, reached with its login."""
+        return None
+
+    def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
+        """The same source; where it names no `client_id`, the names of the service and the source make it."""
+        client_id = self.named_in(service)
+        if self.client_id is None and self.shard is not None:
+            client_id = f"{client_id}-{self.shard.index}"
+        return self if client_id == self.client_id else self.model_copy(update={"client_id": client_id})
+
+    def build(self) -> MqttSource:
+        """The source, not yet open. Raises `MissingPackageError` for `client: paho` without paho-mqtt."""
+        from connectors.mqtt.source import MqttSource
+
+        return MqttSource(self)

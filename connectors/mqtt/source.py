@@ -1,0 +1,351 @@
+"""`MqttSource`: messages of MQTT topics, acknowledged when they are done."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from connectors.mqtt.arrivals import Arrivals
+from connectors.mqtt.columns import Columns
+from connectors.mqtt.pending import Part, Pending
+from connectors.mqtt.protocol.bulk import encode_acks
+from connectors.mqtt.protocol.packets import Packet, PacketType, Pubcomp, Pubrel, Subscription
+from connectors.mqtt.protocol.scan import Scanned
+from connectors.mqtt.protocol.topics import SHARE, TopicPatterns
+from connectors.mqtt.session.choose import session
+from connectors.mqtt.session.session import Session
+from connectors.mqtt.session.settings import Granted, Grants, Settings
+from connectors.mqtt.starvation import Starvation
+from connectors.mqtt.topicfilter import TopicFilter
+from connectors.mqtt.window import Done, Mask, Row, Window
+from connectors.records import Lane, Records
+from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown
+from pipelines.data.spans import Ints
+from pipelines.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from connectors.mqtt.config import MqttSourceConfig
+
+_log = logging.getLogger(__name__)
+
+_OPEN_WAIT = 5.0
+"""Seconds that `open` waits for the broker, to tell what will not get better."""
+_ACKNOWLEDGE_WAIT = 10.0
+"""Seconds that the broker has to confirm that it has the acknowledgements."""
+_OVERHEAD = 128 * 1024
+"""Bytes of a packet besides its payload: a topic and properties as long as they may reasonably be."""
+_PARTITION = "0"
+_RETAINED = 1
+_DUPLICATE = 8
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened to an `MqttSource` since it was made."""
+
+    received: int = 0
+    """Messages that came, all of them."""
+    duplicates: int = 0
+    """Messages that came marked as sent before (DUP)."""
+    matched: int = 0
+    """Of what came again after a reconnect: messages that were in hand and were not delivered again."""
+    passed: int = 0
+    """Messages that were acknowledged and not delivered: of other shards, of earlier subscriptions, retained ones."""
+    acknowledged: int = 0
+    """Acknowledgements that were sent."""
+    sessions_lost: int = 0
+    """How often the broker had forgotten the session: what it held for us is gone."""
+    too_large: int = 0
+    """Messages larger than `max_message` that came all the same, and were passed over."""
+
+
+class MqttSource(Source):
+    """Messages of MQTT topics. Positions are arrival numbers; a lane is a session on the broker.
+
+    `poll` reads the socket, `acknowledge` writes it: the connection belongs to the thread that calls them, which also
+    keeps it alive, by `poll` and `standing_still`. No more is read than is polled, so that memory stays bounded
+    whatever the broker sends ahead.
+
+    At QoS 1 and 2 a message is acknowledged to the broker (PUBACK, PUBREC) when its position is, in the order of
+    arrival, and only on the connection on which it came. When the connection is cut and the broker has kept the
+    session, it sends what was not acknowledged again: what of that is in hand still, by packet id, topic and payload,
+    is not delivered again, but acknowledged when it is done. If the broker has lost the session, the lane ends, what is
+    in hand is finished, and a new lane begins. At QoS 0 nothing comes again.
+    """
+
+    def __init__(self, config: MqttSourceConfig) -> None:
+        self.name = config.label
+        self.replays = Replays.SESSION if config.qos else Replays.NONE
+        self.counts = Counts()
+        self._config = config
+        patterns = TopicPatterns(config.topics)
+        shard = None if config.shard is None else (config.shard.index, config.shard.count, config.shard.level)
+        self._filter = TopicFilter(patterns, shard)
+        self._columns = Columns(self.name, patterns, config.key)
+        self._patterns = patterns
+        self._pending = Pending()
+        self._window = Window()
+        self._starvation = Starvation()
+        self._unfinished: dict[int, Row] = {}
+        self._released: set[int] = set()
+        self._lane: Lane | None = None
+        self._epoch = -1
+        self._next_position = 0
+        self._mark = 0
+        self._events: list[Event] = []
+        self._told_down: str | None = None
+        self._subscribed = False
+        self._warned_of: str | None = None
+        self._session: Session | None = None
+
+    def open(self, settle: Settle | None = None) -> None:
+        """Connect and subscribe. Waits up to 5 s for the broker; an absent one is an event.
+
+        Raises `ConnectorError` for a login or topic filter that is refused, and QoS 0 where QoS 1 was asked for.
+        """
+        self._session = session(self._config.client, self._settings(), self, Arrivals(self._max_packet, self._arrived))
+        deadline = time.monotonic() + _OPEN_WAIT
+        try:
+            while not self._subscribed and time.monotonic() < deadline:
+                self._session.turn(min(0.1, deadline - time.monotonic()))
+                if self._session.lost:
+                    break
+        except ConnectorError:
+            self.close()
+            raise
+        self._look_at_the_connection()
+
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        """See `Source.poll`. The rows of one poll are of one lane; columns besides the payloads are read when
+        asked for.
+
+        Raises `ConnectorError` when another client takes over the session, and for QoS 0 where QoS 1 was asked for.
+        """
+        self._fill(max_records, max_bytes, time.monotonic() + timeout)
+        self._look_at_the_connection()
+        if self._lane is None or not self._pending.count:
+            return Records.empty(self.name)
+        lane = self._lane
+        return Records.concat(
+            [self._columns.records(part, lane) for part in self._pending.take(max_records, max_bytes)]
+        )
+
+    def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
+        """See `Source.acknowledge`. With `wait` raises `ConnectorError` if the broker does not confirm it in 10 s."""
+        if self._lane is not None and self._lane in positions:
+            self._mark = max(self._mark, positions[self._lane])
+            self._acknowledge_done()
+        if wait and self.replays is Replays.SESSION:
+            self._wait_until_known()
+
+    def rewind(self, lanes: Iterable[Lane]) -> None:
+        """See `Source.rewind`: connects anew, so that the broker delivers again what is not acknowledged."""
+        if self._lane is None or self._lane not in set(lanes):
+            return
+        self._begin_lane(finish=False)
+        self._pending.clear()
+        self._window.clear()
+        self._unfinished.clear()
+        self._open_session.restart("to have messages delivered again")
+        self._look_at_the_connection()
+
+    def events(self) -> list[Event]:
+        """See `Source.events`."""
+        if not self._events:
+            return []
+        events, self._events = self._events, []
+        return events
+
+    def standing_still(self, still: bool) -> None:
+        """Give signs of life; nothing is read, so that what the broker sends waits there."""
+        if still and self._session is not None:
+            self._session.turn(0.0, read=False)
+            self._look_at_the_connection()
+
+    def starved(self) -> bool:
+        """See `Source.starved`."""
+        return not self._pending.count and self._starvation.stands(self._window.count)
+
+    def wake(self) -> None:
+        """See `Source.wake`."""
+        if self._session is not None:
+            self._session.wake()
+
+    def close(self) -> None:
+        """Leave the broker, which keeps the session for `expiry`."""
+        if self._session is not None:
+            self._session.close()
+
+    def begun(self, granted: Granted) -> None:
+        """A connection was accepted: the session goes on, or another one has begun."""
+        self._starvation = Starvation()
+        if granted.session_present:
+            if self._lane is None:
+                self._begin_lane(finish=False)
+            return
+        self._released.clear()
+        self._unfinished.clear()
+        if self._lane is not None and self._config.session_expiry:
+            self.counts.sessions_lost += 1
+            _log.warning("source %s: the broker has lost the session; messages that it held for it are gone", self.name)
+        self._begin_lane(finish=True)
+
+    def subscribed(self, grants: Grants) -> None:
+        """The broker has granted the subscriptions."""
+        self._subscribed = True
+
+    def received(self, packet: Packet) -> None:
+        """The broker lets go of a message of QoS 2."""
+        if isinstance(packet, Pubrel):
+            self._released.discard(packet.packet_id)
+            self._open_session.send(Pubcomp(packet.packet_id))
+
+    def ended(self, reason: str) -> None:
+        """The connection is gone: what is in hand may come again."""
+        self._unfinished = {**self._unfinished, **self._window.rows()}
+        self._window.clear()
+        self._subscribed = False
+
+    def _settings(self) -> Settings:
+        config = self._config
+        share = "" if config.share is None else f"{SHARE}/{config.share}/"
+        handling = 2 if config.retained == "skip" else 1
+        return Settings(
+            name=f"source {self.name}",
+            expiry=config.session_expiry,
+            receive_maximum=config.window,
+            max_packet=self._max_packet,
+            subscriptions=tuple(
+                Subscription(f"{share}{one}", config.qos, retain_handling=handling) for one in self._patterns.filters
+            ),
+            **config.connection(),
+        )
+
+    @property
+    def _max_packet(self) -> int:
+        return self._config.max_message + _OVERHEAD
+
+    def _fill(self, max_records: int, max_bytes: int, deadline: float) -> None:
+        """Receive until there is enough, or it is late, or no more comes."""
+        connection, pending = self._open_session, self._pending
+        while pending.count < max_records and pending.byte_count < max_bytes:
+            rest = deadline - time.monotonic()
+            if pending.count:
+                rest = min(rest, self._starvation.rest(self._window.count))
+            if not connection.turn(max(rest, 0.0)) and (rest <= 0 or connection.woken()):
+                return
+
+    def _arrived(self, block: Scanned) -> None:
+        """Messages came: give them positions, and sort out what is not to be delivered."""
+        count = len(block)
+        first = self._next_position
+        self._next_position = first + count
+        positions: Ints = np.arange(first, first + count, dtype=np.int64)
+        self.counts.received += count
+        wanted = self._filter.wanted(block.topics, block.topic_codes)
+        if self._filter.stranger is not None:
+            self._warn_of(self._filter.stranger)
+        flags = block.flags
+        if self._config.retained == "skip" and (flags & _RETAINED).any():
+            fresh = flags & _RETAINED == 0
+            wanted = fresh if wanted is None else wanted & fresh
+        passed = None if wanted is None else ~wanted
+        if (flags & _DUPLICATE).any():
+            self.counts.duplicates += int((flags & _DUPLICATE > 0).sum())
+        if self._released or self._unfinished:
+            wanted = np.ones(count, np.bool_) if wanted is None else wanted
+            passed = np.zeros(count, np.bool_) if passed is None else passed
+            self._match(block, positions, wanted, passed)
+        self._window.add(block, positions, passed)
+        self._starvation.heard()
+        rows = None if wanted is None or wanted.all() else np.flatnonzero(wanted)
+        stop = count if rows is None else len(rows)
+        if stop:
+            self._pending.add(Part(block, rows, 0, stop, positions, time.time_ns() // 1_000_000))
+        if passed is not None and passed.any():
+            self.counts.passed += int(passed.sum())
+            self._acknowledge_done()
+
+    def _match(self, block: Scanned, positions: Ints, wanted: Mask, passed: Mask) -> None:
+        """Find what was in hand before the connection was cut; it keeps its position, and is not delivered again."""
+        for row in np.flatnonzero(block.qos).tolist():
+            packet_id = int(block.packet_ids[row])
+            if packet_id in self._released:
+                # Its PUBREC was lost: it is done.
+                wanted[row], passed[row] = False, True
+                continue
+            before = self._unfinished.pop(packet_id, None)
+            if before is not None and before.same_as(block, row):
+                positions[row] = before.position
+                wanted[row] = passed[row] = False
+                self.counts.matched += 1
+
+    def _acknowledge_done(self) -> None:
+        done = self._window.take(self._mark)
+        if not len(done.qos_1) and not len(done.qos_2):
+            return
+        self._send(done)
+        self._starvation.acknowledged(self._open_session.rtt)
+
+    def _send(self, done: Done) -> None:
+        connection = self._open_session
+        if len(done.qos_1):
+            connection.write(encode_acks(PacketType.PUBACK, done.qos_1))
+        if len(done.qos_2):
+            self._released.update(done.qos_2.tolist())
+            connection.write(encode_acks(PacketType.PUBREC, done.qos_2))
+        self.counts.acknowledged += len(done.qos_1) + len(done.qos_2)
+
+    def _wait_until_known(self) -> None:
+        """Return when the broker has every acknowledgement of what is done."""
+        connection = self._open_session
+        deadline = time.monotonic() + _ACKNOWLEDGE_WAIT
+        ticket = connection.ping()
+        number = connection.connection
+        while not (connection.connected and connection.connection == number and connection.answered(ticket)):
+            if connection.connection != number and connection.connected:
+                number, ticket = connection.connection, connection.ping()
+            if time.monotonic() >= deadline:
+                raise ConnectorError(
+                    f"source {self.name}: the broker does not answer, so the last acknowledgements may be lost; what "
+                    "they belong to will be delivered again",
+                    retriable=True,
+                )
+            connection.turn(min(0.1, deadline - time.monotonic()))
+
+    def _begin_lane(self, *, finish: bool) -> None:
+        """The next lane begins, and the one before ends; whether that is finished, or delivered again."""
+        if self._lane is not None:
+            self._events.append(LaneEnded(self._lane, finish))
+        self._epoch += 1
+        self._lane = Lane(self.name, _PARTITION, self._epoch)
+        self._mark = 0
+        self._events.append(LaneBegan(self._lane, ", ".join(self._config.topics), int(_PARTITION)))
+
+    def _look_at_the_connection(self) -> None:
+        down = self._open_session.down
+        if (down is None) != (self._told_down is None):
+            reason = down or f"connected to {self._config.url}"
+            self._events.append(SourceDown(self.name, down is not None, reason))
+        self._told_down = down
+
+    def _warn_of(self, topic: str) -> None:
+        if self._warned_of is None:
+            _log.warning(
+                'source %s: a message of "%s" came, which topics does not name: the session has subscriptions of an '
+                "earlier configuration; such messages are acknowledged and passed over. A new client_id has none",
+                self.name,
+                topic,
+            )
+        self._warned_of = topic
+
+    @property
+    def _open_session(self) -> Session:
+        if self._session is None:
+            raise ConnectorError(f"source {self.name} is not open")
+        return self._session

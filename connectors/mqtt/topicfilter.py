@@ -1,0 +1,67 @@
+"""Which of the topics that come are to be delivered."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.mqtt.protocol.topics import TopicPattern, TopicPatterns
+from connectors.mqtt.protocol.topictable import TopicTable
+
+Mask = npt.NDArray[np.bool_]
+
+
+def shard_of(level: str, count: int) -> int:
+    """The number of the process, 0 to `count - 1`, that has the topics with this level: the same everywhere, always."""
+    return zlib.crc32(level.encode()) % count
+
+
+class TopicFilter:
+    """Knows for each topic, by its code in the table of topics, whether it is wanted, working that out once.
+
+    A session may still bring topics of subscriptions that an earlier configuration made. `shard` is (index, count,
+    level): of the wanted topics those whose level belongs to another process are passed over.
+    """
+
+    def __init__(self, patterns: TopicPatterns, shard: tuple[int, int, str] | None = None) -> None:
+        self._patterns = [TopicPattern(one.pattern) for one in patterns.patterns]
+        self._shard = shard
+        self._table: TopicTable | None = None
+        self._wanted = np.zeros(0, np.bool_)
+        self._known = 0
+        self._all = True
+        self.stranger: str | None = None
+        """A topic that came and that no filter matches; `None`: there was none."""
+
+    def wanted(self, table: TopicTable, codes: npt.NDArray[np.int32]) -> Mask | None:
+        """Which rows are wanted, by the codes of their topics; `None`: all. A row without a topic (-1) is wanted."""
+        if table is not self._table or self._known < len(table):
+            self._learn(table)
+        if self._all:
+            return None
+        wanted: Mask = self._wanted[codes]
+        wanted |= codes < 0
+        return None if wanted.all() else wanted
+
+    def _learn(self, table: TopicTable) -> None:
+        if table is not self._table:
+            self._table, self._known, self._all = table, 0, True
+            self._wanted = np.zeros(1024, np.bool_)
+        while len(self._wanted) < len(table):
+            self._wanted = np.concatenate([self._wanted, np.zeros_like(self._wanted)])
+        for code in range(self._known, len(table)):
+            self._wanted[code] = wanted = self._is_wanted(table.names[code])
+            self._all = self._all and wanted
+        self._known = len(table)
+
+    def _is_wanted(self, topic: str) -> bool:
+        levels = next((found for one in self._patterns if (found := one.levels(topic)) is not None), None)
+        if levels is None:
+            self.stranger = topic
+            return False
+        if self._shard is None:
+            return True
+        index, count, level = self._shard
+        return level not in levels or shard_of(levels[level], count) == index
