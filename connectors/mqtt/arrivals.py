@@ -31,6 +31,11 @@ class Arrivals(Inbound):
         self._start = self._end = 0
         self._needed = 0
 
+    @property
+    def held(self) -> int:
+        """Bytes that came and belong to no packet yet that is whole."""
+        return self._end - self._start
+
     def begin(self, version: Version) -> None:
         self._scanner = Scanner(version, self._max_packet, strict=False)
         self._reader = Reader(Role.CLIENT, version, self._max_packet)

@@ -37,6 +37,8 @@ _OPEN_WAIT = 5.0
 """Seconds that `open` waits for the broker, to tell what will not get better."""
 _ACKNOWLEDGE_WAIT = 10.0
 """Seconds that the broker has to confirm that it has the acknowledgements."""
+_MOST_HELD = 1 << 20
+"""Bytes that are received beyond what is polled, as the broker's answer to something comes behind them."""
 _OVERHEAD = 128 * 1024
 """Bytes of a packet besides its payload: a topic and properties as long as they may reasonably be."""
 _PARTITION = "0"
@@ -88,6 +90,7 @@ class MqttSource(Source):
         self._filter = TopicFilter(patterns, shard)
         self._columns = Columns(self.name, patterns, config.key)
         self._patterns = patterns
+        self._arrivals = Arrivals(self._max_packet, self._arrived)
         self._pending = Pending()
         self._window = Window()
         self._starvation = Starvation()
@@ -100,6 +103,8 @@ class MqttSource(Source):
         self._events: list[Event] = []
         self._told_down: str | None = None
         self._subscribed = False
+        self._awaiting_answer = False
+        self._left_out = False
         self._warned_of: str | None = None
         self._session: Session | None = None
 
@@ -108,10 +113,11 @@ class MqttSource(Source):
 
         Raises `ConnectorError` for a login or topic filter that is refused, and QoS 0 where QoS 1 was asked for.
         """
-        self._session = session(self._config.client, self._settings(), self, Arrivals(self._max_packet, self._arrived))
+        self._session = session(self._config.client, self._settings(), self, self._arrivals)
         deadline = time.monotonic() + _OPEN_WAIT
         try:
-            while not self._subscribed and time.monotonic() < deadline:
+            # What the broker sends before it grants the subscriptions is not taken in without bounds.
+            while not self._subscribed and self.held_bytes < _MOST_HELD and time.monotonic() < deadline:
                 self._session.turn(min(0.1, deadline - time.monotonic()))
                 if self._session.lost:
                     break
@@ -181,6 +187,11 @@ class MqttSource(Source):
         if self._session is not None:
             self._session.close()
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that were received and not polled."""
+        return self._pending.byte_count + self._arrivals.held
+
     def begun(self, granted: Granted) -> None:
         """A connection was accepted: the session goes on, or another one has begun."""
         self._starvation = Starvation()
@@ -242,6 +253,9 @@ class MqttSource(Source):
 
     def _arrived(self, block: Scanned) -> None:
         """Messages came: give them positions, and sort out what is not to be delivered."""
+        if self._awaiting_answer and self.held_bytes > _MOST_HELD:
+            self._left_out = True
+            return
         count = len(block)
         first = self._next_position
         self._next_position = first + count
@@ -302,7 +316,19 @@ class MqttSource(Source):
         self.counts.acknowledged += len(done.qos_1) + len(done.qos_2)
 
     def _wait_until_known(self) -> None:
-        """Return when the broker has every acknowledgement of what is done."""
+        """Return when the broker has every acknowledgement of what is done.
+
+        Its answer comes behind messages: those that are too many are left out, and delivered again after a reconnect.
+        """
+        self._awaiting_answer, self._left_out = True, False
+        try:
+            self._wait_for_answer()
+        finally:
+            self._awaiting_answer = False
+        if self._left_out:
+            self._open_session.restart("more messages came than there was room for")
+
+    def _wait_for_answer(self) -> None:
         connection = self._open_session
         deadline = time.monotonic() + _ACKNOWLEDGE_WAIT
         ticket = connection.ping()

@@ -19,6 +19,7 @@ from connectors.mqtt.protocol.packets import (
     Pingresp,
     Suback,
     Subscribe,
+    Subscription,
     Unsuback,
     Version,
 )
@@ -283,8 +284,13 @@ class NetworkSession(Session):
         self._client.begun(granted)
         # Every time, as the broker may have lost them; in MQTT 3.1.1 that would bring all retained messages again.
         if settings.subscriptions and (self._version == V5 or not granted.session_present or not self._subscribed):
-            self.send(Subscribe(SUBSCRIBE_ID, settings.subscriptions))
+            self.send(Subscribe(SUBSCRIBE_ID, self._subscriptions()))
             self._suback_until = time.monotonic() + _GREETING_WAIT
+
+    def _subscriptions(self) -> tuple[Subscription, ...]:
+        if self._version == V5:
+            return self._settings.subscriptions
+        return tuple(Subscription(one.filter, one.qos) for one in self._settings.subscriptions)
 
     def _refused(self, connack: Connack) -> None:
         settings, reason = self._settings, connack.reason
