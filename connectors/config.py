@@ -11,11 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from connectors.browser import Browser
+from connectors.localpath import LocalPath as LocalPath
+from connectors.outbox.config import OutboxConfig
 from connectors.recordnames import instead_of, is_record_name
 from connectors.sink import Sink
 from connectors.source import Source
@@ -181,6 +183,8 @@ class SinkConfig(ConnectorConfig):
     """The values that it writes; by default all."""
     drop: tuple[str, ...] = ()
     """Values that it does not write."""
+    outbox: OutboxConfig | None = None
+    """A file that keeps its messages until it has confirmed them, so that they wait there while it is away: `{path: results.outbox, max: 1GiB}`; by default none."""  # noqa: E501
 
     @property
     def code_keys(self) -> tuple[str, ...]:
@@ -212,12 +216,3 @@ def _paths(value: object, key: str) -> dict[str, Path]:
     elif isinstance(value, (list, tuple, set, frozenset)):
         inside = enumerate(value)
     return {name: path for part, one in inside for name, path in _paths(one, f"{key}{part}.").items()}
-
-
-def _relative_to_its_file(path: Path, info: ValidationInfo) -> Path:
-    base = (info.context or {}).get("base")
-    return path.expanduser() if base is None else Path(base) / path.expanduser()
-
-
-LocalPath = Annotated[Path, AfterValidator(_relative_to_its_file)]
-"""A path field. Validated with `context={"base": folder}`, a relative path is relative to that folder."""

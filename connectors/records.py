@@ -254,6 +254,28 @@ class Messages:
             return self.rows[index : index + 1]
         return self.rows[self.splits[index] : self.splits[index + 1]]
 
+    def take(self, index: Ints) -> Messages:
+        """The messages at these positions, in this order."""
+        if self.splits is None:
+            rows, splits = self.rows[index], None
+        else:
+            parts = [self.parents(position) for position in index.tolist()]
+            rows = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+            splits = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+
+        def pick(column: Any) -> Any:
+            return None if column is None else taken(column, index)
+
+        return Messages(
+            rows,
+            pick(self.values),
+            pick(self.keys),
+            pick(self.headers),
+            None if self.timestamps is None else self.timestamps[index],
+            pick(self.topics),
+            splits,
+        )
+
 
 def _concat(blocks: Sequence[Records]) -> Records:
     spans: list[Span] = []

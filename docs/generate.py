@@ -25,6 +25,7 @@ from steppages import OURS, about, has_fields, index, missing_pages, part_name, 
 from connectors.codecs.config import MessageConfig
 from connectors.codecs.registry import CODECS
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
+from connectors.outbox import OutboxConfig
 from connectors.registry import SINKS, SOURCES
 from connectors.units import Position, seconds, size_in_bytes
 from pipelines.errors import DISTRIBUTION
@@ -92,6 +93,7 @@ def tables() -> dict[str, Callable[[], str]]:
         "service": lambda: fields(Service, _SERVICE),
         "batch": lambda: fields(BatchSettings),
         "limits": lambda: fields(Limits),
+        "outbox": lambda: fields(OutboxConfig, _OUTBOX),
         "errors": lambda: fields(FailureSettings),
         "control": lambda: fields(Control),
         "profile": lambda: fields(Profile),
@@ -181,6 +183,7 @@ _SERVICE: Final = {
     "dead_letter": "mapping, as a sink's",
     "debug": "`true`, `false`, `records`",
 }
+_OUTBOX: Final = {"max": "size, or number of messages"}
 _CASE: Final = {
     "input": "mapping, list of mappings, or text",
     "expect": "mapping, or a list of them",

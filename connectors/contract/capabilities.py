@@ -29,6 +29,7 @@ CAPABILITIES: Mapping[str, str] = {
     "override": "a second message with the same key takes the place of the first",
     "reopen": "what a sink wrote is still there when another one opens",
     "cut": "the peer can be cut off and mended (bus.cut, bus.mend)",
+    "waits": "what is sent while the peer is cut off is confirmed when the peer is back, not before",
     "vanish": "the place that the sink writes to can be taken away and put back (bus.vanish, bus.restore)",
     "lose": "messages that the sink took can be lost (bus.lose)",
 }

@@ -107,7 +107,7 @@ class FaultContract(Contract):
         sink.close()
         assert [m.value for m in bus.read_back(1)] == [bus.payload(0)]
 
-    @needs("cut")
+    @needs("cut", "waits")
     def test_a_barrier_that_cannot_be_passed_raises_at_its_deadline(self, bus: SinkBus) -> None:
         """Nothing is acknowledged on a guess: not known is an error that can be retried."""
         sink = bus.sink()
@@ -157,7 +157,7 @@ class FaultContract(Contract):
         assert time.monotonic() - began < bus.patience / 2
         bus.mend()
 
-    @needs("cut")
+    @needs("cut", "waits")
     def test_it_says_why_its_peer_is_away_until_it_is_back(self, bus: SinkBus) -> None:
         """`down` tells the reason for people and metrics, and `None` when all is well."""
         sink = bus.sink()

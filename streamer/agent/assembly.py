@@ -11,6 +11,7 @@ from typing import Any
 from connectors.codec import Codec
 from connectors.codecs.registry import codec_of
 from connectors.config import SinkConfig, SourceConfig
+from connectors.outbox.wrapping import with_outbox
 from connectors.sink import Sink
 from connectors.source import Source
 from pipelines.errors import StreamerError
@@ -135,7 +136,7 @@ def build(
     routes = [
         SinkRoute.of(
             config,
-            _sink(config) if sinks is None else sinks[config.label],
+            _sink(config, service) if sinks is None else sinks[config.label],
             codec_of(config.codec, service.hot_path),
             config.label,
             service.record_names,
@@ -155,10 +156,10 @@ def _dead_letter(service: Service, instead: Sink | None) -> SinkRoute | None:
     config = service.dead_letter
     if config is None:
         return None
-    sink: Any = _sink(config) if instead is None else instead
+    sink: Any = _sink(config, service) if instead is None else instead
     return SinkRoute.of(config, sink, codec_of(config.codec, service.hot_path), "dead_letter")
 
 
-def _sink(config: SinkConfig) -> Sink:
+def _sink(config: SinkConfig, service: Service) -> Sink:
     config.check_packages()
-    return config.build()
+    return with_outbox(config, config.build(), service.name)

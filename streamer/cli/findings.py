@@ -8,6 +8,7 @@ from functools import partial
 
 from connectors.codecs.registry import codec_of
 from connectors.config import SinkConfig, SourceConfig
+from connectors.outbox.wrapping import contents
 from pipelines.definitions.definedpipeline import settings_text
 from pipelines.definitions.walk import Part, walk
 from pipelines.errors import StepError, StreamerError
@@ -94,7 +95,8 @@ def _source(config: SourceConfig, service: Service) -> str:
 def _sink(config: SinkConfig, service: Service) -> str:
     config.check_packages()
     SinkRoute.of(config, config.build(), codec_of(config.codec), config.label, service.record_names)
-    return f"{described(config)}, {_codec(config.codec)}"
+    outbox = "" if config.outbox is None else f", outbox {config.outbox.path}: {contents(config.outbox.path)}"
+    return f"{described(config)}, {_codec(config.codec)}{outbox}"
 
 
 def _part(part: Part, context: OpenContext) -> str:

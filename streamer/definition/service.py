@@ -360,7 +360,14 @@ class Service(Settings):
 
     @field_validator("delivery")
     @classmethod
-    def _available(cls, delivery: str) -> str:
+    def _available(cls, delivery: str, info: ValidationInfo) -> str:
+        sinks = [*info.data.get("sink", ()), *filter(None, [info.data.get("dead_letter")])]
+        kept = next((sink.label for sink in sinks if sink.outbox is not None), None)
+        if delivery == "exactly_once" and kept is not None:
+            raise ValueError(
+                f'the outbox of the sink "{kept}" may send a message twice, and exactly_once may not; remove the '
+                "outbox, or use at_least_once"
+            )
         # Raises for one that is not.
         return guarantee(delivery).name
 

@@ -12,7 +12,7 @@ import numpy as np
 from connectors.records import Messages
 from pipelines.errors import ConnectorError
 from streamer.delivery.failures import ServiceStopped
-from streamer.routing.sinkroute import SinkRoute, chosen
+from streamer.routing.sinkroute import SinkRoute
 
 SEND_TRY = 1.0
 """Seconds of one attempt to hand messages to a full sink; with the pause after it, how late a stop is noticed."""
@@ -48,7 +48,7 @@ def send_all(
             log.warning("the sink takes nothing, waiting", sink=route.name, messages=len(again), reason=reason)
         time.sleep(min(pause(tries), left))
         tries += 1
-        messages, index = chosen(messages, again), index[again]
+        messages, index = messages.take(again), index[again]
         refused = route.sink.send(messages, time.monotonic() + min(SEND_TRY, max(patience(), LEAST_TRY)))
     return final
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from connectors.blockcolumns import joined, taken
+from connectors.blockcolumns import joined
 from connectors.codec import Codec, RecordsOrigin
 from connectors.config import SinkConfig
 from connectors.records import Header, Ints, Messages
@@ -97,29 +97,6 @@ def _with_own(
     return made
 
 
-def chosen(messages: Messages, index: Ints) -> Messages:
-    """The messages at these positions, in this order."""
-    if messages.splits is None:
-        rows, splits = messages.rows[index], None
-    else:
-        parts = [messages.parents(position) for position in index.tolist()]
-        rows = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-        splits = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
-
-    def pick(column: Any) -> Any:
-        return None if column is None else taken(column, index)
-
-    return Messages(
-        rows=rows,
-        values=pick(messages.values),
-        keys=pick(messages.keys),
-        headers=pick(messages.headers),
-        timestamps=None if messages.timestamps is None else messages.timestamps[index],
-        topics=pick(messages.topics),
-        splits=splits,
-    )
-
-
 def without(messages: Messages, rows: Collection[int]) -> Messages:
     """The messages that answer none of these rows."""
     hit = np.isin(messages.rows, np.fromiter(rows, np.int64, len(rows)))
@@ -127,7 +104,7 @@ def without(messages: Messages, rows: Collection[int]) -> Messages:
         # The empty sum of a message without parents is zero, which `reduceat` does not give.
         total = np.concatenate([[0], np.cumsum(hit)])
         hit = total[messages.splits[1:]] > total[messages.splits[:-1]]
-    return chosen(messages, np.flatnonzero(~hit)) if hit.any() else messages
+    return messages.take(np.flatnonzero(~hit)) if hit.any() else messages
 
 
 def in_row_order(first: Messages, second: Messages) -> Messages:
@@ -139,7 +116,7 @@ def in_row_order(first: Messages, second: Messages) -> Messages:
         return second
     if not len(second):
         return first
-    return chosen(_joined(first, second), np.argsort(np.concatenate([_last(first), _last(second)]), kind="stable"))
+    return _joined(first, second).take(np.argsort(np.concatenate([_last(first), _last(second)]), kind="stable"))
 
 
 def _last(messages: Messages) -> Ints:

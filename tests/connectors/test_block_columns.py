@@ -13,7 +13,7 @@ from connectors.headers import Header, Headers
 from connectors.kafka.producer.sent import Sent
 from connectors.records import Lane, Messages, Records, Span
 from pipelines.data.spans import Spans
-from streamer.routing.sinkroute import chosen, in_row_order, without
+from streamer.routing.sinkroute import in_row_order, without
 
 VALUES: list[bytes | None] = [b"a", None, b"", b"dd", b"e"]
 KEYS: list[bytes | None] = [None, b"k", b"", None, b"m"]
@@ -107,7 +107,7 @@ def test_messages_of_columns_are_picked_and_merged_like_those_of_lists() -> None
     tombstones = Messages(np.array([3, 5], np.int64), [None, None], [b"x", None])
     for compiled in (True, False):
         block = messages(compiled)
-        picked = chosen(block, np.array([4, 1], np.int64))
+        picked = block.take(np.array([4, 1], np.int64))
         assert (list(picked.values), list(picked.keys or ())) == ([b"e", None], [b"m", b"k"])
         assert plain(picked.headers) == [None, [("n", b"v"), ("n", None)]]
         assert list(without(block, [0, 8]).values) == VALUES[1:4]

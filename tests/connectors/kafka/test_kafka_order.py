@@ -25,7 +25,6 @@ from connectors.message import Message, block_of
 from pipelines.data.spans import Spans
 from pipelines.hotpath import HotPath
 from streamer.devbroker import Broker
-from streamer.routing.sinkroute import chosen
 
 pytestmark = pytest.mark.slow
 
@@ -233,7 +232,7 @@ def test_messages_without_room_in_time_are_named_and_may_be_sent_again(
         outstanding: deque[Sent] = deque()
         rows = np.arange(COUNT)
         while len(rows):
-            some = chosen(block, rows)
+            some = block.take(rows)
             sent = Sent(some, topic)
             # There is room once more, but not for all that are left.
             answers = deque([True, False])

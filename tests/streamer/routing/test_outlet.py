@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from connectors.records import Messages
-from streamer.routing.sinkroute import chosen, in_row_order, without
+from streamer.routing.sinkroute import in_row_order, without
 
 
 def ints(*numbers: int) -> Any:
@@ -40,7 +40,7 @@ def told(messages: Messages) -> list[tuple[bytes | None, list[int]]]:
 
 
 def test_the_chosen_messages_keep_all_their_columns() -> None:
-    found = chosen(plain(4, 5, 6), ints(2, 0))
+    found = plain(4, 5, 6).take(ints(2, 0))
     assert told(found) == [(b"v6", [6]), (b"v4", [4])]
     assert found.keys == [b"k6", b"k4"]
     assert found.headers == [[("h", b"6")], [("h", b"4")]]
@@ -50,14 +50,14 @@ def test_the_chosen_messages_keep_all_their_columns() -> None:
 
 
 def test_columns_that_no_message_has_stay_away() -> None:
-    found = chosen(Messages(ints(1, 2), [b"a", b"b"]), ints(1))
+    found = Messages(ints(1, 2), [b"a", b"b"]).take(ints(1))
     assert (found.keys, found.headers, found.timestamps, found.topics, found.splits) == (None,) * 5
 
 
 def test_chosen_windows_keep_all_their_parents() -> None:
     messages = windows([1, 2], [], [3], [4, 5, 6])
-    assert told(chosen(messages, ints(3, 1, 0))) == [(b"w3", [4, 5, 6]), (b"w1", []), (b"w0", [1, 2])]
-    assert told(chosen(messages, ints())) == []
+    assert told(messages.take(ints(3, 1, 0))) == [(b"w3", [4, 5, 6]), (b"w1", []), (b"w0", [1, 2])]
+    assert told(messages.take(ints())) == []
 
 
 def test_messages_of_rows_that_failed_are_left_out() -> None:

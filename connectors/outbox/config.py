@@ -1,0 +1,46 @@
+"""The field `outbox` of every sink."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+
+from connectors.localpath import LocalPath
+from connectors.units import size_in_bytes
+
+
+def _size(text: str) -> str:
+    if not size_in_bytes(text):
+        raise ValueError(f'"{text}" is no room for any message')
+    return text
+
+
+class OutboxConfig(BaseModel):
+    """A file that keeps a sink's messages until the sink has confirmed them, also over a restart."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+    path: LocalPath
+    """The file, an SQLite database; it is made where there is none. Each sink of each process needs one of its own."""
+    max: (
+        Annotated[int, Field(ge=1, strict=True)]
+        | Annotated[str, AfterValidator(_size), WithJsonSchema({"type": "string", "examples": ["64MiB", "1GiB"]})]
+    ) = "1GiB"
+    """How much it holds: a size such as `64MiB`, or a number of messages. What the sink refused counts too."""
+    when_full: Literal["wait", "drop_oldest", "drop_newest"] = "wait"
+    """What happens when it is full: the service waits and reads no more, or messages are lost: those that have waited longest, or those that come."""  # noqa: E501
+    on_refused: Literal["keep", "stop"] = "keep"
+    """What happens with a message that the sink refuses for good: it is set aside in the file with the reason, or the service stops."""  # noqa: E501
+    sync: Literal["full", "normal"] = "full"
+    """Whether each batch is on the disk before it counts as confirmed (`full`), or the system may keep it in memory for a while: then a crash of the process loses nothing, a power cut may."""  # noqa: E501
+
+    @property
+    def max_bytes(self) -> int | None:
+        """`max` if it is a size."""
+        return int(str(size_in_bytes(self.max))) if isinstance(self.max, str) else None
+
+    @property
+    def max_messages(self) -> int | None:
+        """`max` if it is a number of messages."""
+        return self.max if isinstance(self.max, int) else None

@@ -1,0 +1,44 @@
+"""Which sinks of a service have an outbox in front, and what is in its file."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+from connectors.config import SinkConfig
+from connectors.sink import Sink
+from pipelines.errors import ConnectorError
+
+
+def with_outbox(config: SinkConfig, sink: Sink, service: str) -> Sink:
+    """The sink, behind the outbox of its configuration if that has one. Nothing is opened yet."""
+    if config.outbox is None:
+        return sink
+    from connectors.outbox.sink import OutboxSink
+
+    destination = f"{config.type} {config.place}".rstrip()
+    return OutboxSink(sink, config.outbox, service=f'service "{service}"', destination=destination)
+
+
+def contents(path: Path) -> str:
+    """What waits in an outbox, and what its sink refused, in words. Changes nothing, also while a service uses it.
+
+    Raises `ConnectorError` for a file that is none.
+    """
+    if not path.exists():
+        return "nothing is in it yet"
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            execute = connection.execute
+            messages, size, since = execute("SELECT total(count), total(bytes), min(stored) FROM blocks").fetchone()
+            refused, last = execute("SELECT count(*), max(number) FROM refused").fetchone()
+            reason = execute("SELECT reason FROM refused WHERE number = ?", (last,)).fetchone()
+    except sqlite3.Error as error:
+        raise ConnectorError(f"outbox {path}: it is no outbox, or damaged: {error}; choose another path") from error
+    waiting = "nothing waits"
+    if messages:
+        age = max(0.0, time.time() - since)
+        waiting = f"{int(messages)} messages ({int(size)} bytes) wait to be sent, the oldest for {age:.0f} s"
+    return waiting if reason is None else f"{waiting}; {refused} were refused, the last one: {reason[0]}"

@@ -1,0 +1,107 @@
+"""A sink behind an outbox is a sink: it keeps the contract, but for what the real sink says too late."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from connectors.contract import Reader, SinkBus, SinkContract
+from connectors.file import FileSink, FileSource
+from connectors.memory import MemorySink, MemoryTopic, memory_topic
+from connectors.message import Message
+from connectors.outbox import OutboxConfig
+from connectors.outbox.sink import OutboxSink
+from connectors.sink import Sink
+
+LATE = {
+    "lose": "the outbox sends again what the real sink lost",
+    "waits": "a message is confirmed when it is in the outbox",
+    "vanish": "what is confirmed is in the outbox, and arrives when a sink opens again",
+}
+
+
+class OutboxBus(SinkBus):
+    patience = 10.0
+    quiet = 0.1
+    in_flight_at_most = 200_000
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.topic = MemoryTopic("contract")
+
+    def real(self) -> Sink:
+        return MemorySink(self.topic)
+
+    def sink(self) -> Sink:
+        return OutboxSink(self.real(), OutboxConfig(path=self.folder / "out.outbox", max=f"{self.in_flight_at_most}B"))
+
+    def read_back(self, count: int, topic: str | None = None) -> list[Message]:
+        found = (self.topic if topic is None else memory_topic(topic)).messages
+        deadline = time.monotonic() + self.patience
+        while len(found()) < count and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return found()
+
+    def too_large(self) -> Message:
+        return Message(bytes(self.in_flight_at_most + 1))
+
+    def other_topic(self) -> str:
+        return f"other than {self.folder}"
+
+    def cut(self) -> None:
+        self.topic.faults.cut()
+
+    def mend(self) -> None:
+        self.topic.faults.mend()
+
+
+class RoomyBus(OutboxBus):
+    in_flight_at_most = 20_000_000
+
+
+class BufferedBus(RoomyBus):
+    def real(self) -> Sink:
+        return MemorySink(self.topic, buffered=True)
+
+
+class FileBus(RoomyBus):
+    def real(self) -> Sink:
+        return FileSink(self.folder / "out")
+
+    def read_back(self, count: int, topic: str | None = None) -> list[Message]:
+        with Reader(FileSource(self.folder / "out", follow=True)) as reader:
+            return [one.message for one in reader.take(count) + reader.listen(self.quiet)]
+
+
+class TestOutboxOfAMemorySink(SinkContract):
+    cannot = LATE | {"override": "a topic keeps every message", "huge": "the outbox of these tests is small"}
+
+    @pytest.fixture
+    def bus(self, tmp_path: Path) -> SinkBus:
+        return OutboxBus(tmp_path)
+
+
+class TestOutboxOfASinkThatConfirmsAtBarriers(SinkContract):
+    cannot = LATE | {"override": "a topic keeps every message", "cut": "the real sink is never full"}
+
+    @pytest.fixture
+    def bus(self, tmp_path: Path) -> SinkBus:
+        return BufferedBus(tmp_path)
+
+
+class TestOutboxOfAFileSink(SinkContract):
+    cannot = LATE | {
+        "keys": "a file of records has no keys",
+        "headers": "a file of records has no headers",
+        "timestamps": "a file of records has no timestamps",
+        "tombstones": "a file of records holds payloads alone",
+        "topics": "a file is one topic",
+        "override": "a file keeps every message",
+        "cut": "a disk is not cut off",
+    }
+
+    @pytest.fixture
+    def bus(self, tmp_path: Path) -> SinkBus:
+        return FileBus(tmp_path)
