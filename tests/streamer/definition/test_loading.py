@@ -252,10 +252,15 @@ ERRORS = [
         "digits.yaml:3: sink.when: p: gte: no such comparison; there are gt, ge, lt, le, eq, ne, in, exists",
     ),
     (
+        "an option that the codec inside another has not",
+        SHORT.replace("topic: out", "topic: out, codec: {type: compressed, codec: {type: json, prety: true}}"),
+        'digits.yaml:3: sink.codec.codec: codec.prety: no such field; did you mean "pretty"?',
+    ),
+    (
         "a codec that is none",
         SHORT.replace("topic: out", "topic: out, codec: jsn"),
-        'digits.yaml:3: sink.codec: there is no codec of type "jsn"; did you mean "json"?; known are image, json, '
-        "protodata, raw, tensor, text",
+        'digits.yaml:3: sink.codec: there is no codec of type "jsn"; did you mean "json"?; known are cloudevents, '
+        "compressed, image, json, protodata, raw, sparkplug, tensor, text",
     ),
     (
         "a misspelt option of a codec",
