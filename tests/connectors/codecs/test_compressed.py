@@ -17,7 +17,6 @@ import pipelines
 from connectors.codec import Codec, RecordsOrigin
 from connectors.codecs.compressed import CompressedConfig
 from connectors.codecs.compression import FORMATS, MOST_MEMBERS, Zstd
-from connectors.codecs.protodata import ProtoDataConfig
 from connectors.codecs.registry import codec_of
 from connectors.contract import CodecContract
 from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
@@ -27,7 +26,6 @@ from pipelines import Batch, Data
 from pipelines.errors import DefinitionError, MissingPackageError, WireError
 from streamer import testing
 from streamer.build.uses import used_by
-from streamer.definition.hotpaths import inheriting
 from streamer.definition.schema import service_schema
 from streamer.definition.service import Service
 from streamer.routing.sinkroute import SinkRoute
@@ -289,16 +287,10 @@ def _absent(self: Zstd) -> None:
     raise MissingPackageError("backports.zstd", "zstd", "payloads that are compressed with zstd")
 
 
-def test_the_codec_inside_takes_the_services_hot_path() -> None:
-    config = inheriting(MemorySourceConfig(topic="in", codec={"type": "compressed", "by": "gzip"}), "python")
-    assert config.codec == {"type": "compressed", "by": "gzip", "codec": {"type": "protodata", "hot_path": "python"}}
-    assert codec_of(config.codec).hot_path == ProtoDataConfig(hot_path="python").build().hot_path
-    assert inheriting(
-        MemorySourceConfig(topic="in", codec={"type": "compressed", "codec": "json"}), "python"
-    ).codec == {
-        "type": "compressed",
-        "codec": "json",
-    }
+@pytest.mark.parametrize("outer", ["compressed", "cloudevents"])
+def test_the_codec_inside_takes_the_services_hot_path(outer: str) -> None:
+    assert codec_of({"type": outer, "codec": "protodata"}, "python").hot_path == ("python", "hot_path: python")
+    assert codec_of({"type": outer, "codec": "json"}, "python").hot_path == codec_of("json").hot_path
 
 
 def test_a_folder_to_deploy_takes_along_what_the_codecs_inside_need() -> None:
