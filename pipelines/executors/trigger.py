@@ -12,6 +12,7 @@ from pipelines.data.data import Data
 from pipelines.errors import StreamerError
 from pipelines.executors.clock import Clock
 from pipelines.executors.openpipeline import Output
+from pipelines.steps.flow.trigger import CachingTrigger, SimpleLoopTrigger, TimeLoopTrigger
 
 Callback: TypeAlias = Callable[[Data], Output]
 """Runs the pipeline on one record. Raises what goes wrong."""
@@ -108,6 +109,16 @@ class Loop(OpenTrigger):
         self._error: BaseException | None = None
         self._stopped = True
 
+    @classmethod
+    def at_a_pace(cls, trigger: SimpleLoopTrigger, clock: Clock) -> Loop:
+        """That of a `SimpleLoopTrigger`."""
+        return cls(FixedPace(trigger.frequency_ms), trigger.data, trigger.on_error, clock)
+
+    @classmethod
+    def by_the_clock(cls, trigger: TimeLoopTrigger, clock: Clock) -> Loop:
+        """That of a `TimeLoopTrigger`."""
+        return cls(ClockPace(trigger.frequency_ms, trigger.offset), trigger.data, trigger.on_error, clock)
+
     def set_callback(self, callback: Callback) -> None:
         self.stop()
         with self._changed:
@@ -188,6 +199,11 @@ class Cache(OpenTrigger):
         self._callback: Callback | None = None
         self._output: tuple[Output] | None = None
         self._started = 0.0
+
+    @classmethod
+    def of(cls, trigger: CachingTrigger, clock: Clock) -> Cache:
+        """That of a `CachingTrigger`."""
+        return cls(trigger.frequency_ms, clock)
 
     def set_callback(self, callback: Callback) -> None:
         with self._turn:

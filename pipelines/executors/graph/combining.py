@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,8 @@ from pipelines.executors.graph.joining import flow_of
 from pipelines.executors.graph.junction import Flow, Junction, searched
 from pipelines.executors.graph.lineage import Lineage
 from pipelines.runners.runner import ContractError, OpenContext, rebuilt
+from pipelines.steps.flow.combine import AlignedCombine, ArgMax, Ensemble, FunctionCombine
 from pipelines.values import ValueType, type_of
-
-if TYPE_CHECKING:
-    from pipelines.steps.flow.combine import ArgMax, Ensemble, FunctionCombine
 
 Array = npt.NDArray[Any]
 
@@ -41,6 +39,11 @@ class CombineJunction(Junction):
     def __init__(self, name: str, inputs: tuple[str, ...], combiner: Combiner) -> None:
         super().__init__(name, inputs)
         self._combiner = combiner
+
+    @classmethod
+    def of(cls, step: AlignedCombine, name: str, inputs: tuple[str, ...], context: OpenContext) -> CombineJunction:
+        """See `Junction.of`."""
+        return cls(name, inputs, step.combiner(context))
 
     @property
     def opens_images(self) -> bool:
@@ -83,7 +86,7 @@ class CombineJunction(Junction):
 class EnsembleCombiner:
     """Weighted averages."""
 
-    def __init__(self, function: Ensemble) -> None:
+    def __init__(self, function: Ensemble, context: OpenContext) -> None:
         self._weights = function.weights
         self._keys = function.field_names
 
@@ -111,7 +114,7 @@ class EnsembleCombiner:
 class ArgMaxCombiner:
     """The input with the highest score."""
 
-    def __init__(self, function: ArgMax) -> None:
+    def __init__(self, function: ArgMax, context: OpenContext) -> None:
         self._key = function.field_name
 
     def __call__(self, inputs: Sequence[Batch]) -> Batch:

@@ -16,6 +16,8 @@ from pipelines.executors.graph.junction import Flow, Junction, gathered, searche
 from pipelines.executors.graph.lineage import Answered, Lineage
 from pipelines.executors.isolation import concatenated
 from pipelines.executors.settling import NOBODY
+from pipelines.runners.runner import OpenContext
+from pipelines.steps.flow.combine import First
 
 
 class AnyJunction(Junction):
@@ -38,6 +40,11 @@ class FirstJunction(Junction):
     def __init__(self, name: str, inputs: tuple[str, ...], timeout: float | None) -> None:
         super().__init__(name, inputs)
         self.timeout = timeout
+
+    @classmethod
+    def of(cls, step: First, name: str, inputs: tuple[str, ...], context: OpenContext) -> FirstJunction:
+        """See `Junction.of`."""
+        return cls(name, inputs, None if step.timeout_ms is None else step.timeout_ms / 1000)
 
     @property
     def passes(self) -> bool:

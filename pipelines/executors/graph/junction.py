@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
 from pipelines.errors import StepError
 from pipelines.executors.graph.lineage import Lineage
 from pipelines.executors.isolation import isolated_rows
+from pipelines.runners.runner import OpenContext
 
 Found = TypeVar("Found")
 
@@ -41,6 +42,11 @@ class Junction(ABC):
     def __init__(self, name: str, inputs: tuple[str, ...]) -> None:
         self.name = name
         self.inputs = inputs
+
+    @classmethod
+    def of(cls, step: Any, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
+        """That of a graph step, or of a COMBINE's function, under this name and with inputs of these names."""
+        return cls(name, inputs)
 
     @property
     def reads(self) -> frozenset[str] | None:

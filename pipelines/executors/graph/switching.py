@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -13,10 +13,15 @@ from pipelines.errors import MOST_KEYS, DataError, RowsFailed, WrongTypeError, n
 from pipelines.executors.graph.junction import Flow, Junction, searched
 from pipelines.executors.graph.lineage import Lineage
 from pipelines.runners.runner import ContractError, OpenContext
+from pipelines.steps.flow.switch import (
+    FunctionSwitch,
+    IntSwitch,
+    StringSwitch,
+    Switch,
+    SwitchFunction,
+    SwitchOutput,
+)
 from pipelines.values import ValueType, type_of
-
-if TYPE_CHECKING:
-    from pipelines.steps.flow.switch import FunctionSwitch, IntSwitch, StringSwitch, SwitchFunction
 
 
 class Router(Protocol):
@@ -34,6 +39,11 @@ class SwitchJunction(Junction):
         super().__init__(name, inputs)
         self._function = function
         self._router = router
+
+    @classmethod
+    def of(cls, step: Switch, name: str, inputs: tuple[str, ...], context: OpenContext) -> SwitchJunction:
+        """See `Junction.of`."""
+        return cls(name, inputs, step.switch_fn, step.switch_fn.open(context))
 
     @property
     def reads(self) -> frozenset[str] | None:
@@ -94,6 +104,11 @@ class SwitchOutputJunction(Junction):
         super().__init__(name, inputs)
         self._number = number
 
+    @classmethod
+    def of(cls, step: SwitchOutput, name: str, inputs: tuple[str, ...], context: OpenContext) -> SwitchOutputJunction:
+        """See `Junction.of`."""
+        return cls(name, inputs, step.output_num)
+
     @property
     def passes(self) -> bool:
         return True
@@ -111,7 +126,7 @@ Answer: TypeAlias = tuple[Rows, Mapping[int, Exception]]
 class IntRouter:
     """An INT64 value is the branch."""
 
-    def __init__(self, function: IntSwitch) -> None:
+    def __init__(self, function: IntSwitch, context: OpenContext) -> None:
         self._key = function.field_name
 
     def __call__(self, batch: Batch) -> Rows | Answer:
@@ -131,7 +146,7 @@ class IntRouter:
 class StringRouter:
     """A STRING value is looked up in a table."""
 
-    def __init__(self, function: StringSwitch) -> None:
+    def __init__(self, function: StringSwitch, context: OpenContext) -> None:
         self._key = function.field_name
         self._branches = function.map
 

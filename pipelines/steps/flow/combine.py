@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from pipelines.errors import DefinitionError
-from pipelines.steps.base import Typed
+from pipelines.steps.base import Typed, opened_by
 from pipelines.steps.code.function import HasFunction
 from pipelines.steps.config import Int
 from pipelines.steps.flow.graph import GraphStep
@@ -42,11 +42,7 @@ class CombineFunction(Typed):
 class AlignedCombine(CombineFunction):
     """Base of what looks at the inputs' records that belong together: what most plug-ins derive from."""
 
-    def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
-        """What aligns the rows and calls the combiner."""
-        from pipelines.executors.graph.combining import CombineJunction
-
-        return CombineJunction(name, inputs, self.combiner(context))
+    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.combining:CombineJunction.of")
 
     @abstractmethod
     def combiner(self, context: OpenContext) -> Combiner:
@@ -75,11 +71,7 @@ class Ensemble(AlignedCombine):
         if self.weights is not None and len(self.weights) != count:
             raise DefinitionError(f"there are {len(self.weights)} weights for {count} inputs; give each input one")
 
-    def combiner(self, context: OpenContext) -> Combiner:
-        """What averages."""
-        from pipelines.executors.graph.combining import EnsembleCombiner
-
-        return EnsembleCombiner(self)
+    combiner: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.combining:EnsembleCombiner")
 
     @field_validator("weights")
     @classmethod
@@ -97,11 +89,7 @@ class ArgMax(AlignedCombine):
     field_name: str = "score"
     """Key of the score: a number, or an array of which the largest counts (probabilities)."""
 
-    def combiner(self, context: OpenContext) -> Combiner:
-        """What compares."""
-        from pipelines.executors.graph.combining import ArgMaxCombiner
-
-        return ArgMaxCombiner(self)
+    combiner: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.combining:ArgMaxCombiner")
 
 
 class First(CombineFunction):
@@ -122,11 +110,7 @@ class First(CombineFunction):
         """It does not: one input is enough."""
         return False
 
-    def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
-        """What waits and chooses."""
-        from pipelines.executors.graph.joining import FirstJunction
-
-        return FirstJunction(name, inputs, None if self.timeout_ms is None else self.timeout_ms / 1000)
+    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.joining:FirstJunction.of")
 
 
 class FunctionCombine(HasFunction, AlignedCombine):
@@ -137,11 +121,7 @@ class FunctionCombine(HasFunction, AlignedCombine):
     def __init__(self, function: str | Callable[..., Any] | None = None, /, **fields: Any) -> None:
         super().__init__(function, **fields)
 
-    def combiner(self, context: OpenContext) -> Combiner:
-        """What calls it. Raises `StreamerError` where code is not allowed, `DefinitionError` if it is not there."""
-        from pipelines.executors.graph.combining import FunctionCombiner
-
-        return FunctionCombiner(self, context)
+    combiner: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.combining:FunctionCombiner")
 
 
 class Combine(GraphStep):

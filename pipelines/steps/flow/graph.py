@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pipelines.steps.base import Typed
+from pipelines.steps.base import Typed, opened_by
 
 if TYPE_CHECKING:
     from pipelines.executors.graph.junction import Junction
@@ -49,11 +50,7 @@ class Merge(GraphStep):
         """It does."""
         return True
 
-    def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
-        """What merges."""
-        from pipelines.executors.graph.joining import MergeJunction
-
-        return MergeJunction(name, inputs)
+    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.joining:MergeJunction.of")
 
 
 class AnyOf(GraphStep):
@@ -61,8 +58,4 @@ class AnyOf(GraphStep):
 
     type_name: ClassVar[str] = "ANY"
 
-    def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
-        """What chooses."""
-        from pipelines.executors.graph.joining import AnyJunction
-
-        return AnyJunction(name, inputs)
+    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.joining:AnyJunction.of")

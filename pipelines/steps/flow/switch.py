@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from pipelines.steps.base import Typed
+from pipelines.steps.base import Typed, opened_by
 from pipelines.steps.code.function import HasFunction
 from pipelines.steps.config import Int
 from pipelines.steps.flow.graph import GraphStep
 
 if TYPE_CHECKING:
-    from pipelines.executors.graph.junction import Junction
     from pipelines.executors.graph.switching import Router
     from pipelines.runners.runner import OpenContext
 
@@ -54,11 +53,7 @@ class IntSwitch(SwitchFunction):
         """The key of the value."""
         return frozenset({self.field_name})
 
-    def open(self, context: OpenContext) -> Router:
-        """What decides."""
-        from pipelines.executors.graph.switching import IntRouter
-
-        return IntRouter(self)
+    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.switching:IntRouter")
 
 
 class StringSwitch(SwitchFunction):
@@ -76,11 +71,7 @@ class StringSwitch(SwitchFunction):
         """The key of the value."""
         return frozenset({self.field_name})
 
-    def open(self, context: OpenContext) -> Router:
-        """What decides."""
-        from pipelines.executors.graph.switching import StringRouter
-
-        return StringRouter(self)
+    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.switching:StringRouter")
 
     @model_validator(mode="after")
     def _check_branches(self) -> StringSwitch:
@@ -101,11 +92,7 @@ class FunctionSwitch(HasFunction, SwitchFunction):
     def __init__(self, function: str | Callable[..., Any] | None = None, /, **fields: Any) -> None:
         super().__init__(function, **fields)
 
-    def open(self, context: OpenContext) -> Router:
-        """What decides. Raises `StreamerError` where code is not allowed, `DefinitionError` if it is not there."""
-        from pipelines.executors.graph.switching import FunctionRouter
-
-        return FunctionRouter(self, context)
+    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.switching:FunctionRouter")
 
 
 class Switch(GraphStep):
@@ -118,11 +105,7 @@ class Switch(GraphStep):
     switch_fn: SwitchFunction
     """What decides."""
 
-    def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
-        """What asks the function."""
-        from pipelines.executors.graph.switching import SwitchJunction
-
-        return SwitchJunction(name, inputs, self.switch_fn, self.switch_fn.open(context))
+    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.switching:SwitchJunction.of")
 
 
 class SwitchOutput(GraphStep):
@@ -134,8 +117,4 @@ class SwitchOutput(GraphStep):
     output_num: Annotated[Int, Field(ge=0)]
     """Number of the branch, from 0."""
 
-    def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
-        """What takes the rows."""
-        from pipelines.executors.graph.switching import SwitchOutputJunction
-
-        return SwitchOutputJunction(name, inputs, self.output_num)
+    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.switching:SwitchOutputJunction.of")

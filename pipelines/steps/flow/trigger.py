@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from pipelines.data.data import Data
 from pipelines.errors import StreamerError
-from pipelines.steps.base import Typed
+from pipelines.steps.base import Typed, opened_by
 from pipelines.steps.config import EXTENSION, Form, Int
 
 if TYPE_CHECKING:
@@ -73,11 +73,7 @@ class SimpleLoopTrigger(LoopTrigger):
     """What a run that fails does: end the loop, so that everybody who asks is told; or be logged, and the loop goes on
     with the result before."""
 
-    def open(self, clock: Clock) -> OpenTrigger:
-        """What loops."""
-        from pipelines.executors.trigger import FixedPace, Loop
-
-        return Loop(FixedPace(self.frequency_ms), self.data, self.on_error, clock)
+    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.trigger:Loop.at_a_pace")
 
 
 class TimeLoopTrigger(LoopTrigger):
@@ -98,11 +94,7 @@ class TimeLoopTrigger(LoopTrigger):
     """What a run that fails does: end the loop, so that everybody who asks is told; or be logged, and the loop goes on
     with the result before."""
 
-    def open(self, clock: Clock) -> OpenTrigger:
-        """What loops."""
-        from pipelines.executors.trigger import ClockPace, Loop
-
-        return Loop(ClockPace(self.frequency_ms, self.offset), self.data, self.on_error, clock)
+    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.trigger:Loop.by_the_clock")
 
 
 class CachingTrigger(Trigger):
@@ -116,8 +108,4 @@ class CachingTrigger(Trigger):
     frequency_ms: Annotated[Int, Field(ge=0)]
     """Milliseconds from the start of a run in which its result serves."""
 
-    def open(self, clock: Clock) -> OpenTrigger:
-        """What keeps the result."""
-        from pipelines.executors.trigger import Cache
-
-        return Cache(self.frequency_ms, clock)
+    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.trigger:Cache.of")

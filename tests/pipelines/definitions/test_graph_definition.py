@@ -389,3 +389,20 @@ def test_importing_the_core_starts_no_thread_and_loads_no_executor_of_graphs() -
         "assert not {'pipelines.executors.graph.graph', 'onnxruntime', 'cv2'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_graphs_are_made_of_is_data_and_loads_what_runs_it_when_it_is_opened() -> None:
+    code = """
+import sys
+from pipelines.steps import CachingTrigger, IntSwitch, Merge, Switch
+from pipelines.steps.flow.combine import ArgMax, Combine
+
+def loaded():
+    return [name for name in sys.modules if name.startswith(("pipelines.executors", "pipelines.runners"))]
+
+parts = [CachingTrigger(frequency_ms=1), Switch(switch_fn=IntSwitch(num_outputs=2, field_name="n")), Merge(), ArgMax()]
+assert not loaded(), loaded()
+assert type(parts[2].open("m", inputs=("a", "b"), context=None)).__name__ == "MergeJunction"
+assert loaded()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
