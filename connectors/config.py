@@ -67,6 +67,12 @@ class ConnectorConfig(BaseModel, ABC):
         return ()
 
     @property
+    def functions(self) -> tuple[str, ...]:
+        """The functions that it names as `module:function` and calls, such as one that gives a token: an image that is
+        built of the service takes their modules along."""
+        return ()
+
+    @property
     def file_keys(self) -> Mapping[str, Path]:
         """The files, folders and patterns of files that it reads or writes, by the key that names each: all fields that
         hold a path (`LocalPath`), those of the codec included. Under `--no-code` each has to be allowed."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from connectors.measures import Measure
 from connectors.records import Ints, Lane, Messages
 from connectors.source import Source
 from pipelines.errors import ConnectorError
@@ -86,6 +87,13 @@ class Sink(ABC):
         (the default) for a sink that learns only at a barrier what is confirmed or lost.
         """
         return math.inf
+
+    def metrics(self) -> Sequence[Measure]:
+        """What it counts and measures itself, for `/metrics`, the same measures each time.
+
+        Called from any thread, also before `open` and after `close`: it reads plain numbers, and waits for nothing.
+        """
+        return ()
 
     def down(self) -> str | None:
         """Why the sink cannot reach its peer at present; `None` if it can. It keeps trying to connect."""

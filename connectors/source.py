@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from connectors.measures import Measure
 from connectors.records import Lane, Records
 from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
@@ -167,6 +168,13 @@ class Source(ABC):
     def transaction_token(self) -> object | None:
         """What a `TransactionalSink` of the same bus needs to commit positions; `None` without transactions."""
         return None
+
+    def metrics(self) -> Sequence[Measure]:
+        """What it counts and measures itself, for `/metrics`, the same measures each time.
+
+        Called from any thread, also before `open` and after `close`: it reads plain numbers, and waits for nothing.
+        """
+        return ()
 
     def lag(self) -> Mapping[tuple[str, int], int]:
         """How many records are left to deliver, by (topic, partition), as far as known without asking the bus.

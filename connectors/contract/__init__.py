@@ -15,7 +15,18 @@ Needs pytest. Tests that need a capability named in `cannot` do not exist in the
 import pytest
 
 # Before the modules are imported, so that their assertions show what they compared.
-for _module in ("reader", "source", "delivery", "sink", "faults", "roundtrip", "session", "transaction", "codec"):
+for _module in (
+    "reader",
+    "source",
+    "delivery",
+    "sink",
+    "faults",
+    "measures",
+    "roundtrip",
+    "session",
+    "transaction",
+    "codec",
+):
     pytest.register_assert_rewrite(f"connectors.contract.{_module}")
 
 from connectors.contract.bus import LoopBus, SessionBus, SinkBus, SourceBus  # noqa: E402

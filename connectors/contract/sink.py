@@ -12,6 +12,7 @@ import pytest
 from connectors.contract.bus import SinkBus
 from connectors.contract.capabilities import needs
 from connectors.contract.faults import FaultContract
+from connectors.contract.measures import check_measures
 from connectors.message import Message, block_of
 from connectors.records import Messages
 from connectors.sink import Sink
@@ -56,6 +57,17 @@ class SinkContract(FaultContract):
         assert sink.barrier(_soon(bus)) == {}
         assert time.monotonic() - began < bus.patience / 2
         sink.close()
+
+    def test_its_measures_can_be_read_at_any_time(self, bus: SinkBus) -> None:
+        """Metrics: before it opens, while it sends, and after it is closed; each name stands once."""
+        sink = bus.sink()
+        check_measures(sink)
+        sink.open()
+        assert sink.send(block_of(_numbered(bus, 2)), _soon(bus)) == {}
+        assert sink.barrier(_soon(bus)) == {}
+        check_measures(sink)
+        sink.close()
+        check_measures(sink)
 
     def test_an_empty_block_is_taken(self, bus: SinkBus) -> None:
         """A batch all of whose rows were dropped gives no messages, and that is no error."""

@@ -11,6 +11,7 @@ import pytest
 from connectors.contract.bus import SourceBus
 from connectors.contract.capabilities import needs
 from connectors.contract.delivery import DeliveryContract, numbered
+from connectors.contract.measures import check_measures
 from connectors.contract.reader import Reader, Received
 from connectors.message import Message
 from connectors.source import LaneBegan, LaneEnded, SourceEnded
@@ -231,6 +232,16 @@ class SourceContract(DeliveryContract):
             assert len(received) == 30
             assert reader.listen(bus.quiet) == []
             assert len(_ends(reader)) == 1
+
+    def test_its_measures_can_be_read_at_any_time(self, bus: SourceBus) -> None:
+        """Metrics: before it opens, while it is read, and after it is closed; each name of a kind stands once."""
+        bus.feed(numbered(bus, 3))
+        source = bus.source()
+        check_measures(source)
+        with Reader(source, bus.patience) as reader:
+            reader.take(3)
+            check_measures(source)
+        check_measures(source)
 
     def test_lag_is_known_without_asking(self, bus: SourceBus) -> None:
         """`lag` answers at once, for (topic, partition), and never with less than nothing."""

@@ -25,13 +25,14 @@ from connectors.kafka.client.properties import (
     QUEUE,
     code_in,
     files_in,
+    functions_in,
     identities_in,
     is_security,
     queue_room,
     refuse,
     require_client,
 )
-from connectors.kafka.client.secrets import wrapped
+from connectors.secrets import wrapped
 from connectors.units import Duration, Position, Size
 from pipelines.errors import DefinitionError
 from pipelines.plugins.requirements import Package, Requires
@@ -147,6 +148,11 @@ class KafkaSourceConfig(HasCompiledForm, SourceConfig):
         return (*super().code_keys, *code_in(self.client))
 
     @property
+    def functions(self) -> tuple[str, ...]:
+        """`oauth_cb`."""
+        return functions_in(self.client)
+
+    @property
     def file_keys(self) -> Mapping[str, Path]:
         """Those of the codec, and keys to log in with."""
         return {**super().file_keys, **files_in(self.client)}
@@ -259,6 +265,11 @@ class KafkaSinkConfig(HasCompiledForm, SinkConfig):
     def code_keys(self) -> tuple[str, ...]:
         """`when`, if it is a function, and what librdkafka is told to call, load or run."""
         return (*super().code_keys, *code_in(self.client))
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """`oauth_cb`."""
+        return functions_in(self.client)
 
     @property
     def file_keys(self) -> Mapping[str, Path]:

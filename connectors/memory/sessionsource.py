@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 
+from connectors.measures import Measure
 from connectors.memory.block import block
 from connectors.memory.session import MemorySession
 from connectors.memory.topic import size_of
@@ -113,6 +114,13 @@ class MemorySessionSource(Source):
         with self.session.changed:
             self._woken = True
             self.session.changed.notify_all()
+
+    def metrics(self) -> list[Measure]:
+        """Lost sessions, and records under way."""
+        return [
+            Measure("sessions_lost", "Sessions that the bus has forgotten.", self._lost),
+            Measure("unacknowledged_records", "Records handed out.", len(self._under_way), "gauge"),
+        ]
 
     def lag(self) -> Mapping[tuple[str, int], int]:
         """Messages that wait in the session."""

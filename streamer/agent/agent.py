@@ -36,6 +36,7 @@ class Agent:
         self._assembly = build(service, start_from=start_from) if assembly is None else assembly
         self.meters = ServiceMeters(service.name, [name for name, _, _ in self._assembly.sources])
         self.meters.hot_paths = self._assembly.hot_paths
+        self.meters.connectors = self._assembly.measured
         self._loop = RunLoop(self._assembly, self.meters, self._log)
         self._stopping = False
         self._began = False

@@ -20,6 +20,7 @@ from pipelines.observe.profiler import Profiler
 from streamer.definition.hotpaths import PartHotPath
 from streamer.definition.nocode import check_code
 from streamer.definition.service import Service
+from streamer.observe.connectormetrics import Measured
 from streamer.routing.sinkroute import SinkRoute
 
 
@@ -93,6 +94,15 @@ class Assembly:
         if self.dead is not None:
             # It writes payloads as they came: its codec has nothing to do.
             found.append(PartHotPath(f"sink {self.dead.name}", self.dead.sink.hot_path))
+        return found
+
+    def measured(self) -> list[Measured]:
+        """The sources and sinks, which may count and measure something themselves."""
+        found = [Measured(f"source {name}", config.type, source.metrics) for name, config, source in self.sources]
+        configs = [*self.service.sinks, *([] if self.dead is None else [self.service.dead_letter])]
+        for route, config in zip(self.all_routes, configs, strict=True):
+            if config is not None:
+                found.append(Measured(f"sink {route.name}", config.type, route.sink.metrics))
         return found
 
     def close(self) -> None:

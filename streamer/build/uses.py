@@ -105,7 +105,8 @@ def _add_connector(uses: Uses, part: str, config: ConnectorConfig) -> None:
         codec = codec.wrapped
     if isinstance(config, SinkConfig):
         uses.call(part, config.when)
-    uses.call(part, getattr(config, "client", {}).get("oauth_cb"))
+    for function in config.functions:
+        uses.call(part, function)
 
 
 def _add_part(uses: Uses, piece: Part, service: Service, registry: Registry) -> None:

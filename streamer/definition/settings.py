@@ -24,7 +24,7 @@ class BatchSettings(Settings):
     """When records that wait become a batch."""
 
     type: Literal["soft", "hard"] = "soft"
-    """soft: at `max_wait` with what there is; hard: only when `max_records` are there, for models of one batch size."""
+    """soft: at `max_wait` with what there is; hard: only when `max_records` are there, for models of one batch size; also with fewer where the bus gives no more before some are acknowledged."""  # noqa: E501
     max_records: Annotated[int, Field(ge=1)] = 512
     """Records in one batch at most. Where more wait, small batches that the pipeline runs in no time are decoded and sent together."""  # noqa: E501
     max_wait: Duration = 0.005

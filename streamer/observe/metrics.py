@@ -19,6 +19,7 @@ from pipelines.observe.metrics import BOUNDS, Metrics
 from pipelines.observe.observing import StepRun
 from pipelines.observe.profiler import Profiler
 from streamer.definition.hotpaths import PartHotPath
+from streamer.observe.connectormetrics import Measured, connector_families
 from streamer.observe.stepmetrics import families
 
 SECONDS = (*BOUNDS, 30.0)
@@ -96,6 +97,7 @@ class ServiceMeters(Collector):
         self.in_flight: Callable[[], int] = lambda: 0
         self.oldest: Callable[[], float | None] = lambda: None
         self.lag: Callable[[], Mapping[tuple[str, int], int]] = dict
+        self.connectors: Callable[[], Iterable[Measured]] = list
         self.hot_paths: Callable[[], Iterable[PartHotPath]] = list
         self.started = time.time()
         self.step_metrics = Metrics()
@@ -159,6 +161,7 @@ class ServiceMeters(Collector):
         for part, (path, reason) in self.hot_paths():
             taken.add_metric((self.service, part, path, reason), 1.0)
         yield taken
+        yield from connector_families(self.service, self.connectors())
         yield from families(self.service, self.step_metrics)
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...], counts: Mapping[Any, int]) -> Metric:

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaException, cimpl
 
-from connectors.kafka.client.secrets import Scrubber
+from connectors.secrets import Scrubber
 from pipelines.hotpath import HotPath, HotPathError, HotPathReport, chosen, compiled, taken
 
 _log = logging.getLogger(__name__)

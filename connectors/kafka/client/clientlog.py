@@ -7,7 +7,7 @@ import re
 import time
 from collections import OrderedDict
 
-from connectors.kafka.client.secrets import Scrubber
+from connectors.secrets import Scrubber
 
 _QUIET = 30.0
 _REMEMBERED = 100

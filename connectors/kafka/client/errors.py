@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException
 
-from connectors.kafka.client.secrets import Scrubber
+from connectors.secrets import Scrubber
 from pipelines.errors import ConnectorError
 
 PASSING = frozenset(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,8 +11,9 @@ from pydantic import SecretStr
 
 from connectors.kafka.client.clientlog import client_logger
 from connectors.kafka.client.mismatch import Mismatch
-from connectors.kafka.client.secrets import Scrubber
-from pipelines.errors import ConnectorError, MissingPackageError
+from connectors.secrets import Scrubber
+from connectors.tokens import token_function
+from pipelines.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -99,6 +99,11 @@ def code_in(client: Mapping[str, object]) -> tuple[str, ...]:
     """The keys of properties that run something, as a service file has them: `client.oauth_cb`."""
     more = (name for name in _IN_COMMAND if name in client and not _HARMLESS.fullmatch(_text(client[name])))
     return tuple(f"client.{name}" for name in (*(name for name in CODE if name in client), *more))
+
+
+def functions_in(client: Mapping[str, object]) -> tuple[str, ...]:
+    """The functions that properties name, as `module:function`."""
+    return (_text(client["oauth_cb"]),) if "oauth_cb" in client else ()
 
 
 _PATHS: Final = (".location", ".file", ".path", ".keytab")
@@ -257,21 +262,7 @@ def _plain(name: str, value: object) -> Any:
     if isinstance(value, SecretStr):
         value = value.get_secret_value()
     if name == "oauth_cb":
-        return _function(str(value))
+        return token_function("client.oauth_cb", str(value))
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, int) else str(value)
-
-
-def _function(reference: str) -> Callable[[str], tuple[str, float]]:
-    module, _, name = reference.partition(":")
-    try:
-        found: Any = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConnectorError(
-            f'client.oauth_cb "{reference}" cannot be loaded ({error}); name it as module:function'
-        ) from error
-    if not callable(found):
-        raise ConnectorError(f'client.oauth_cb "{reference}" is no function')
-    callback: Callable[[str], tuple[str, float]] = found
-    return callback

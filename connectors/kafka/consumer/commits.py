@@ -10,8 +10,8 @@ import stamina
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from connectors.kafka.client.errors import error_of, explained, is_passing
-from connectors.kafka.client.secrets import Scrubber
 from connectors.kafka.consumer.lanes import Lanes, Progress
+from connectors.secrets import Scrubber
 
 _log = logging.getLogger(__name__)
 

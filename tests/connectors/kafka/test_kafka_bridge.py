@@ -22,13 +22,13 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from connectors.contract import Reader
 from connectors.headers import Headers
 from connectors.kafka.client import bridge
-from connectors.kafka.client.secrets import Scrubber
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from connectors.kafka.consumer.reading import CompiledReading, PlainReading, Reading
 from connectors.kafka.producer.sent import Sent
 from connectors.kafka.producer.writing import CompiledWriting
 from connectors.message import Message, block_of, messages_of_records
 from connectors.records import Lane, Records
+from connectors.secrets import Scrubber
 from pipelines.data.spans import Spans
 from pipelines.hotpath import HotPath
 from streamer.devbroker import Broker

@@ -11,9 +11,9 @@ from pydantic import SecretStr, ValidationError
 
 from connectors.kafka.client.clientlog import client_logger
 from connectors.kafka.client.properties import sink_properties, source_properties
-from connectors.kafka.client.secrets import Scrubber, is_secret
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from connectors.registry import SINKS, SOURCES
+from connectors.secrets import Scrubber, is_secret
 from pipelines.errors import ConnectorError, DefinitionError
 
 SECRET = "correct-horse-battery"

@@ -17,11 +17,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from connectors.kafka.client import bridge
-from connectors.kafka.client.secrets import Scrubber
 from connectors.kafka.config import KafkaSinkConfig
 from connectors.kafka.producer.sent import Sent
 from connectors.kafka.producer.writing import CompiledWriting
 from connectors.message import Message, block_of
+from connectors.secrets import Scrubber
 from pipelines.data.spans import Spans
 from pipelines.hotpath import HotPath
 from streamer.devbroker import Broker

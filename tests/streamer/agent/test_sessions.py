@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 import pipelines
 from connectors.memory import MemorySession, MemorySessionSource, MemorySink, MemorySource, MemorySourceConfig
@@ -171,6 +172,18 @@ def test_a_lost_result_has_its_record_come_again(window: int | None) -> None:
     assert set(values(sink)) == set(range(12))
     assert running.dead.messages == []
     assert session.acknowledged == 12
+
+
+def test_what_a_connector_counts_is_among_the_metrics_of_its_service() -> None:
+    session = MemorySession()
+    session.feed(numbers(3))
+    running = Running(session)
+    running.to_the_end()
+    registry = CollectorRegistry()
+    registry.register(running.agent.meters)
+    labels = {"service": "sessions", "part": "source bus"}
+    assert registry.get_sample_value("streamer_memory_sessions_lost_total", labels) == 0
+    assert registry.get_sample_value("streamer_memory_unacknowledged_records", labels) == 0
 
 
 class Gate:

@@ -12,10 +12,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from connectors.measures import Measure
 from pipelines.data.batch import Batch
 from pipelines.errors import StreamerError
 from pipelines.observe.observing import StepRun
 from streamer.devbroker.ports import ReservedPorts
+from streamer.observe.connectormetrics import Measured
 from streamer.observe.endpoint import Endpoint
 from streamer.observe.metrics import ServiceMeters
 
@@ -55,6 +57,43 @@ def test_every_metric_has_its_fixed_name_and_the_service_label() -> None:
     assert value("streamer_oldest_unacknowledged_seconds") == 0
     assert value("streamer_step_seconds_count", step="0:ONNX") == 1
     assert value("streamer_step_errors_total", step="0:ONNX", error="WireError") == 3
+
+
+def test_what_connectors_count_is_exported_under_their_type() -> None:
+    meters = ServiceMeters("digits", ["line"])
+    lost, window = Measure("sessions_lost", "Lost.", 1), Measure("window_records", "Window.", 20, "gauge")
+    meters.connectors = lambda: [
+        Measured("source line", "mqtt", lambda: [Measure("sessions_lost", "Lost sessions.", 2)]),
+        Measured("sink alerts", "mqtt", lambda: [lost, window]),
+        Measured("sink other", "my-bus.v2", lambda: [Measure("sent", "Sent.", 5)]),
+    ]
+    found = samples(meters)
+    labels = {"service": "digits"}
+    assert found["streamer_mqtt_sessions_lost_total", tuple(sorted({**labels, "part": "source line"}.items()))] == 2
+    assert found["streamer_mqtt_sessions_lost_total", tuple(sorted({**labels, "part": "sink alerts"}.items()))] == 1
+    assert found["streamer_mqtt_window_records", tuple(sorted({**labels, "part": "sink alerts"}.items()))] == 20
+    assert found["streamer_my_bus_v2_sent_total", tuple(sorted({**labels, "part": "sink other"}.items()))] == 5
+
+
+def test_a_connector_that_cannot_tell_its_measures_does_not_take_the_others_along() -> None:
+    def broken() -> list[Measure]:
+        return [Measure("Not A Name", "", 1)]
+
+    meters = ServiceMeters("digits", ["line"])
+    meters.connectors = lambda: [
+        Measured("source line", "bad", broken),
+        Measured("sink one", "bus", lambda: [Measure("sent", "Sent.", 5), Measure("sent", "Sent.", 5, "gauge")]),
+    ]
+    names = {name for name, _ in samples(meters)}
+    assert "streamer_bus_sent_total" in names
+    assert "streamer_batch_records_count" in names
+    assert not any(name.startswith("streamer_bad") for name in names)
+
+
+@pytest.mark.parametrize("name", ["", "Sent", "sent-bytes", "sent_total", "1st", "sent\n"])
+def test_a_measure_has_a_name_that_metrics_can_have(name: str) -> None:
+    with pytest.raises(StreamerError, match="no name of a measure"):
+        Measure(name, "", 1)
 
 
 class Service:

@@ -1,0 +1,18 @@
+"""What the contracts of sources and sinks check of their measures."""
+
+from __future__ import annotations
+
+import time
+
+from connectors.measures import Measure
+from connectors.sink import Sink
+from connectors.source import Source
+
+
+def check_measures(connector: Source | Sink) -> None:
+    """They are told at once, from any thread, and none stands twice. Raises `AssertionError`."""
+    began = time.monotonic()
+    found = list(connector.metrics())
+    assert time.monotonic() - began < 1
+    assert all(isinstance(one, Measure) for one in found)
+    assert len({one.name for one in found}) == len(found), f"a measure stands twice: {found}"

@@ -1,0 +1,33 @@
+"""`Measure`: a number that a connector counts itself, which a service exports with its own metrics."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pipelines.errors import DefinitionError
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A counter (it only grows while the connector lives) or a gauge, and its value now.
+
+    `name` says what is counted and in which unit, in small letters, digits and `_`: `sessions_lost`, `window_records`.
+    A service exports it as `streamer_<type of the connector>_<name>`, a counter with `_total` behind it. Raises
+    `DefinitionError` for another kind of name.
+    """
+
+    name: str
+    text: str
+    """What it is, in a sentence."""
+    value: float
+    kind: Literal["counter", "gauge"] = "counter"
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or self.name.endswith("_total"):
+            raise DefinitionError(
+                f'"{self.name}" is no name of a measure: small letters, digits and _, without _total at the end'
+            )

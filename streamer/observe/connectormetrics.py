@@ -1,0 +1,44 @@
+"""What connectors count and measure themselves, as Prometheus wants it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from connectors.measures import Measure
+
+_log = logging.getLogger(__name__)
+_OTHERS: Final = re.compile(r"[^a-z0-9_]")
+
+
+class Measured(NamedTuple):
+    """A connector of a service that may have measures."""
+
+    part: str
+    """`source NAME` or `sink NAME`."""
+    type: str
+    """As in the service file."""
+    measures: Callable[[], Sequence[Measure]]
+
+
+def connector_families(service: str, connectors: Iterable[Measured]) -> Iterator[Metric]:
+    """A family for each name, with the labels `service` and `part`. A connector that fails to tell is logged and left
+    out: it must not take the other metrics along."""
+    families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+    for part, kind, measures in connectors:
+        try:
+            found = list(measures())
+        except Exception as error:  # noqa: BLE001 - a plug-in may fail in any way
+            _log.warning("the measures of %s cannot be read: %s", part, error)
+            continue
+        for one in found:
+            name = f"streamer_{_OTHERS.sub('_', kind.lower())}_{one.name}"
+            of_kind = CounterMetricFamily if one.kind == "counter" else GaugeMetricFamily
+            family = families.setdefault(name, of_kind(name, one.text, labels=("service", "part")))
+            if isinstance(family, of_kind):
+                family.add_metric((service, part), float(one.value))
+    yield from families.values()
