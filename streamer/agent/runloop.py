@@ -289,12 +289,19 @@ class RunLoop:
 
     def _notice_standstill(self, work: Work | None) -> None:
         """Steps may hold so many records that there is no room for those which would complete their windows."""
-        if work is not None or self._open_delivery.unconfirmed or not self._budget.is_full:
+        if work is not None or self._open_delivery.unconfirmed or not (self._budget.is_full or self._held_up()):
             self._idle_since = None
         elif self._idle_since is None:
             self._idle_since = time.monotonic()
         elif time.monotonic() - self._idle_since > STANDSTILL:
             self._idle_since = float("inf")
+            if not self._budget.is_full:
+                self._log.warning(
+                    "the bus gives nothing more before something is acknowledged, and steps hold all that it gave; "
+                    "make its window larger, or those of the steps smaller",
+                    sources=[intake.source.name for intake in self._held_up()],
+                )
+                return
             self._log.warning(
                 "nothing more is polled, as records that steps hold take up limits.in_flight; raise it, or make the "
                 "windows smaller",

@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 import pipelines
+from connectors.memory import MemorySession, MemorySessionSource, MemorySink
 from connectors.message import Message
 from pipelines import Data
 from streamer import testing
+from streamer.agent.agent import Agent
+from streamer.agent.assembly import build
 from streamer.definition.service import Service
 
 
@@ -236,3 +239,26 @@ def test_windows_that_leave_no_room_for_the_records_that_would_complete_them_are
     assert serving.results() == []
     time.sleep(0.5)
     assert caplog.text.count("limits.in_flight") == 1
+
+
+def test_windows_that_hold_all_that_a_bus_gives_are_told(
+    windowed: Any, eventually: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamer.agent.runloop.STANDSTILL", 0.3)
+    session = MemorySession(window=2)
+    session.feed(Message(data.to_bytes()) for data in numbers(1, 2, 3))
+    service = windowed(batch={"max_records": 2}, limits={"drain": "500ms"})
+    (source,), (sink,) = service.sources, service.sinks
+    parts = build(
+        service,
+        sources={source.label: MemorySessionSource(session, name=source.label)},
+        sinks={sink.label: MemorySink()},
+        dead=MemorySink(),
+    )
+    agent = Agent(service, assembly=parts)
+    agent.start()
+    eventually(lambda: "make its window larger" in caplog.text)
+    time.sleep(0.5)
+    assert caplog.text.count("make its window larger") == 1
+    agent.stop()
+    agent.join(30)
