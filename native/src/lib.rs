@@ -1,8 +1,10 @@
 //! The compiled hot path: what `docs/native.md` says, behind the same seam as the plain Python one.
 
 mod arena;
+mod columns;
 mod kafka;
 mod memory;
+mod mqtt;
 mod protodata;
 
 use pyo3::prelude::*;
@@ -10,7 +12,9 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<memory::Block>()?;
+    module.add_class::<memory::OpenBlock>()?;
     kafka::register(module)?;
+    mqtt::register(module)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("SOURCES", env!("STREAMER_SOURCES"))?;
     protodata::register(module)?;

@@ -12,7 +12,7 @@ from connectors.mqtt.protocol.fields import MOST, written_varint
 from connectors.mqtt.protocol.packets import V5, PacketType, Version
 from connectors.mqtt.protocol.writing import topic_field
 from pipelines.data.spans import Ints, Spans
-from pipelines.hotpath import HotPath
+from pipelines.hotpath import HotPath, compiled
 
 Codes: TypeAlias = npt.NDArray[np.int32]
 PacketIds: TypeAlias = npt.NDArray[np.uint16]
@@ -39,6 +39,10 @@ def encode_acks(kind: PacketType, packet_ids: PacketIds, hot_path: HotPath = "au
     ids = np.asarray(packet_ids, np.uint16)
     if not ids.all():
         raise ValueError(f"{kind.name}: packet identifier 0")
+    native = compiled(hot_path)
+    if native is not None:
+        written: bytes = native.mqtt_encode_acks(first, np.ascontiguousarray(ids))
+        return written
     out = np.empty((len(ids), 4), np.uint8)
     out[:, 0], out[:, 1], out[:, 2], out[:, 3] = first, 2, ids >> 8, ids & 0xFF
     return out.tobytes()
@@ -80,8 +84,11 @@ def encode_publishes(
     `ValueError`, and writes nothing, for a topic that nobody can publish to, a packet identifier that is 0, columns
     that do not fit together, and a message that is too large for MQTT.
     """
-    count = len(payloads)
     fields = [topic_field(topic) for topic in topics]
+    written = _compiled(version, fields, payloads, codes, packet_ids, qos, retain, dup, properties, hot_path)
+    if written is not None:
+        return written
+    count = len(payloads)
     flags, ids = _flags(count, qos, retain, dup), _ids(count, packet_ids, qos)
     bodies = _bodies(version, fields, payloads, codes, qos, properties)
     if len(bodies) and bodies.max() > MOST:
@@ -103,6 +110,50 @@ def encode_publishes(
         if payload:
             write(payload)
     return b"".join(parts)
+
+
+def _compiled(
+    version: Version,
+    fields: list[bytes],
+    payloads: Payloads,
+    codes: Codes | None,
+    packet_ids: PacketIds | None,
+    qos: Any,
+    retain: Any,
+    dup: Any,
+    properties: EncodedProperties,
+    hot_path: HotPath,
+) -> bytes | None:
+    """The same by the compiled hot path; `None` where there is none, or where something is wrong that plain Python is
+    to name.
+    """
+    native = compiled(hot_path)
+    if native is None or (version != V5 and properties is not None):
+        return None
+    if isinstance(payloads, Spans):
+        if payloads.extension() is None:
+            return None
+    elif type(payloads) is not list:
+        payloads = list(payloads)
+    if isinstance(qos, int) and isinstance(retain, bool) and isinstance(dup, bool) and 0 <= qos <= 2:
+        flags: Any = dup << 3 | qos << 1 | retain
+    else:
+        flags = _flags(len(payloads), qos, retain, dup)
+    bare = b"\0" if version == V5 else b""
+    if properties is None:
+        properties = bare
+    elif not isinstance(properties, bytes):
+        properties = list(properties)
+    found: bytes | None = native.mqtt_encode_publishes(
+        fields,
+        None if codes is None else np.ascontiguousarray(codes, np.int32),
+        payloads,
+        flags,
+        None if packet_ids is None else np.ascontiguousarray(packet_ids, np.uint16),
+        properties or bare,
+        bare,
+    )
+    return found
 
 
 _HEADS: Final = [bytes([PacketType.PUBLISH << 4 | flags]) for flags in range(16)]
@@ -147,7 +198,7 @@ def _bodies(
         raise ValueError(f"PUBLISH: there must be {count} codes of topics, each less than {len(fields)}")
     else:
         bodies = sizes[codes]
-    bodies = bodies + 2 * (np.asarray(qos) > 0)
+    bodies = np.asarray(bodies + 2 * (np.asarray(qos) > 0))
     if isinstance(payloads, Spans):
         bodies += np.maximum(payloads.lengths, 0)
     else:
@@ -171,5 +222,5 @@ def _each(version: Version, properties: EncodedProperties, count: int) -> list[b
 
 
 def _sizes(bodies: Ints) -> Ints:
-    lengths = 1 + (bodies >= 1 << 7) + (bodies >= 1 << 14) + (bodies >= 1 << 21)
-    return bodies + 1 + lengths
+    sizes: Ints = bodies + 2 + (bodies >= 1 << 7) + (bodies >= 1 << 14) + (bodies >= 1 << 21)
+    return sizes

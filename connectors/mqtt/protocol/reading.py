@@ -60,8 +60,8 @@ class Reader:
 
     `role` is the side that reads. A server that does not know the version yet (`None`) learns it from the CONNECT,
     which must come first then; `version` says it from there on. A packet of more than `max_packet` bytes, its header
-    included, is refused when its header is read, so that no more than that is kept. Topic aliases up to
-    `topic_alias_maximum` are put back into topics; `aliases` are those that somebody else reads by, too.
+    included, is refused when its header is read, so that no more than that is kept. `aliases` say how many topic
+    aliases were announced (none), and keep them: they are put back into topics.
     """
 
     def __init__(
@@ -69,14 +69,13 @@ class Reader:
         role: Role,
         version: Version | None = None,
         max_packet: int = LARGEST,
-        topic_alias_maximum: int = 0,
         aliases: Aliases | None = None,
     ) -> None:
         self.role = role
         self.version = version
         self.max_packet = max_packet
         self._learns = version is None
-        self.aliases = aliases or Aliases(topic_alias_maximum)
+        self.aliases = aliases or Aliases()
         self._kept = bytearray()
         self._failed: ProtocolError | None = None
 
@@ -138,7 +137,7 @@ class Reader:
 
 
 class Aliases:
-    """The topic aliases that one side of a connection has set."""
+    """The topic aliases that the other side of a connection has set, up to the announced `maximum`."""
 
     __slots__ = ("_topics", "maximum")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,9 @@ from connectors.mqtt.protocol.reading import (
     topic_of,
 )
 from connectors.mqtt.protocol.reasons import ProtocolError
-from connectors.mqtt.protocol.topictable import TopicTable
+from connectors.mqtt.protocol.topictable import MOST_BYTES, MOST_TOPICS, TopicTable
 from pipelines.data.spans import Bytes, Ints, Spans
+from pipelines.hotpath import HotPath, compiled
 
 MANY: Final = 1 << 20
 """Messages that one scan takes at most if nobody says how many."""
@@ -91,7 +92,8 @@ class Scanned:
     @property
     def qos(self) -> npt.NDArray[np.uint8]:
         """The QoS of each message, `uint8 (N,)`."""
-        return self.flags >> 1 & 3
+        qos: npt.NDArray[np.uint8] = self.flags >> np.uint8(1) & np.uint8(3)
+        return qos
 
 
 class Scanner:
@@ -110,6 +112,7 @@ class Scanner:
         role: Role = Role.CLIENT,
         aliases: Aliases | None = None,
         strict: bool = True,
+        hot_path: HotPath = "auto",
     ) -> None:
         self.version = version
         self.max_packet = max_packet
@@ -118,6 +121,10 @@ class Scanner:
         self.strict = strict
         self.topics = TopicTable()
         self._known_properties: set[bytes] = set()
+        native = compiled(hot_path)
+        self._native: Any = None
+        if native is not None:
+            self._native = native.MqttScanner(version == V5, max_packet, role is Role.CLIENT, MOST_TOPICS, MOST_BYTES)
 
     def scan(self, buffer: Bytes, start: int = 0, stop: int | None = None, max_records: int = MANY) -> Scanned:
         """The messages that are whole in `buffer[start:stop]`, up to the first other packet.
@@ -126,14 +133,23 @@ class Scanner:
         given.
         """
         stop = len(buffer) if stop is None else stop
-        rows = self._plain_rows(buffer, start, stop, max_records)
+        if not 0 <= start <= stop <= len(buffer):
+            raise ValueError(f"bytes {start} to {stop} are not in a buffer of {len(buffer)}")
+        rows = (self._compiled_rows if self._native else self._plain_rows)(buffer, start, stop, max_records)
         if not len(rows.codes) and max_records > 0:
             return self._one(buffer, start, stop)
         return self._scanned(buffer, rows, start, stop)
 
+    def _compiled_rows(self, buffer: Bytes, start: int, stop: int, most: int) -> _Rows:
+        block, count, end, names, anew = self._native.scan(buffer, start, stop, max(most, 0))
+        if anew:
+            self.topics = TopicTable()
+        for raw in names or ():
+            self.topics.add(raw, raw.decode())
+        return _Rows.of_block(buffer, block, count, end)
+
     def _plain_rows(self, buffer: Bytes, start: int, stop: int, most: int) -> _Rows:
-        starts, bodies, ends, codes = self._frames(buffer.data, start, stop, most)
-        rows = _Rows(buffer, starts, bodies, ends, codes, self.version)
+        rows = _Rows.of_frames(buffer, *self._frames(buffer.data, start, stop, most), self.version)
         return rows.first(self._usable(rows))
 
     def _frames(
@@ -222,15 +238,16 @@ class Scanner:
         raw = buffer.data
         header = read_header(raw, start, stop, self.version, self.max_packet)
         if header is None or header[1] > stop or raw[start] >> 4 != PacketType.PUBLISH:
-            return self._scanned(buffer, _Rows(buffer, [], [], [], [], self.version), start, stop)
+            return self._scanned(buffer, _Rows.of_frames(buffer, [], [], [], [], self.version), start, stop)
         body, end = header
         message = framed(Fields(raw, body, end, "PUBLISH"), raw[start], self.version)
         faults: list[Fault] = []
         code = self._code(message, raw, faults)
-        rows = _Rows(buffer, [start], [body], [end], [code], self.version)
+        rows = _Rows.of_frames(buffer, [start], [body], [end], [code], self.version)
         return self._scanned(buffer, rows, start, stop, faults)
 
     def _code(self, message: Framed, raw: memoryview, faults: list[Fault]) -> int:
+        alias = None
         try:
             topic = topic_of(message)
             alias = properties_of(message, raw, self.role).topic_alias
@@ -239,27 +256,31 @@ class Scanner:
             if self.strict or not message.topic:
                 raise
             faults.append(Fault(0, error))
-            topic, alias = None, None
             try:
                 topic = topic_of(message)
             except ProtocolError:
                 return -1
         name = self.aliases.resolved(topic, alias)
-        if self.topics.full:
+        raw_name = name.encode()
+        if self.topics.full and raw_name not in self.topics.codes:
             self.topics = TopicTable()
-        return self.topics.add(name.encode(), name)
+            if self._native:
+                self._native.clear()
+        if self._native:
+            self._native.add(raw_name)
+        return self.topics.add(raw_name, name)
 
     def _scanned(self, buffer: Bytes, rows: _Rows, start: int, stop: int, faults: Sequence[Fault] = ()) -> Scanned:
-        at = int(rows.ends[-1]) if len(rows.ends) else start
+        at = rows.end if len(rows.codes) else start
         stopped, needed = self._stopped(buffer.data, at, stop)
         return Scanned(
             buffer,
             self.topics,
             rows.flags,
-            rows.packet_ids.astype(np.uint16),
-            rows.codes.astype(np.int32),
+            rows.packet_ids,
+            rows.codes,
             rows.payload_starts,
-            rows.ends - rows.payload_starts,
+            rows.payload_lengths,
             rows.property_starts,
             rows.property_lengths,
             at - start,
@@ -300,49 +321,81 @@ def _long(raw: memoryview, at: int, stop: int) -> tuple[int, int]:
     return LARGEST, stop
 
 
+_NONE_WRONG: Final = np.zeros(0, np.bool_)
+
+
+@dataclass(slots=True)
 class _Rows:
-    """Columns of messages whose starts, bodies, ends and topics are known; `wrong` where the rest breaks the rules."""
+    """Columns of messages, as in `Scanned`."""
 
-    __slots__ = (
-        "buffer",
-        "codes",
-        "ends",
-        "flags",
-        "packet_ids",
-        "payload_starts",
-        "property_lengths",
-        "property_starts",
-        "wrong",
-    )
+    buffer: Bytes
+    flags: npt.NDArray[np.uint8]
+    packet_ids: npt.NDArray[np.uint16]
+    codes: npt.NDArray[np.int32]
+    payload_starts: Ints
+    payload_lengths: Ints
+    property_starts: Ints
+    property_lengths: Ints
+    end: int
+    """Where the last one ends."""
+    wrong: npt.NDArray[np.bool_] = field(default_factory=lambda: _NONE_WRONG)
+    """Which of them break the rules after all."""
 
-    def __init__(
-        self, buffer: Bytes, starts: list[int], bodies: list[int], ends: list[int], codes: list[int], version: Version
-    ) -> None:
-        self.buffer = buffer
-        self.ends = np.array(ends, np.int64)
-        self.codes = np.array(codes, np.int32)
-        self.flags = buffer[np.array(starts, np.int64)] & 0xF
-        qos = self.flags >> 1 & 3
+    @staticmethod
+    def of_block(buffer: Bytes, block: Any, count: int, end: int) -> _Rows:
+        """Of a block of the extension, whose columns `native/src/mqtt/core/scan.rs` orders."""
+        places: Any = np.ndarray((4, count), np.int64, block)
+        codes: Any = np.ndarray(count, np.int32, block, 32 * count)
+        ids: Any = np.ndarray(count, np.uint16, block, 36 * count)
+        flags: Any = np.ndarray(count, np.uint8, block, 38 * count)
+        return _Rows(buffer, flags, ids, codes, places[0], places[1], places[2], places[3], end)
+
+    @staticmethod
+    def of_frames(
+        buffer: Bytes, starts: list[int], bodies: list[int], ends: list[int], codes: list[int], version: Version
+    ) -> _Rows:
+        """Of messages whose starts, bodies, ends and topics are known."""
+        stops = np.array(ends, np.int64)
+        flags = buffer[np.array(starts, np.int64)] & np.uint8(0xF)
+        qos = flags >> 1 & 3
         body = np.array(bodies, np.int64)
         at = body + 2 + _shorts(buffer, body)
         numbered = qos > 0
-        self.packet_ids = _shorts(buffer, at) * numbered
-        self.wrong = (qos == 3) | ((self.flags >= 8) & ~numbered) | (numbered & (self.packet_ids == 0))
+        ids = _shorts(buffer, at) * numbered
+        wrong = (qos == 3) | ((flags >= 8) & ~numbered) | (numbered & (ids == 0))
         at += 2 * numbered
-        self.property_starts = self.property_lengths = np.zeros(len(at), np.int64)
+        property_starts = property_lengths = np.zeros(len(at), np.int64)
         if version == V5:
-            at, self.property_lengths = _lengths(buffer, at, self.ends)
-            self.property_starts = at
-            at = at + self.property_lengths
-        self.payload_starts = at
-        self.wrong |= at > self.ends
+            property_starts, property_lengths = _lengths(buffer, at, stops)
+            at = property_starts + property_lengths
+        return _Rows(
+            buffer,
+            flags,
+            ids.astype(np.uint16),
+            np.array(codes, np.int32),
+            at,
+            stops - at,
+            property_starts,
+            property_lengths,
+            ends[-1] if ends else 0,
+            wrong | (at > stops),
+        )
 
     def first(self, count: int) -> _Rows:
         """These of them."""
-        if count < len(self.codes):
-            for name in self.__slots__[1:]:
-                setattr(self, name, getattr(self, name)[:count])
-        return self
+        if count == len(self.codes):
+            return self
+        return _Rows(
+            self.buffer,
+            self.flags[:count],
+            self.packet_ids[:count],
+            self.codes[:count],
+            self.payload_starts[:count],
+            self.payload_lengths[:count],
+            self.property_starts[:count],
+            self.property_lengths[:count],
+            int(self.payload_starts[count - 1] + self.payload_lengths[count - 1]) if count else 0,
+        )
 
 
 def _shorts(buffer: Bytes, places: Ints) -> Ints:

@@ -6,7 +6,6 @@
 
 mod block;
 mod client;
-mod columns;
 mod headers;
 mod inflight;
 mod library;

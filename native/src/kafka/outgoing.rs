@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::columns::{Array, Cut, HeaderColumns, HeaderCut, Strings};
+use crate::columns::{Array, Cut, HeaderColumns, HeaderCut, Strings};
 
 /// Columns of Python's, checked, and kept alive.
 pub struct Outgoing {

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mqttpackets import publishes
 
@@ -16,10 +16,12 @@ from connectors.mqtt.protocol.properties import NONE, Place, Properties, encode_
 from connectors.mqtt.protocol.writing import encode
 from pipelines.data.spans import Spans
 
+pytestmark = pytest.mark.usefixtures("hot_path")
 VERSIONS: list[Version] = [V311, V5]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@settings(max_examples=40)
 @given(data=st.data(), spans=st.booleans())
 def test_messages_of_a_batch_are_those_written_one_by_one(version: Version, data: st.DataObject, spans: bool) -> None:
     sent = data.draw(st.lists(publishes(version), max_size=6))
@@ -98,21 +100,23 @@ def test_a_topic_that_nobody_can_publish_to_is_refused() -> None:
 
 
 def test_a_message_that_is_too_large_for_mqtt_is_refused() -> None:
-    large = Spans(np.zeros(1, np.uint8), np.zeros(1, np.int64), np.array([268_435_455]))
+    large = Spans(np.zeros(268_435_455, np.uint8), np.zeros(1, np.int64), np.array([268_435_455]))
     with pytest.raises(ValueError, match="at position 0"):
         encode_publishes(V311, ["a"], large)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@settings(max_examples=20)
 @given(numbers=st.lists(st.integers(1, 0xFFFF), max_size=20))
 def test_acknowledgements_of_a_batch_are_those_written_one_by_one(version: Version, numbers: list[int]) -> None:
     ids = np.array(numbers, np.uint16)
-    for kind, packet in [
+    kinds: list[tuple[PacketType, type[Puback | Pubrec | Pubrel | Pubcomp]]] = [
         (PacketType.PUBACK, Puback),
         (PacketType.PUBREC, Pubrec),
         (PacketType.PUBREL, Pubrel),
         (PacketType.PUBCOMP, Pubcomp),
-    ]:
+    ]
+    for kind, packet in kinds:
         assert encode_acks(kind, ids) == b"".join(encode(packet(number), version) for number in numbers)
 
 

@@ -9,7 +9,7 @@ from mqttpackets import connects, packets
 
 from connectors.mqtt.protocol.packets import V5, V311, Connect, Packet, Pingreq, Publish, Version
 from connectors.mqtt.protocol.properties import Properties
-from connectors.mqtt.protocol.reading import Reader, Role
+from connectors.mqtt.protocol.reading import Aliases, Reader, Role
 from connectors.mqtt.protocol.writing import encode
 
 VERSIONS: list[Version] = [V311, V5]
@@ -17,6 +17,7 @@ VERSIONS: list[Version] = [V311, V5]
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("role", Role)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_every_packet_that_is_written_is_read_again(version: Version, role: Role, data: st.DataObject) -> None:
     sent = data.draw(st.lists(packets(version, role), max_size=4))
@@ -59,7 +60,7 @@ def test_packets_that_nobody_took_come_with_the_next_bytes() -> None:
 
 def test_a_topic_alias_is_put_back_into_its_topic() -> None:
     alias = Properties(topic_alias=3)
-    reader = Reader(Role.CLIENT, V5, topic_alias_maximum=3)
+    reader = Reader(Role.CLIENT, V5, aliases=Aliases(3))
     raw = encode(Publish("a", properties=alias), V5) + encode(Publish("", b"x", properties=alias), V5)
     assert [packet.topic for packet in reader.feed(raw) if isinstance(packet, Publish)] == ["a", "a"]
 

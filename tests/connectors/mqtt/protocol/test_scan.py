@@ -19,6 +19,7 @@ from connectors.mqtt.protocol.scan import Scanned, Scanner, Stopped
 from connectors.mqtt.protocol.topictable import MOST_TOPICS
 from connectors.mqtt.protocol.writing import encode
 
+pytestmark = pytest.mark.usefixtures("hot_path")
 VERSIONS: list[Version] = [V311, V5]
 LARGE = 1000
 
@@ -81,7 +82,7 @@ def everything(raw: bytes, scanner: Scanner, most: int) -> Iterator[Packet | Rea
 def expected(raw: bytes, role: Role, version: Version) -> Iterator[Packet | ReasonCode]:
     """The same by the reader alone."""
     try:
-        yield from Reader(role, version, LARGE, 2).feed(raw)
+        yield from Reader(role, version, LARGE, Aliases(2)).feed(raw)
     except ProtocolError as error:
         yield error.reason
 
@@ -94,6 +95,7 @@ def alike(raw: bytes, role: Role, version: Version, most: int = 100) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("role", Role)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_what_is_scanned_is_what_is_read(version: Version, role: Role, data: st.DataObject) -> None:
     anything = publishes(version, role) | packets(version, role)
@@ -102,7 +104,7 @@ def test_what_is_scanned_is_what_is_read(version: Version, role: Role, data: st.
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_it_does_not_matter_where_the_bytes_are_cut(version: Version, data: st.DataObject) -> None:
     sent = data.draw(st.lists(publishes(version), min_size=1, max_size=3))
@@ -119,7 +121,7 @@ def test_it_does_not_matter_where_the_bytes_are_cut(version: Version, data: st.D
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("role", Role)
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_changed_messages_are_refused_as_the_reader_refuses_them(
     version: Version, role: Role, data: st.DataObject

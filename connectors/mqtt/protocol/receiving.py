@@ -1,0 +1,144 @@
+"""The bytes that came over a connection: where they are received, and how packets are taken out of them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from connectors.mqtt.protocol.acknowledgements import ScannedAcks, scan_acks
+from connectors.mqtt.protocol.packets import Packet, Version
+from connectors.mqtt.protocol.reading import LARGEST, Aliases, Reader, Role, read_header
+from connectors.mqtt.protocol.reasons import ProtocolError
+from connectors.mqtt.protocol.scan import MANY, Scanned, Scanner
+from pipelines.data.spans import Bytes
+from pipelines.hotpath import HotPath, compiled
+
+BLOCK: Final = 256 << 10
+"""Bytes that are received into one block of memory."""
+LEAST_ROOM: Final = 16 << 10
+"""Room below which another block is begun."""
+
+
+class ReceiveBuffer:
+    """Receives what one connection brings, and takes packets out of it.
+
+    A socket writes into `writable()`, `filled(n)` says how much, and `scan`, `acks` and `packet` take what is whole, in
+    the order in which it came. Columns that were given stay as they are as long as somebody holds them: what comes
+    later is written behind them, then into another block. Compiled, blocks that nobody holds any more are used again.
+
+    `role`, `version`, `max_packet`, `aliases` and `strict` are those of `Reader` and `Scanner`.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        version: Version | None = None,
+        max_packet: int = LARGEST,
+        *,
+        aliases: Aliases | None = None,
+        strict: bool = True,
+        block: int = BLOCK,
+        hot_path: HotPath = "auto",
+    ) -> None:
+        self.reader = Reader(role, version, max_packet, aliases)
+        self._strict = strict
+        self._hot_path = hot_path
+        self._scanner: Scanner | None = None
+        self._block = block
+        self._bytes = self._memory(block)
+        self._at = 0
+        self._filled = 0
+
+    @property
+    def pending(self) -> int:
+        """Bytes that came and were not taken."""
+        return self._filled - self._at
+
+    @property
+    def version(self) -> Version | None:
+        """The version of MQTT; a server learns it from the CONNECT."""
+        return self.reader.version
+
+    def writable(self) -> memoryview:
+        """Room for what comes next, at least one byte of it; it is to be used before anything else is called."""
+        room = len(self._bytes) - self._filled
+        missing = self._missing() if self.pending else 0
+        if missing > room or (room < LEAST_ROOM and not 0 < missing <= room):
+            self._begin(missing)
+        return self._bytes.data[self._filled :]
+
+    def filled(self, count: int) -> None:
+        """So many bytes were written at the beginning of `writable()`."""
+        if not 0 <= count <= len(self._bytes) - self._filled:
+            raise ValueError(f"{count} bytes do not fit into a room of {len(self._bytes) - self._filled}")
+        self._filled += count
+
+    def scan(self, max_records: int = MANY) -> Scanned:
+        """Take messages, as `Scanner.scan` does; `packet` takes what is none. Raises `ProtocolError`."""
+        version = self.reader.version
+        if version is None:
+            raise ValueError("the CONNECT has to be taken first: the version of MQTT is not known")
+        scanner = self._scanner
+        if scanner is None:
+            reader = self.reader
+            scanner = self._scanner = Scanner(
+                version,
+                reader.max_packet,
+                role=reader.role,
+                aliases=reader.aliases,
+                strict=self._strict,
+                hot_path=self._hot_path,
+            )
+        found = scanner.scan(self._view(), self._at, max_records=max_records)
+        self._at += found.consumed
+        return found
+
+    def acks(self, max_records: int = MANY) -> ScannedAcks:
+        """Take acknowledgements, as `scan_acks` does; `packet` takes what is none, and says what is wrong."""
+        version = self.reader.version
+        if version is None:
+            raise ValueError("the CONNECT has to be taken first: the version of MQTT is not known")
+        limit = self.reader.max_packet
+        found = scan_acks(self._view(), version, self._at, None, max_records, limit, self._hot_path)
+        self._at += found.consumed
+        return found
+
+    def packet(self) -> Packet | None:
+        """Take the next packet, whatever it is; `None` if it has not come whole. Raises `ProtocolError`."""
+        found = self.reader.read(self._bytes.data, self._at, self._filled)
+        if found is None:
+            return None
+        packet, self._at = found
+        return packet
+
+    def _view(self) -> Bytes:
+        """What came. The rest of the block may be written to meanwhile, so nobody is shown it."""
+        view = self._bytes[: self._filled]
+        view.flags.writeable = False
+        return view
+
+    def _missing(self) -> int:
+        """How many bytes the next packet lacks, 0 if none or if that is not known."""
+        reader = self.reader
+        try:
+            header = read_header(self._bytes.data, self._at, self._filled, reader.version, reader.max_packet)
+        except ProtocolError:
+            return 0
+        return 0 if header is None else max(0, header[1] - self._filled)
+
+    def _begin(self, missing: int) -> None:
+        """Begin another block with what was not taken."""
+        pending = self.pending
+        # What a header says has not come yet: memory grows with what has.
+        size = min(pending + missing, 4 * max(pending, self._block))
+        block = self._memory(max(self._block, size, pending + LEAST_ROOM if not missing else 0))
+        block[:pending] = self._bytes[self._at : self._filled]
+        self._bytes, self._at, self._filled = block, 0, pending
+
+    def _memory(self, size: int) -> Bytes:
+        native = compiled(self._hot_path)
+        if native is None:
+            return np.empty(size, np.uint8)
+        block: Any = native.OpenBlock(size)
+        return np.frombuffer(block, np.uint8)
