@@ -288,7 +288,8 @@ def _absent(self: Zstd) -> None:
 
 
 @pytest.mark.parametrize("outer", ["compressed", "cloudevents"])
-def test_the_codec_inside_takes_the_services_hot_path(outer: str) -> None:
+def test_the_codec_inside_takes_the_services_hot_path(outer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STREAMER_NATIVE", raising=False)
     assert codec_of({"type": outer, "codec": "protodata"}, "python").hot_path == ("python", "hot_path: python")
     assert codec_of({"type": outer, "codec": "json"}, "python").hot_path == codec_of("json").hot_path
 
