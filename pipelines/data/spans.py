@@ -14,6 +14,11 @@ from pipelines.hotpath import compiled
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
+_FEW = 32
+"""So few strings are taken out one by one."""
+_GAPS = 1024
+"""Bytes for each string that are rather copied with it than left out."""
+
 
 class Spans(Sequence[bytes | None]):
     """N byte strings, any of which may be null, as a sequence of `bytes | None`.
@@ -105,9 +110,22 @@ class Spans(Sequence[bytes | None]):
         if native is not None:
             strings: list[bytes | None] = native.strings(self.buffer, self.starts, self.lengths, None)
             return strings
-        view = self.buffer.data
-        pairs = zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
-        return [None if length < 0 else bytes(view[start : start + length]) for start, length in pairs]
+        if len(self) < _FEW:
+            view = self.buffer.data
+            cells = zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
+            return [None if length < 0 else view[start : start + length].tobytes() for start, length in cells]
+        ends = self.starts + self.lengths
+        there = self.starts[~self.null]
+        if not len(there):
+            return [None] * len(self)
+        # Slices of `bytes` cost half of those of a view: where gaps are short, all between the strings is copied once.
+        first, last = int(there.min()), int(ends.max())
+        near = last - first < _GAPS * len(there)
+        between = self.buffer[first:last].tobytes() if near else self.buffer[first:last].data
+        pairs = zip((self.starts - first).tolist(), (ends - first).tolist(), strict=True)
+        if near and len(there) == len(self):
+            return [between[start:end] for start, end in pairs]  # type: ignore[misc]
+        return [None if end < start else bytes(between[start:end]) for start, end in pairs]
 
     def extension(self) -> ModuleType | None:
         """The compiled extension, if it can be used and takes these spans: they must not lie in steps."""

@@ -82,8 +82,7 @@ class EntryDecoder:
             column = None if native is None else _compiled_reader(native, self.options).column(self.key, entries)
             if column is not None:
                 return column
-            entries = entries.tolist()
-        return decoded(self.key, entries, self.options)
+        return decoded(self.key, Spans.of(entries), self.options)
 
 
 def columns_reader(

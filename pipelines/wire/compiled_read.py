@@ -131,7 +131,7 @@ class CompiledReader:
                 columns[key] = SparseColumn(count, filled, WireColumn(rare_entries[place], self._decoder(key)))
             elif form == MIXED:
                 entries = Spans(spans.buffer, table[line], table[line + 1])
-                columns[key], wrong, strange = read_values(key, entries.tolist(), self._options)
+                columns[key], wrong, strange = read_values(key, entries, self._options)
                 failed.update((int(rows[row]), error) for row, error in wrong.items())
                 if strange:
                     return None

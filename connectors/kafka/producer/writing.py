@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
+from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from connectors.headers import Headers
 from connectors.kafka.client.errors import error_of
-from connectors.kafka.producer.callbacks import Callbacks, DeliveryCallback
 from connectors.kafka.producer.sent import Sent
 from connectors.records import Messages
 from pipelines.data.spans import Spans
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Refusals = dict[int, KafkaError]
 """Index of a message to why it was refused; `_QUEUE_FULL` where there was no room in time."""
+DeliveryCallback = Callable[[KafkaError | None, Message], None]
 WaitForRoom = Callable[[], bool]
 """Waits a moment; whether to try again."""
 
@@ -65,8 +66,6 @@ class PlainWriting(Writing):
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
-        self._lent: dict[Sent, Callbacks] = {}
-        self._free: list[Callbacks] = []
 
     def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
         """See `Writing`."""
@@ -81,21 +80,11 @@ class PlainWriting(Writing):
         # Counts messages until their callbacks have returned (seen in librdkafka 2.16, and tested).
         return len(self._producer) == 0
 
-    def finished(self, outstanding: deque[Sent], settled: int) -> list[Sent]:
-        """See `Writing`."""
-        found = super().finished(outstanding, settled)
-        self._free += [self._lent.pop(sent) for sent in found]
-        return found
-
-    def _callbacks(self, sent: Sent, messages: Messages) -> list[DeliveryCallback]:
-        self._lent[sent] = self._free.pop() if self._free else Callbacks()
-        return self._lent[sent].lend(sent, len(messages))
-
     def _in_bulk(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
-        keys: Iterable[bytes | None] = repeat(None) if messages.keys is None else messages.keys
+        keys: Iterable[bytes | None] = repeat(None, len(messages)) if messages.keys is None else messages.keys
         waiting: list[dict[str, Any]] = [
             {"value": value, "key": key, "callback": callback}
-            for value, key, callback in zip(messages.values, keys, self._callbacks(sent, messages), strict=False)
+            for value, key, callback in zip(messages.values, keys, _callbacks(sent, len(messages)), strict=True)
         ]
         taken = self._producer.produce_batch(topic, waiting)
         if taken == len(waiting):
@@ -135,7 +124,7 @@ class PlainWriting(Writing):
         )
         produce = self._producer.produce
         for index, ((value, key, headers, stamp, topic), callback) in enumerate(
-            zip(rows, self._callbacks(sent, messages), strict=False)
+            zip(rows, _callbacks(sent, count), strict=True)
         ):
             while True:
                 try:
@@ -214,6 +203,20 @@ class CompiledWriting(Writing):
         while outstanding and not outstanding[0].parts:
             found.append(outstanding.popleft())
         return found
+
+
+def _callbacks(sent: Sent, count: int) -> Iterator[DeliveryCallback]:
+    """A delivery callback for each of so many messages, which says that the message at its own index is lost.
+
+    A method of an index (`MethodType(delivered, 3)(error, message)` is `delivered(3, error, message)`) is the cheapest
+    callable that remembers one: the client holds as many as there are messages on their way.
+    """
+
+    def delivered(index: int, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            sent.lose(index, error)
+
+    return map(MethodType, repeat(delivered), range(count))
 
 
 def _coded(messages: Messages, topic: str) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int64]] | None]:

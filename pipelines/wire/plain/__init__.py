@@ -12,15 +12,18 @@ element type FLOAT (`10 01`), and the array's own eight bytes.
 
 Reading is fast where many messages can share the work:
 
-- `records` cuts each message into entries by their lengths and tells them apart by the bytes of their keys. Nothing is
-  parsed for that.
+- `records` joins the messages to one buffer and cuts all of them at once, by the lengths of their entries: numpy reads
+  the first length of every message, then the second of every message, and so on. Entries are told apart by the bytes of
+  their keys. Nothing is parsed for that, and nothing is copied: an entry is a place in the buffer (`windows`).
 - `decode` puts the entries of each key into a column. Entries one after the other are a message again, so protobuf
   checks a whole column in one call. A column that nobody wants stays as it is, and is written out again untouched.
 - `values` decodes the columns that are wanted. Arrays of one dtype and shape differ in their own bytes only, at the end
-  of their entries (`arrays`): these are put together to one array of all rows. Other values are read one at a time.
+  of their entries (`arrays`): these are taken out of the buffer as one array of all rows. Other values are read one at
+  a time.
 
 Writing (`encode`) goes the other way: each column gives its entries, and a message is the entries of its row. The
-entries of an array column are one prefix for all rows and the memory of the array.
+entries of an array column are one prefix for all rows and the memory of the array. Undecoded entries that
+stood side by side in the messages that came in are copied as one.
 
 Everything unusual is left to protobuf: a message that is cut into entries in no such simple way (a key twice, fields
 that this version does not know, a value before its key) is parsed and serialised by protobuf, and read in that form.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -11,176 +11,169 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from pipelines.data.columns import Column, WireColumn
 from pipelines.data.data import Data, check_key
-from pipelines.data.sparsecolumn import SparseColumn, by_key, divide, in_form
+from pipelines.data.spans import Ints, Spans
+from pipelines.data.sparsecolumn import SparseColumn, divide, in_form, is_rare
 from pipelines.errors import ReservedKeyError, WireError, without_traceback
 from pipelines.wire.columns import EntryDecoder, ReadColumns, ReadOptions
-from pipelines.wire.plain.records import (
-    METADATA,
-    PART_BYTES,
-    Record,
-    all_begin_with,
-    checked_record,
-    cut,
-    key_of,
-    metadata_of,
-    raw_key,
-    rewritten,
-)
-from pipelines.wire.plain.values import read_values
+from pipelines.wire.plain.records import FEW, Cut, checked_message, cut, key_of, metadata_of, rewritten
+from pipelines.wire.plain.values import by_length, read_values
+from pipelines.wire.plain.windows import windows
 from protos import data_pb2 as pb
+
+PART_BYTES: Final = 1 << 16
+"""Bytes of entries to parse at a time. More costs more: the system hands out large memory page by page."""
 
 
 def decode(values: Sequence[Any], wanted: frozenset[str], options: ReadOptions) -> ReadColumns:
     """`pipelines.wire.columns.decode_columns` in plain Python."""
-    messages = list(values)
-    records, failed = _records(messages, options)
-    table = _table(records, wanted, options)
+    messages = _Messages(values, options)
+    table = _table(messages.cut(), wanted, options)
     if table.unsound:
         # None of these is left in the second table: protobuf writes sound entries only.
-        for row in table.unsound:
-            try:
-                records[row] = rewritten(bytes(messages[row]))
-            except WireError as error:
-                failed[row] = without_traceback(error)
-                del records[row]
-        table = _table(records, wanted, options)
+        messages.rewrite(table.unsound)
+        table = _table(messages.cut(), wanted, options)
+    positions = messages.positions
     metadata: dict[int, Data | None] = {}
     for row in table.with_metadata:
         try:
-            metadata[row] = metadata_of(bytes(messages[row]), options)
+            metadata[row] = metadata_of(messages.left[row], options)
         except WireError as error:
             table.failed.setdefault(row, without_traceback(error))
-    rows = np.array(list(records), np.int64)
+    kept: Sequence[int] = range(len(positions))
     columns = table.columns
     if table.failed:
-        kept = np.array([place for place, row in enumerate(records) if row not in table.failed], np.int64)
-        rows = rows[kept]
-        (taken,) = divide(columns, [kept])
+        kept = [row for row in kept if row not in table.failed]
+        (taken,) = divide(columns, [np.array(kept, np.int64)])
         columns = in_form({key: column for key, column in taken.items() if not column.empty}, len(kept), wanted)
-    listed = [metadata.get(row) for row in rows.tolist()] if metadata else None
-    return ReadColumns(columns, rows, listed, failed | table.failed)
+    listed = [metadata.get(row) for row in kept] if metadata else None
+    failed = messages.failed | {positions[row]: error for row, error in table.failed.items()}
+    return ReadColumns(columns, np.array(positions, np.int64)[kept], listed, failed)
 
 
-def _records(messages: Sequence[Any], options: ReadOptions) -> tuple[dict[int, Record], dict[int, WireError]]:
-    """The entries of the messages by their positions, and the errors of those that are no messages."""
-    records: dict[int, Record] = {}
-    failed: dict[int, WireError] = {}
-    # A message of fewer bytes cannot exceed a limit.
-    short = min(options.safe_bytes, options.limits.max_keys)
-    for row, message in enumerate(messages):
-        if message is None:
-            continue
-        record = cut(message) if type(message) is bytes and len(message) <= short else None
-        if record is None:
+class _Messages:
+    """The messages that are left when those that are none have failed."""
+
+    def __init__(self, values: Sequence[Any], options: ReadOptions) -> None:
+        self.left = list(values)
+        self.positions = list(range(len(values)))
+        """Where among the values each of these was."""
+        self.failed: dict[int, WireError] = {}
+        """Position to the error of a message that protobuf cannot read, or that exceeds a limit."""
+        # A message of fewer bytes cannot exceed a limit.
+        short = min(options.safe_bytes, options.limits.max_keys)
+        if not set(map(type, self.left)) <= {bytes} or max(map(len, self.left), default=0) > short:
+            self.positions = [position for position, value in enumerate(values) if value is not None]
+            self.left = [values[position] for position in self.positions]
+            self._replace(lambda row, value: checked_message(value, options))
+
+    def cut(self) -> Cut:
+        """These messages in entries."""
+        found = cut(self.left)
+        if found.odd:
+            self.rewrite(set(found.odd))
+            found = cut(self.left)
+        return found
+
+    def rewrite(self, rows: set[int]) -> None:
+        """Let protobuf write these messages anew, or find that they are none."""
+        self._replace(lambda row, message: rewritten(message) if row in rows else message)
+
+    def _replace(self, replaced: Callable[[int, Any], bytes]) -> None:
+        """Put another message into each row, or none where that raises `WireError`."""
+        positions, messages = self.positions, self.left
+        self.positions, self.left = [], []
+        for row, (position, message) in enumerate(zip(positions, messages, strict=True)):
             try:
-                record = checked_record(message, options)
+                self.left.append(replaced(row, message))
             except WireError as error:
-                failed[row] = without_traceback(error)
-                continue
-        records[row] = record
-    return records, failed
+                self.failed[position] = without_traceback(error)
+            else:
+                self.positions.append(position)
 
 
 class _Table(NamedTuple):
     columns: dict[str, Column]
-    """Key to its column, with a row for each record."""
+    """Key to its column, with a row for each message."""
     failed: dict[int, WireError]
-    """Position to the error of a message with a wrong value or a reserved key."""
+    """Row to the error of a message with a wrong value or a reserved key."""
     with_metadata: list[int]
-    """Positions of the messages with metadata."""
+    """Rows of the messages with metadata."""
     unsound: set[int]
-    """Positions of the messages with an entry that is broken, or of another key than it seems to be."""
+    """Rows of the messages with an entry that is broken, or of another key than it seems to be."""
 
 
-def _table(records: dict[int, Record], wanted: frozenset[str], options: ReadOptions) -> _Table:
-    table = _Table({}, {}, [], set())
-    positions, size = list(records), len(records)
-    cells = _by_place(list(records.values()))
-    if cells is None:
-        keyed = [{raw_key(entry): entry for entry in record} for record in records.values()]
-        # Of a key that is twice in a message, protobuf knows which entry counts.
-        table.unsound.update(
-            row for (row, record), entries in zip(records.items(), keyed, strict=True) if len(entries) < len(record)
-        )
-        cells = by_key(keyed, None)
-    for raw, places, entries in cells:
-        having = _having(entries) if places is None else places
-        rows = [positions[place] for place in having] if len(having) < size else positions
-        if raw == METADATA:
-            table.with_metadata.extend(rows)
-            continue
+def _table(messages: Cut, wanted: frozenset[str], options: ReadOptions) -> _Table:
+    entries, size = messages.entries, messages.size
+    table = _Table({}, {}, messages.with_metadata, set())
+    buffer = np.frombuffer(entries.joined, np.uint8)
+    for raw, numbers in entries.by_key():
+        rows = entries.rows[numbers]
+        listed = rows.tolist()
         key = key_of(raw)
         if key is None:
-            table.unsound.update(rows)
+            table.unsound.update(listed)
             continue
+        # Of a key that is twice in a message, protobuf knows which entry counts. All others are looked at all the same.
+        twice = rows[1:][rows[1:] == rows[:-1]].tolist()
+        table.unsound.update(twice)
+        spans = Spans(buffer, entries.starts[numbers], entries.stops[numbers] - entries.starts[numbers])
+        whole = len(listed) == size and not twice
         if key in wanted:
-            every = entries if places is None else _spread(places, entries, size)
-            column, failed, unsound = read_values(key, every, options)
-            table.failed.update((positions[place], error) for place, error in failed.items())
-            table.unsound.update(positions[place] for place in unsound)
+            every = spans if whole else _spread(spans, rows, size)
+            table.columns[key], failed, unsound = read_values(key, every, options)
+            table.failed.update(failed)
+            table.unsound.update(unsound)
         else:
-            column = WireColumn(entries, EntryDecoder(key, options))
-            if places is not None:
-                column = SparseColumn(size, places, column)
-            table.unsound.update(_unsound(key, rows, [entry for entry in entries if entry is not None]))
-        table.columns[key] = column
+            decoder = EntryDecoder(key, options)
+            cells: Any = spans.tolist() if len(listed) < FEW else spans
+            if is_rare(len(listed), size):
+                table.columns[key] = SparseColumn(size, listed, WireColumn(cells, decoder))
+            elif whole:
+                table.columns[key] = WireColumn(cells, decoder)
+            else:
+                every = _spread(spans, rows, size)
+                table.columns[key] = WireColumn(every, decoder, ~every.null)
+            table.unsound.update(listed[place] for place in _unsound(key, cells))
         try:
             check_key(key)
         except ReservedKeyError as error:
-            table.failed.update((row, WireError(str(error))) for row in rows)
+            table.failed.update((row, WireError(str(error))) for row in listed)
     return table
 
 
-Cells: TypeAlias = Iterable[tuple[bytes, list[int] | None, list[Any]]]
-"""Raw keys with their places and entries, as `pipelines.data.sparsecolumn.by_key` gives them."""
+def _spread(entries: Spans, rows: Ints, size: int) -> Spans:
+    """These entries at the places `rows` among `size`, null at all others."""
+    starts, lengths = np.zeros(size, np.int64), np.full(size, -1, np.int64)
+    starts[rows], lengths[rows] = entries.starts, entries.lengths
+    return Spans(entries.buffer, starts, lengths)
 
 
-def _by_place(records: Sequence[Record]) -> Cells | None:
-    """The entries of each key, if all messages have the keys of the first one, in its order; else `None`."""
-    keys = [raw_key(entry) for entry in records[0]] if records else []
-    if len(set(keys)) < len(keys):
-        return None
-    try:
-        columns = [list(column) for column in zip(*records, strict=True)]
-    except ValueError:
-        return None
-    if not all(map(all_begin_with, keys, columns)):
-        return None
-    return [(key, None, column) for key, column in zip(keys, columns, strict=True)]
-
-
-def _having(entries: Sequence[bytes | None]) -> Sequence[int]:
-    """The places that have an entry."""
-    if None not in entries:
-        return range(len(entries))
-    return [place for place, entry in enumerate(entries) if entry is not None]
-
-
-def _spread(places: Sequence[int], entries: Sequence[bytes], size: int) -> list[bytes | None]:
-    """The entries at their places among `size`, `None` at all others."""
-    spread: list[bytes | None] = [None] * size
-    for place, entry in zip(places, entries, strict=True):
-        spread[place] = entry
-    return spread
-
-
-def _unsound(key: str, rows: Sequence[int], entries: Sequence[bytes]) -> Iterator[int]:
-    """The rows whose entry is broken or not of this key. Entries are parsed together: most are sound."""
-    step = max(1, PART_BYTES // len(entries[0]))
-    for start in range(0, len(entries), step):
-        yield from _unsound_of_part(key, rows[start : start + step], entries[start : start + step])
-
-
-def _unsound_of_part(key: str, rows: Sequence[int], entries: Sequence[bytes]) -> Iterator[int]:
-    if _is_sound(key, b"".join(entries)):
+def _unsound(key: str, entries: Spans | list[bytes]) -> Iterator[int]:
+    """The places of the entries that are broken or not of this key. Entries are parsed together: most are sound."""
+    if isinstance(entries, Spans) and all(_is_sound(key, part) for part in _parts(entries)):
         return
-    if len(rows) == 1:
-        yield rows[0]
+    yield from _searched(key, range(len(entries)), list(entries))  # type: ignore[arg-type]
+
+
+def _parts(entries: Spans) -> Iterator[bytes]:
+    """These entries, joined in parts of about `PART_BYTES`, and in another order: those of equal length together."""
+    for places in by_length(entries.lengths):
+        width = int(entries.lengths[places[0]])
+        step = max(1, PART_BYTES // width)
+        for start in range(0, len(places), step):
+            yield windows(entries.buffer, entries.starts[places[start : start + step]], width).tobytes()
+
+
+def _searched(key: str, places: range, entries: list[bytes]) -> Iterator[int]:
+    if _is_sound(key, b"".join(entries[places.start : places.stop])):
+        return
+    if len(places) == 1:
+        yield places[0]
         return
     # Search by halves: a few unsound entries among many are found without parsing each.
-    middle = len(rows) // 2
-    yield from _unsound_of_part(key, rows[:middle], entries[:middle])
-    yield from _unsound_of_part(key, rows[middle:], entries[middle:])
+    middle = len(places) // 2
+    yield from _searched(key, places[:middle], entries)
+    yield from _searched(key, places[middle:], entries)
 
 
 def _is_sound(key: str, entries: bytes) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn, Entries, WireColumn
 from pipelines.data.data import Data
+from pipelines.data.spans import Spans
 from pipelines.data.sparsecolumn import SparseColumn
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError, without_traceback
 from pipelines.values.ndarray import in_order
@@ -20,6 +21,8 @@ from pipelines.wire.plain.arrays import array_bytes, array_prefix
 from pipelines.wire.protobuf import SCALAR_FIELDS, encode, encode_entry
 from protos import data_pb2 as pb
 
+_SHORT: Final = 1024
+"""Bytes of an array that are rather copied once more than handled by themselves."""
 Failures: TypeAlias = dict[int, Exception]
 """Row to the error of its value. What writes a column adds those of the rows that it cannot write."""
 
@@ -31,9 +34,15 @@ def encode_batch(batch: Batch) -> WrittenColumns:
     """`pipelines.wire.columns.encode_columns` in plain Python."""
     failed: Failures = {}
     common, rare = divided(batch)
-    parts: list[Sequence[bytes | memoryview]] = []
+    parts: list[Sequence[Any]] = []
     for key, column in common.items():
-        parts.extend(_parts(key, column, failed))
+        kept = undecoded_entries(key, column)
+        if kept is None:
+            parts.extend(_parts(key, column, failed))
+        elif column.mask is None and (both := _side_by_side(parts, kept)) is not None:
+            parts[-1] = both
+        else:
+            parts.append(kept if column.mask is None else [entry or b"" for entry in kept])
     if rare:
         parts.append(rare_entries(rare, batch.size, failed))
     if batch.metadata is not None:
@@ -44,6 +53,20 @@ def encode_batch(batch: Batch) -> WrittenColumns:
     for row in failed:
         messages[row] = None
     return WrittenColumns(messages, failed)
+
+
+def _side_by_side(parts: Sequence[Sequence[Any]], entries: Entries) -> Spans | None:
+    """The last of the parts and these entries in one, if they are neighbours in the messages that came in.
+
+    Keys that pass through often are: a message `x, device_id, ts` has the entry of `ts` right behind that of
+    `device_id`, and both are copied as one string.
+    """
+    last = parts[-1] if parts else None
+    if not isinstance(last, Spans) or not isinstance(entries, Spans) or last.buffer is not entries.buffer:
+        return None
+    if not np.array_equal(last.starts + last.lengths, entries.starts):
+        return None
+    return Spans(last.buffer, last.starts, last.lengths + entries.lengths)
 
 
 def divided(batch: Batch) -> tuple[dict[str, Column], dict[str, SparseColumn]]:
@@ -92,7 +115,7 @@ def undecoded_entries(key: str, column: Column) -> Entries | None:
     return None
 
 
-def _parts(key: str, column: Column, failed: Failures) -> list[Sequence[bytes | memoryview]]:
+def _parts(key: str, column: Column, failed: Failures) -> list[Sequence[Any]]:
     """The entry of each row, in one part or two."""
     if isinstance(column, DenseColumn) and column.type is ValueType.NDARRAY and len(key) <= LONGEST_KEY:
         try:
@@ -103,18 +126,25 @@ def _parts(key: str, column: Column, failed: Failures) -> list[Sequence[bytes | 
     return [entries_of(key, column, failed)]
 
 
-def _array_parts(key: str, column: DenseColumn) -> list[Sequence[bytes | memoryview]]:
+def _array_parts(key: str, column: DenseColumn) -> list[Sequence[Any]]:
     array = column.storage
     count, *shape = array.shape
-    prefixes: list[bytes] = [array_prefix(key, array.dtype, tuple(shape))] * count
-    # The memory of each row's array: it is copied only when the message is joined.
-    memory = in_order(array, "little").reshape(-1).view(np.uint8).data
-    width = array_bytes(array.dtype, tuple(shape))
-    arrays: list[bytes | memoryview] = [memory[row * width : (row + 1) * width] for row in range(count)]
+    prefix = np.frombuffer(array_prefix(key, array.dtype, tuple(shape)), np.uint8)
+    memory = in_order(array, "little").reshape(-1).view(np.uint8).reshape(count, array_bytes(array.dtype, tuple(shape)))
+    parts: list[list[Any]]
+    if memory.shape[1] > _SHORT:
+        # The memory of each row's array is copied only when the message is joined.
+        parts = [[prefix.tobytes()] * count, list(memory)]
+    else:
+        entries = np.empty((count, len(prefix) + memory.shape[1]), np.uint8)
+        entries[:, : len(prefix)], entries[:, len(prefix) :] = prefix, memory
+        # Rows as one element each: numpy gives all of them in one call.
+        parts = [entries.view(f"V{entries.shape[1]}").reshape(-1).tolist()]
     if column.mask is not None:
         for row in np.flatnonzero(~column.mask).tolist():
-            prefixes[row] = arrays[row] = b""
-    return [prefixes, arrays]
+            for part in parts:
+                part[row] = b""
+    return [*parts]
 
 
 def _scalar_entries(key: str, type: ValueType, values: Sequence[Any], failed: Failures) -> list[bytes]:

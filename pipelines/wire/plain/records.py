@@ -1,92 +1,158 @@
-"""One message cut into its map entries, without a parser."""
+"""Messages cut into their map entries, all at once and without a parser."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
-from itertools import repeat
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
 from pipelines.data.data import Data
+from pipelines.data.spans import Ints
 from pipelines.errors import WireError
 from pipelines.wire.columns import ReadOptions
+from pipelines.wire.plain.windows import begin_with
 from pipelines.wire.protobuf import decode
 from pipelines.wire.varint import varint
 from protos import data_pb2 as pb
 
-Record = list[bytes]
-"""The entries of one message, tag and length included; the last is `METADATA` if the message has metadata."""
-
-METADATA: Final = b""
-"""Stands in a `Record` for all the metadata of the message."""
-
-PART_BYTES: Final = 1 << 16
-"""Bytes of entries to join at a time. More costs more: the system hands out large memory page by page."""
-
 _ENTRY, _METADATA_ENTRY, _KEY = 0x0A, 0x12, 0x0A
-# The longest entries whose lengths take one byte, two, three and four.
-_LONGEST_ENTRIES = tuple(1 + bytes_of_length + (1 << 7 * bytes_of_length) - 1 for bytes_of_length in range(1, 5))
+_PADDING = bytes(8)
+"""Behind the last message, so that reading a tag and a length never ends outside the buffer."""
+FEW: Final = 32
+"""What is done for so few messages or entries costs less in a loop than in calls of numpy."""
+_GUESSES: Final = 8
+"""How many keys are looked for at one place of the messages before their entries are sorted in a loop."""
 
 
-def cut(message: bytes) -> Record | None:
-    """The entries of a message; `None` if it is broken, or has anything but entries in the usual form.
+class Entries(NamedTuple):
+    """The map entries of some messages, by their places in the joined messages.
 
     The bytes inside an entry are not looked at: it may be broken, or of another key than it seems to be.
     """
-    entries: Record = []
-    has_metadata = False
-    at, end = 0, len(message)
-    # Much of the cost of decoding is in this loop, so lengths of one and two bytes are read in place.
-    try:
-        while at < end:
-            size = message[at + 1]
-            if size < 0x80:
-                stop = at + 2 + size
-            elif message[at + 2] < 0x80:
-                stop = at + 3 + size - 0x80 + (message[at + 2] << 7)
+
+    joined: bytes
+    rows: Ints
+    """The message of each entry, `int64 (E,)`."""
+    starts: Ints
+    """Where each entry begins, with its tag and length."""
+    keys: Ints
+    """Where its key begins, with tag and length."""
+    stops: Ints
+    """Where it ends, at least two bytes behind the beginning of its key."""
+
+    def by_key(self) -> Iterator[tuple[bytes, Ints]]:
+        """Each raw key, with tag and length, and the numbers of its entries in the order of their messages.
+
+        As a rule most messages have the same key at the same place: the
+        first entry's key is looked for in all entries of that place at once, then that of the first of the rest, ...
+        """
+        found: dict[bytes, list[Any]] = {}
+        for left in self._by_place():
+            for _ in range(_GUESSES):
+                if len(left) < FEW:
+                    break
+                raw = _raw_key(self.joined, int(self.keys[left[0]]), int(self.stops[left[0]]))
+                same = begin_with(self.joined, self.keys[left], self.stops[left], raw)
+                same[0] = True  # A broken key may be longer than its entry.
+                found.setdefault(raw, []).append(left[same])
+                left = left[~same]
+            loop = zip(left.tolist(), self.keys[left].tolist(), self.stops[left].tolist(), strict=True)
+            for entry, start, stop in loop:
+                found.setdefault(_raw_key(self.joined, start, stop), []).append(entry)
+        for raw, parts in found.items():
+            if len(parts) > 1:
+                # Entries of one key may have been found at several places of the messages, and in a loop.
+                numbers = np.concatenate([np.atleast_1d(part) for part in parts])
+                yield raw, numbers[np.argsort(self.starts[numbers])]
             else:
-                size, start = varint(message, at + 1, 5)
-                stop = start + size
-            if message[at] == _ENTRY:
-                entries.append(message[at:stop])
-            elif message[at] == _METADATA_ENTRY:
-                has_metadata = True
+                yield raw, np.atleast_1d(parts[0])
+
+    def _by_place(self) -> list[Ints]:
+        """The entries that come first in their messages, those that come second, ..."""
+        every = np.arange(len(self.rows))
+        (ends,) = (self.rows[1:] <= self.rows[:-1]).nonzero()
+        if len(ends) * FEW > len(every):
+            return [every]
+        return [every[start:end] for start, end in pairwise([0, *(ends + 1).tolist(), len(every)])]
+
+
+class Cut(NamedTuple):
+    """The result of cutting messages."""
+
+    size: int
+    """How many messages there are."""
+    entries: Entries
+    with_metadata: list[int]
+    """Messages with metadata, whose entries are not among these."""
+    odd: list[int]
+    """Messages that are broken, or have anything but entries in the usual form."""
+
+
+def cut(messages: Sequence[bytes]) -> Cut:
+    """The entries of these messages: first those at the first place of all messages, then those at the second, ..."""
+    joined = b"".join([*messages, _PADDING])
+    buffer = np.frombuffer(joined, np.uint8)
+    lengths = np.fromiter(map(len, messages), np.int64, len(messages))
+    ends = lengths.cumsum()
+    rows = np.flatnonzero(lengths)
+    at, ends = (ends - lengths)[rows], ends[rows]
+    found: list[tuple[Ints, ...]] = []
+    with_metadata, odd = [], []
+    while len(rows) >= FEW:
+        tags, keys, sizes = buffer[at], at + 2, buffer[at + 1].astype(np.int64)
+        for shift in (7, 14, 21, 28):
+            # Bit `shift` of these is the sign that their length has another byte, not a part of it.
+            (longer,) = (sizes >> shift).nonzero()
+            if not len(longer):
+                break
+            sizes[longer] += (buffer[keys[longer]].astype(np.int64) - 1) << shift
+            keys[longer] += 1
+        stops = keys + sizes
+        entry = (tags == _ENTRY) & (stops <= ends) & (sizes >= 2)
+        if entry.all():
+            found.append((rows, at, keys, stops))
+        else:
+            metadata = (tags == _METADATA_ENTRY) & (stops <= ends)
+            found.append((rows[entry], at[entry], keys[entry], stops[entry]))
+            with_metadata += rows[metadata].tolist()
+            odd += rows[~(entry | metadata)].tolist()
+            stops[~(entry | metadata)] = ends[~(entry | metadata)]
+        more = stops < ends
+        rows, at, ends = rows[more], stops[more], ends[more]
+    rest: list[tuple[int, int, int, int]] = []
+    for row, start, end in zip(rows.tolist(), at.tolist(), ends.tolist(), strict=True):
+        while start < end:
+            tag, size, key, stop = joined[start], *_length(joined, start + 1)
+            if stop > end or not ((tag == _ENTRY and size >= 2) or tag == _METADATA_ENTRY):
+                odd.append(row)
+                break
+            if tag == _ENTRY:
+                rest.append((row, start, key, stop))
             else:
-                return None
-            at = stop
-    except IndexError:
-        return None
-    if at != end:
-        return None
-    if has_metadata:
-        entries.append(METADATA)
-    return entries
+                with_metadata.append(row)
+            start = stop
+    found.append((*np.array(rest, np.int64).reshape(-1, 4).T,))
+    columns = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    return Cut(len(messages), Entries(joined, *columns), sorted(set(with_metadata)), odd)
 
 
-def raw_key(entry: bytes) -> bytes:
-    """The key as an entry begins with it, with tag and length. Where that is broken, anything that is no key.
+def _raw_key(joined: bytes, start: int, stop: int) -> bytes:
+    return joined[start : min(_length(joined, start + 1)[2], stop)]
 
-    It may not be the key of the entry: an entry may be broken, or have a second key, which counts.
-    """
+
+def _length(joined: bytes, at: int) -> tuple[int, int, int]:
+    """The length that stands at this place, and where what is so long begins and ends."""
+    size = joined[at]
+    if size < 0x80:
+        return size, at + 1, at + 1 + size
     try:
-        start = 2
-        while entry[start - 1] > 0x7F:
-            start += 1
-        size = entry[start + 1]
-        if size < 0x80:
-            return entry[start : start + 2 + size]
-        size, end = varint(entry, start + 1, 5)
-        return entry[start : end + size]
+        size, start = varint(joined, at, 5)
     except IndexError:
-        return b"\0" if entry else METADATA
-
-
-def all_begin_with(raw: bytes, entries: Sequence[bytes]) -> bool:
-    """Whether the key of all these entries is this raw key. Also `False` where their lengths are of different sizes."""
-    starts = {2 + bisect_left(_LONGEST_ENTRIES, length) for length in set(map(len, entries))}
-    return len(starts) == 1 and all(map(bytes.startswith, entries, repeat(raw), repeat(starts.pop())))
+        return 0, at, len(joined) + 1
+    return size, start, start + size
 
 
 def key_of(raw: bytes) -> str | None:
@@ -102,29 +168,27 @@ def key_of(raw: bytes) -> str | None:
         return None
 
 
-def checked_record(message: Any, options: ReadOptions) -> Record:
-    """The entries of any message, also of an unusual one. Raises `WireError` if it is none, or exceeds a limit."""
+def checked_message(message: Any, options: ReadOptions) -> bytes:
+    """A message of any type or size. Raises `WireError` if it is no bytes, or exceeds a limit."""
     if not isinstance(message, (bytes, bytearray, memoryview)):
         raise WireError(f"a ProtoData message is bytes, not {type(message).__name__}; choose the codec that fits")
-    message = bytes(message)
-    options.limits.check_fields(message)
-    if len(message) > options.safe_bytes:
+    payload = bytes(message)
+    options.limits.check_fields(payload)
+    if len(payload) > options.safe_bytes:
         # It may be within the limits all the same: its elements have to be counted.
-        decode(message, options.limits, float_lists=options.float_lists)
-    record = cut(message)
-    return rewritten(message) if record is None else record
+        decode(payload, options.limits, float_lists=options.float_lists)
+    return payload
 
 
-def rewritten(message: bytes) -> Record:
-    """The entries of a message as protobuf writes it, without the fields that this version does not know.
+def rewritten(message: bytes) -> bytes:
+    """A message as protobuf writes it, without the fields that this version does not know.
 
     Raises `WireError` if protobuf cannot read it.
     """
     parsed = parsed_message(message)
     parsed.DiscardUnknownFields()
-    record = cut(parsed.SerializeToString(deterministic=True))
-    assert record is not None
-    return record
+    written: bytes = parsed.SerializeToString(deterministic=True)
+    return written
 
 
 def parsed_message(message: bytes) -> pb.DataMap:

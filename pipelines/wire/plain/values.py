@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from pipelines.data.columns import MISSING, Column, DenseColumn
+from pipelines.data.spans import Ints, Spans
 from pipelines.errors import DataError, RowsFailed, WireError
 from pipelines.values.ndarray import MAX_RANK, Array, array_type, from_buffer
 from pipelines.wire.columns import ReadOptions
 from pipelines.wire.plain.arrays import array_bytes, array_prefix
-from pipelines.wire.plain.records import PART_BYTES
+from pipelines.wire.plain.windows import begin_with, windows
 from pipelines.wire.protobuf import UNKNOWN, value_of
 from protos import data_pb2 as pb
-
-Entries = Sequence[bytes | None]
-"""The entries of one key, as `pipelines.wire.plain.records` cuts them; `None` for a row that lacks the key."""
 
 
 class ReadValues(NamedTuple):
@@ -33,7 +30,7 @@ class ReadValues(NamedTuple):
     """Rows whose entry is broken, or of another key than it seems to be."""
 
 
-def decoded(key: str, entries: Entries, options: ReadOptions) -> Column:
+def decoded(key: str, entries: Spans, options: ReadOptions) -> Column:
     """The column of these entries. Raises `RowsFailed` naming the rows that cannot be decoded."""
     column, failed, unsound = read_values(key, entries, options)
     if failed or unsound:
@@ -42,24 +39,26 @@ def decoded(key: str, entries: Entries, options: ReadOptions) -> Column:
     return column
 
 
-def read_values(key: str, entries: Entries, options: ReadOptions) -> ReadValues:
-    """The column of these entries: dense or ragged where the values allow it (see `pipelines.data.columns`).
+def read_values(key: str, entries: Spans, options: ReadOptions) -> ReadValues:
+    """The column of the entries of one key, null for a row that lacks it.
 
-    Values of a type that this version does not know are missing, as in `pipelines.wire.protobuf.decode`.
+    It is dense or ragged where the values allow it (see `pipelines.data.columns`). Values of a type that this version
+    does not know are missing, as in `pipelines.wire.protobuf.decode`.
     """
     values: list[Any] = [MISSING] * len(entries)
     failed: dict[int, WireError] = {}
     unsound = []
-    for rows in _by_length(entries):
+    for rows in by_length(entries.lengths):
         alike = _arrays_alike(key, entries, rows, options) if len(rows) > 1 else None
         if alike is not None:
             if len(alike.rows) == len(entries):
                 return ReadValues(DenseColumn(alike.arrays), {}, [])
-            for place, row in enumerate(alike.rows):
+            for place, row in enumerate(alike.rows.tolist()):
                 values[row] = alike.arrays[place, ...]
-        for row in rows if alike is None else sorted(set(rows).difference(alike.rows)):
+            rows = np.setdiff1d(rows, alike.rows)
+        for row, entry in zip(rows.tolist(), entries.take(rows).tolist(), strict=True):
             try:
-                values[row] = _value(key, entries[row] or b"", options)
+                values[row] = _value(key, entry or b"", options)
             except DecodeError:
                 unsound.append(row)
             except (WireError, DataError) as error:
@@ -67,49 +66,39 @@ def read_values(key: str, entries: Entries, options: ReadOptions) -> ReadValues:
     return ReadValues(Column.of(values), failed, unsound)
 
 
-def _by_length(entries: Entries) -> Iterable[Sequence[int]]:
-    """The rows of entries of equal length."""
-    if None not in entries and len(set(map(len, entries))) == 1:  # type: ignore[arg-type]
-        return [range(len(entries))]
-    rows: dict[int, list[int]] = defaultdict(list)
-    for row, entry in enumerate(entries):
-        if entry is not None:
-            rows[len(entry)].append(row)
-    return rows.values()
+def by_length(lengths: Ints) -> Iterator[Ints]:
+    """The rows of entries of equal length, without those that have none."""
+    for length in set(lengths.tolist()) - {-1}:
+        yield (lengths == length).nonzero()[0]
 
 
 class _Alike(NamedTuple):
-    rows: list[int]
+    rows: Ints
     arrays: Array
     """The arrays of these rows, `(len(rows), ...)`."""
 
 
-def _arrays_alike(key: str, entries: Sequence[Any], rows: Sequence[int], options: ReadOptions) -> _Alike | None:
+def _arrays_alike(key: str, entries: Spans, rows: Ints, options: ReadOptions) -> _Alike | None:
     """Of these rows, whose entries are equally long, those with an array of the dtype and shape of the first one's.
 
-    `None` if there are none, or the first entry is no array as protobuf itself writes it.
+    `None` if the first entry is no array as protobuf itself writes it.
     """
+    entry = entries[int(rows[0])] or b""
     try:
-        first = _value(key, entries[rows[0]], options)
+        first = _value(key, entry, options)
     except (DecodeError, WireError, DataError):
         return None
     if not isinstance(first, np.ndarray) or first.ndim >= MAX_RANK:
         return None
-    prefix = array_prefix(key, first.dtype, first.shape)
-    if len(entries[rows[0]]) != len(prefix) + array_bytes(first.dtype, first.shape):
+    prefix, width = array_prefix(key, first.dtype, first.shape), array_bytes(first.dtype, first.shape)
+    if len(entry) != len(prefix) + width or not entry.startswith(prefix):
         return None
     # The prefix says how long the entry is and all that is in it: equal length and an equal prefix are all the proof.
-    alike = [row for row in rows if entries[row].startswith(prefix)]
-    if not alike:
-        return None
-    length, start = len(entries[alike[0]]), len(prefix)
-    memory = np.empty((len(alike), length - start), np.uint8)
-    step = max(1, PART_BYTES // length)
-    for first_row in range(0, len(alike), step):
-        some = alike[first_row : first_row + step]
-        joined = np.frombuffer(b"".join([entries[row] for row in some]), np.uint8)
-        memory[first_row : first_row + step] = joined.reshape(-1, length)[:, start:]
-    return _Alike(alike, from_buffer(memory.reshape(-1).data, (len(alike), *first.shape), array_type(first.dtype)))
+    starts = entries.starts[rows]
+    alike = begin_with(entries.buffer, starts, starts + len(entry), prefix)
+    memory = windows(entries.buffer, starts[alike] + len(prefix), width)
+    shape = (len(memory), *first.shape)
+    return _Alike(rows[alike], from_buffer(memory.reshape(-1).data, shape, array_type(first.dtype)))
 
 
 def _value(key: str, entry: bytes, options: ReadOptions) -> Any:
