@@ -36,6 +36,7 @@ _REAL_MQTT = {"mqtt_broker", "start_mosquitto"}
 
 # How long an example takes says nothing on a machine that does other things too.
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("fast", hypothesis.settings.get_profile("patient"), max_examples=10)
 hypothesis.settings.load_profile("patient")
 
 

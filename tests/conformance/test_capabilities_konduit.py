@@ -143,6 +143,7 @@ def test_metadata_is_beside_the_values_and_survives_both_forms() -> None:
         assert found.metadata == Data({"offset": 41, "topic": "t"})
 
 
+@pytest.mark.slow
 def test_every_result_of_a_kafka_service_names_the_offset_of_its_record(tmp_path: Path) -> None:
     """K-03"""
     from confluent_kafka import Producer

@@ -54,6 +54,7 @@ print(sorted(opened), sorted(closed))
 """
 
 
+@pytest.mark.slow
 def test_runners_are_closed_when_the_service_is_asked_to_end(tmp_path: Path) -> None:
     """K-23. Normal ends and steps that cannot be opened are in tests/pipelines/executors/test_executor.py."""
     (tmp_path / "in.jsonl").write_text('{"n": 1}\n')
@@ -183,6 +184,7 @@ def memory_peak(run: Callable[[], object]) -> int:
     return min(peaks)
 
 
+@pytest.mark.slow
 def test_memory_grows_with_a_records_payload_and_by_no_copy_of_it() -> None:
     """K-43: five steps hand arrays on as they are, in batches too; decoding copies them once, encoding once."""
 

@@ -7,12 +7,13 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from kafkafixtures import Committed, MakeSource, Polled, Write
 
 from connectors.contract import Reader, Received
 from connectors.kafka.config import KafkaSourceConfig
@@ -23,10 +24,6 @@ from streamer.devbroker import BrokerError, LocalKafka
 from streamer.devbroker.ports import ReservedPorts
 from streamer.devbroker.settings import SLOW_LOSS
 
-MakeSource = Callable[..., KafkaSource]
-Write = Callable[..., None]
-Committed = Callable[..., int]
-Polled = Callable[[Reader], AbstractContextManager[list[Received]]]
 QUICK = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
 
 

@@ -232,6 +232,7 @@ class BrokenSourceBus(SourceBus):
 
 
 @pytest.mark.parametrize(("kind", "test"), SOURCES, ids=[f"{kind.__name__}-{test}" for kind, test in SOURCES])
+@pytest.mark.slow
 def test_a_source_with_this_fault_is_caught(kind: type[MemorySource], test: str) -> None:
     getattr(SourceContract(), test)(BrokenSourceBus(MemorySource))
     bus = BrokenSourceBus(kind)
@@ -390,6 +391,7 @@ class BrokenSinkBus(SinkBus):
 
 
 @pytest.mark.parametrize(("kind", "test"), SINKS, ids=[f"{kind.__name__}-{test}" for kind, test in SINKS])
+@pytest.mark.slow
 def test_a_sink_with_this_fault_is_caught(kind: type[MemorySink], test: str) -> None:
     getattr(SinkContract(), test)(BrokenSinkBus(MemorySink))
     bus = BrokenSinkBus(kind)

@@ -154,6 +154,7 @@ def test_a_url_without_a_host_is_an_error() -> None:
         HTTP.fetch("http:///m.bin")
 
 
+@pytest.mark.slow
 def test_a_download_that_breaks_off_is_repeated_and_leaves_nothing_behind(server: Server) -> None:
     url = server.gives(content(CONTENT[:1000], length=len(CONTENT)), status(503), content())
     assert HTTP.fetch(url).read_bytes() == CONTENT
@@ -300,6 +301,7 @@ DRIPS = [
 
 
 @pytest.mark.parametrize("answer", DRIPS)
+@pytest.mark.slow
 def test_a_server_that_drips_is_given_up(
     server: Server, monkeypatch: pytest.MonkeyPatch, answer: Callable[[BaseHTTPRequestHandler], None]
 ) -> None:
@@ -312,6 +314,7 @@ def test_a_server_that_drips_is_given_up(
 
 
 @pytest.mark.parametrize("answer", DRIPS)
+@pytest.mark.slow
 def test_a_model_that_takes_too_long_altogether_is_given_up(
     server: Server, monkeypatch: pytest.MonkeyPatch, answer: Callable[[BaseHTTPRequestHandler], None]
 ) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from kafkafixtures import Topics, Write, numbers
 
 from connectors.contract import Reader
 from connectors.headers import Headers
@@ -33,8 +34,6 @@ from pipelines.data.spans import Spans
 from pipelines.hotpath import HotPath
 from streamer.devbroker import Broker
 
-Topics = Callable[..., str]
-Write = Callable[..., None]
 PATIENCE = 60.0
 HERE = Lane("test", "0", 0)
 
@@ -105,10 +104,6 @@ def read(bootstrap: str, topic: str, count: int) -> list[Message]:
     found = consumer.consume(count, PATIENCE)
     consumer.close()
     return [Message(m.value(), m.key(), tuple(m.headers() or ()), m.timestamp()[1]) for m in found]  # type: ignore[arg-type]
-
-
-def numbers(start: int, stop: int) -> list[bytes]:
-    return [b"%d" % number for number in range(start, stop)]
 
 
 def all_kinds() -> list[Message]:
@@ -441,6 +436,7 @@ def test_a_block_is_confirmed_while_others_are_on_their_way(kafka: Broker, topic
 
 
 @pytest.mark.parametrize("only_errors", [True, False])
+@pytest.mark.slow
 def test_the_client_may_be_told_of_every_message_and_follows_none_of_our_marks(
     native: ModuleType, only_errors: bool
 ) -> None:

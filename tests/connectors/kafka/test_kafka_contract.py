@@ -7,11 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from kafkafixtures import CuttableKafka, Topics
 
 import connectors.kafka.client.properties
 from connectors.contract import LoopBus, RoundTripContract, SinkBus, SinkContract, SourceBus, SourceContract
@@ -31,17 +32,7 @@ HUGE = 10_000_000
 QUICK = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
 OVERRIDE = {"override": "a topic keeps every message, not the last one of a key"}
 
-Topics = Callable[..., str]
 TopicName = Callable[..., str]
-
-
-class CuttableKafka(Protocol):
-    """The fixture of `conftest`."""
-
-    bootstrap: str
-
-    def cut(self) -> None: ...
-    def mend(self) -> None: ...
 
 
 class KafkaSourceBus(SourceBus):

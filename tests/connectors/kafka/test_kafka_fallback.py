@@ -7,13 +7,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from confluent_kafka import cimpl
+from kafkafixtures import Topics
 
 from connectors.kafka.client import bridge
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
@@ -24,7 +24,6 @@ from pipelines.errors import ConnectorError
 from pipelines.hotpath import HotPath, HotPathError
 from streamer.devbroker import Broker
 
-Topics = Callable[..., str]
 PATIENCE = 60.0
 
 

@@ -5,48 +5,21 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
-from typing import Protocol
+from collections.abc import Iterable, Mapping
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
+from kafkafixtures import Committed, CuttableKafka, MakeSource, Name, Polled, Topics, Write, numbers, values
 
 from connectors.contract import Reader, Received
 from connectors.kafka.config import KafkaSourceConfig
-from connectors.kafka.source import KafkaSource
 from connectors.records import Lane
 from connectors.source import LaneEnded
 from pipelines.errors import ConnectorError
-from streamer.devbroker import Broker, LocalKafka, create_topics
+from streamer.devbroker import Broker, create_topics
 
 pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
-
-Topics = Callable[..., str]
-Name = Callable[..., str]
-MakeSource = Callable[..., KafkaSource]
-Write = Callable[..., None]
-Committed = Callable[..., int]
-Polled = Callable[[Reader], AbstractContextManager[list[Received]]]
-
-
-class CuttableKafka(Protocol):
-    """The fixture of `conftest`."""
-
-    bootstrap: str
-    broker: LocalKafka
-
-    def cut(self) -> None: ...
-    def mend(self) -> None: ...
-
-
-def numbers(start: int, stop: int) -> list[bytes]:
-    return [b"%d" % number for number in range(start, stop)]
-
-
-def values(received: Iterable[Received]) -> list[bytes]:
-    return [one.message.value for one in received]
 
 
 def test_where_the_group_has_committed_the_start_does_not_count(

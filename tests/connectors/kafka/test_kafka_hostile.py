@@ -6,21 +6,19 @@ import gzip
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Producer
+from kafkafixtures import MakeSource, Name
 
 from connectors.contract import Reader, Received
-from connectors.kafka.source import KafkaSource
 from connectors.records import Header
 from streamer.devbroker.mock import MockKafka
 
 pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
 
-Name = Callable[..., str]
-MakeSource = Callable[..., KafkaSource]
 GZIP = 1
 CONTROL = 0x30
 

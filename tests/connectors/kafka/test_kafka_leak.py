@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from types import ModuleType
 
 import psutil
 import pytest
+from kafkafixtures import Topics
 
 from connectors.headers import Headers
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
@@ -15,7 +15,6 @@ from connectors.message import Message, block_of
 from pipelines.data.spans import Spans
 from streamer.devbroker import Broker
 
-Topics = Callable[..., str]
 PATIENCE = 30.0
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from kafkafixtures import Topics
 
 from connectors.kafka.client.properties import source_properties
 from connectors.kafka.config import KafkaSourceConfig
@@ -16,7 +16,6 @@ from streamer.devbroker import Broker
 
 pytestmark = pytest.mark.slow
 
-Topics = Callable[..., str]
 
 RECORD = 1_000_000
 RECORDS = 50

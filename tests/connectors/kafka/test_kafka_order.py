@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import ModuleType
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from kafkafixtures import Topics
 
 from connectors.kafka.client import bridge
 from connectors.kafka.config import KafkaSinkConfig
@@ -28,7 +29,6 @@ from streamer.devbroker import Broker
 
 pytestmark = pytest.mark.slow
 
-Topics = Callable[..., str]
 PATIENCE = 60.0
 PARTITIONS = 6
 COUNT = 600

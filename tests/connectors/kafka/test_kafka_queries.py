@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from kafkafixtures import Name, Topics, Write
 
 from connectors.kafka.client.queries import Queries, Start
 from streamer.devbroker import Broker, create_topics
-
-Name = Callable[..., str]
-Topics = Callable[..., str]
-Write = Callable[..., None]
 
 
 @pytest.fixture

@@ -7,12 +7,13 @@ import ctypes
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition, cimpl
+from kafkafixtures import CuttableKafka, Name, Topics
 
 import pipelines
 from connectors.kafka.config import KafkaSinkConfig
@@ -22,23 +23,11 @@ from connectors.message import Message, block_of
 from connectors.records import Messages
 from pipelines.errors import ConnectorError
 from streamer.definition.service import Service
-from streamer.devbroker import Broker, LocalKafka, MockKafka, create_topics
+from streamer.devbroker import Broker, MockKafka, create_topics
 
 pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
 
-Topics = Callable[..., str]
-Name = Callable[..., str]
 PATIENCE = 60.0
-
-
-class CuttableKafka(Protocol):
-    """The fixture of `conftest`."""
-
-    bootstrap: str
-    broker: LocalKafka
-
-    def cut(self) -> None: ...
-    def mend(self) -> None: ...
 
 
 def opened(bootstrap: str, topic: str, **fields: Any) -> KafkaSink:

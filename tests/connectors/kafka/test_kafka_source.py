@@ -5,48 +5,21 @@ from __future__ import annotations
 import importlib
 import sys
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from kafkafixtures import Committed, CuttableKafka, MakeSource, Name, Topics, Write, numbers, values
 
-from connectors.contract import Reader, Received
-from connectors.kafka.source import KafkaSource
+from connectors.contract import Reader
 from connectors.source import LaneBegan, SourceDown
 from pipelines.errors import ConnectorError
-from streamer.devbroker import Broker, LocalKafka, MockKafka, create_topics
+from streamer.devbroker import Broker, MockKafka, create_topics
 
 pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
-
-Topics = Callable[..., str]
-Name = Callable[..., str]
-MakeSource = Callable[..., KafkaSource]
-Write = Callable[..., None]
-Committed = Callable[..., int]
-Polled = Callable[[Reader], AbstractContextManager[list[Received]]]
-
-
-class CuttableKafka(Protocol):
-    """The fixture of `conftest`."""
-
-    bootstrap: str
-    broker: LocalKafka
-
-    def cut(self) -> None: ...
-    def mend(self) -> None: ...
-
-
-def numbers(start: int, stop: int) -> list[bytes]:
-    return [b"%d" % number for number in range(start, stop)]
-
-
-def values(received: Iterable[Received]) -> list[bytes]:
-    return [one.message.value for one in received]
 
 
 def test_a_poll_may_ask_for_any_number_of_records(

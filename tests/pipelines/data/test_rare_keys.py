@@ -64,6 +64,7 @@ def test_records_of_thousands_of_devices_are_no_dead_letters(codec: str) -> None
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("place", [0, 1, 511])
+@pytest.mark.slow
 def test_a_record_of_thousands_of_keys_harms_no_neighbour(codec: str, place: int) -> None:
     datas = [Data({"a": float(row)}) for row in range(512)]
     datas[place] = Data({f"k{number}": number for number in range(8000)})
@@ -72,6 +73,7 @@ def test_a_record_of_thousands_of_keys_harms_no_neighbour(codec: str, place: int
 
 
 @pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.slow
 def test_records_with_keys_of_their_own_take_memory_for_their_values_only(codec: str) -> None:
     count = 1000
     values = payloads(codec, [Data({"ts": row, f"own {row}": 1.0}) for row in range(count)])

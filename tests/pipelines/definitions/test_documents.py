@@ -273,6 +273,7 @@ def test_yaml_has_its_own_words_for_what_is_not_finite() -> None:
         parse_document("!!float 1" + "0" * 400)
 
 
+@pytest.mark.slow
 def test_anchors_inside_each_other_cost_no_more_than_lists() -> None:
     inner = "[" + ",".join(["1"] * 60_000) + "]"
 

@@ -383,6 +383,7 @@ def test_the_schema_takes_graphs_and_triggers_and_tells_what_is_none() -> None:
             schema.validate(wrong)
 
 
+@pytest.mark.slow
 def test_importing_the_core_starts_no_thread_and_loads_no_executor_of_graphs() -> None:
     code = (
         "import sys, threading, pipelines; assert threading.active_count() == 1; "
@@ -391,6 +392,7 @@ def test_importing_the_core_starts_no_thread_and_loads_no_executor_of_graphs() -
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_what_graphs_are_made_of_is_data_and_loads_what_runs_it_when_it_is_opened() -> None:
     code = """
 import sys

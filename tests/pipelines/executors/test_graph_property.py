@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from pipelines import Batch, Data, FunctionSwitch, Graph, GraphBuilder, Stage, StepError
 
 pytestmark = pytest.mark.usefixtures("rarity")
@@ -88,7 +89,7 @@ def fates(executor: Any, batch: Batch) -> dict[int, Any]:
     return found
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(graphs(), st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(0, 1000))
 def test_each_record_comes_out_once_whatever_its_neighbours_and_threads_do(
     graph: Graph, numbers: list[int], first: int
@@ -125,7 +126,7 @@ def merges(draw: st.DrawFn) -> tuple[Graph, list[Callable[[int], list[int] | Non
     return builder.build(builder.merge(*draw(st.permutations(stages)), builder.input)), makes
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(merges(), st.lists(st.integers(0, 30), min_size=1, max_size=8))
 def test_merge_joins_exactly_what_comes_from_every_branch(
     made: tuple[Graph, list[Callable[[int], list[int] | None]]], numbers: list[int]

@@ -79,6 +79,7 @@ def test_a_row_that_was_not_tried_says_so_and_what_the_others_raised() -> None:
 
 @pytest.mark.parametrize("manner", MANNERS)
 @pytest.mark.parametrize("bad", [range(600), range(400, 20_000), range(0, 20_000, 2), range(19_000)])
+@pytest.mark.slow
 def test_a_long_run_of_bad_rows_costs_no_good_one(bad: range, manner: str) -> None:
     size = 20_000
     good = set(range(size)) - set(bad)
@@ -169,6 +170,7 @@ def test_bad_rows_that_are_named_one_at_a_time_do_not_end_in_a_recursion_error()
     assert "0:FUNCTION: DataError: -1 is negative" in str(found[0])
 
 
+@pytest.mark.slow
 def test_a_function_that_always_raises_ends_soon_and_every_record_fails_with_its_error() -> None:
     calls = 0
 

@@ -310,6 +310,7 @@ def test_an_encrypted_pdf_is_told_unless_it_opens_without_a_password() -> None:
             assert "encrypted with a password" in failure(made.getvalue())
 
 
+@pytest.mark.slow
 def test_hostile_documents_are_refused_before_they_cost_memory() -> None:
     bomb = pdf(" " * 5_000_000, compressed=True)
     assert len(bomb) < 10_000

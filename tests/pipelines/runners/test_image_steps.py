@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from outcomes import result_of
 
 import pipelines
+from examples import examples
 from pipelines import BoundingBox, Data, GrayScale, Image, ImageCrop, ImageResize, Point, ShowImage, Step, StepError
 from pipelines.errors import DataError, StreamerError
 from pipelines.runners.images.imagecrop import crop
@@ -299,7 +300,7 @@ steps = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from("ab"), anything), min_size=1, max_size=5), steps)
 def test_a_batch_gives_what_its_rows_give(rows: list[dict[str, Any]], step: Step) -> None:
     datas = [Data(dict(sorted(row.items()))) for row in rows]

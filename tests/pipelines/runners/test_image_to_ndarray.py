@@ -11,6 +11,7 @@ from outcomes import result_of, results_of
 from pydantic import ValidationError
 
 import pipelines
+from examples import examples
 from pipelines import (
     Batch,
     BoundingBox,
@@ -393,7 +394,7 @@ def without_keys(error: object) -> str:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.dictionaries(st.sampled_from("ab"), pictures | st.lists(pictures, max_size=2)), min_size=1, max_size=5),
     st.fixed_dictionaries(

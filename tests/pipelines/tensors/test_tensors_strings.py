@@ -144,6 +144,7 @@ def test_numpys_own_string_arrays_are_taken() -> None:
 
 @pytest.mark.parametrize("form", ["modified-utf8", "lines"])
 @given(values=st.lists(texts.filter(lambda text: "\n" not in text and "\r" not in text), max_size=5))
+@pytest.mark.slow
 def test_t20_strings_go_through_a_stream_and_back(form: Any, values: list[str]) -> None:
     stream = io.BytesIO()
     tensors.strings(values).dump(stream, form)

@@ -379,6 +379,7 @@ def test_tensors_of_pytorch_share_their_memory() -> None:
         NDArray.create(torch.ones(2).to_sparse()).get_as(np.ndarray)
 
 
+@pytest.mark.slow
 def test_a_missing_package_is_named_with_its_extra() -> None:
     script = """
 import sys
@@ -404,6 +405,7 @@ assert Data({"x": NDArray.create([1.0, 2.0])})["x"].tolist() == [1.0, 2.0]
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+@pytest.mark.slow
 def test_no_package_is_imported_before_an_object_of_it_is_met() -> None:
     script = """
 import sys

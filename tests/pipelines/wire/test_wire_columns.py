@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, RaggedColumn, WireColumn
 from pipelines.data.data import Data
@@ -245,7 +246,7 @@ def content(data: Data) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(blocks(), WANTED, LIMITS)
 def test_columns_hold_what_reading_one_by_one_gives(
     messages: list[bytes | None], wanted: frozenset[str] | None, limits: Limits
@@ -274,7 +275,7 @@ def test_columns_hold_what_reading_one_by_one_gives(
             assert content(decode(passed[position] or b"")) == content(expected)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4), max_size=6))
 def test_written_columns_read_like_messages_written_one_by_one(dicts: list[dict[str, Any]]) -> None:
     datas = [Data(values) for values in dicts]
@@ -283,7 +284,7 @@ def test_written_columns_read_like_messages_written_one_by_one(dicts: list[dict[
     assert [content(decode(message or b"")) for message in written.messages] == [content(data) for data in datas]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(alike_messages())
 def test_unread_keys_pass_through_byte_for_byte(messages: list[bytes]) -> None:
     found = decode_columns(messages, frozenset())

@@ -256,6 +256,7 @@ def blocks(seed: int, messages: int, rows: int = 24) -> Iterator[tuple[list[byte
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.slow
 def test_made_and_mutilated_messages_come_out_alike(seed: int) -> None:
     for messages, wanted, limits in blocks(seed, 1000):
         check(messages, wanted, limits)
@@ -264,6 +265,7 @@ def test_made_and_mutilated_messages_come_out_alike(seed: int) -> None:
 
 
 @pytest.mark.parametrize("wanted", WANTED, ids=[",".join(sorted(keys))[:20] or "none" for keys in WANTED])
+@pytest.mark.slow
 def test_messages_of_the_corpus_come_out_alike(wanted: frozenset[str]) -> None:
     messages = [file.read_bytes() for file in sorted(CORPUS.iterdir())]
     assert len(messages) > 30

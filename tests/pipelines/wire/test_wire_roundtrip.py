@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from examples import examples
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.errors import WireError
@@ -73,7 +74,7 @@ datas = st.builds(
 
 
 @given(datas)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_any_data_survives_protobuf(data: Data) -> None:
     again = decode(data.to_bytes())
     assert again == data
@@ -82,7 +83,7 @@ def test_any_data_survives_protobuf(data: Data) -> None:
 
 
 @given(datas, st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_any_data_survives_columns_decoded_or_not(hot_path: HotPath, data: Data, wanted: bool) -> None:
     messages = [data.to_bytes()] * 2
     found = decode_columns(messages, frozenset(data) if wanted else None, hot_path=hot_path)
@@ -95,7 +96,7 @@ def test_any_data_survives_columns_decoded_or_not(hot_path: HotPath, data: Data,
 
 
 @given(datas, st.sampled_from(["big", "little"]), st.booleans())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_any_data_survives_json(data: Data, byte_order: Any, pretty: bool) -> None:
     again = Data.from_json(data.to_json(byte_order, pretty=pretty), byte_order)
     assert again == data
@@ -175,7 +176,7 @@ def check_against_protobuf(payload: bytes) -> None:
 
 
 @given(edits)
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_changed_message_is_an_error_or_what_protobuf_reads(changes: list[tuple[str, int, bytes]]) -> None:
     check_against_protobuf(edited(MESSAGE, changes))
 
@@ -186,13 +187,13 @@ def test_a_message_cut_short_is_an_error_or_what_protobuf_reads() -> None:
 
 
 @given(st.binary(max_size=64))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_random_bytes_are_an_error_or_what_protobuf_reads(payload: bytes) -> None:
     check_against_protobuf(payload)
 
 
 @given(edits)
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_changed_json_text_is_an_error_or_a_data(changes: list[tuple[str, int, bytes]]) -> None:
     check_json(edited(TEXT, changes))
 
@@ -213,7 +214,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["a", "@Metadata", "@metadata"]), json_values, max_size=2))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_objects_with_the_formats_own_keys_are_an_error_or_a_data(plain: dict[str, Any]) -> None:
     check_json(json.dumps(plain).encode())
 

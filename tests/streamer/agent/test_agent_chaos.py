@@ -218,6 +218,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.slow
 def test_members_that_come_and_go_lose_nothing_and_keep_the_order_of_each_key(
     seed: int, define: Any, serve: Any
 ) -> None:
@@ -288,6 +289,7 @@ def mischief(seed: int, rounds: int, define: Any, serve: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", [11, 12, 13])
+@pytest.mark.slow
 def test_nothing_is_lost_whatever_goes_wrong(seed: int, define: Any, serve: Any) -> None:
     mischief(seed, 6, define, serve)
 

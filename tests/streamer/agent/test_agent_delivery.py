@@ -35,6 +35,7 @@ def test_positions_are_acknowledged_about_every_second_without_stopping(
     assert serving.agent.summary is None
 
 
+@pytest.mark.slow
 def test_nothing_is_acknowledged_while_the_sink_is_away_and_nothing_is_lost(
     define: Any, serve: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

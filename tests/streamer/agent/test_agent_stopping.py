@@ -147,6 +147,7 @@ def test_a_sink_that_cannot_be_closed_is_told(define: Any, serve: Any, eventuall
     assert serving.source.acknowledged == [1]
 
 
+@pytest.mark.slow
 def test_a_rebalance_during_the_last_confirmations_is_answered(define: Any, serve: Any, eventually: Any) -> None:
     source = MemorySource(name="memory", partitions=2)
     serving = serve(define(limits={"drain": "20s", "confirm": "10s"}), {"memory": source})

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from connectors.memory import MemorySource
 from connectors.records import Records
 from connectors.source import SourceDown
@@ -85,6 +87,7 @@ def test_a_source_whose_thread_hangs_is_not_alive(define: Any, serve: Any, event
     eventually(lambda: serving.agent.live() is None)
 
 
+@pytest.mark.slow
 def test_a_source_that_has_nothing_or_lost_its_peer_is_alive(define: Any, serve: Any, eventually: Any) -> None:
     source = Silent(name="memory")
     serving = serve(define(limits={"stuck": "1s"}), {"memory": source})

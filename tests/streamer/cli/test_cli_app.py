@@ -29,6 +29,7 @@ def test_the_help_lists_every_command(cli: Any) -> None:
         assert f" {function.__name__} " in ended.out
 
 
+@pytest.mark.slow
 def test_help_is_printed_without_loading_anything_heavy() -> None:
     code = (
         "import sys; from streamer.cli.app import invoke; invoke(['--help'])\n"
@@ -85,6 +86,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(cli: Any, tmp_path: Path) 
         assert "DefinitionError" in ended.err
 
 
+@pytest.mark.slow
 def test_a_folder_of_the_users_never_hides_our_packages_and_may_be_imported_from(start: Any, tmp_path: Path) -> None:
     for package in ("connectors", "pipelines", "protos"):
         (tmp_path / package).mkdir()

@@ -147,6 +147,7 @@ def test_steps_tells_what_runs_each_step(cli: Any) -> None:
     assert "onnxruntime" in table
 
 
+@pytest.mark.slow
 def test_steps_imports_no_heavy_library() -> None:
     """K-35: the pairs of steps and runners are listed without what runs them."""
     heavy = ["onnxruntime", "cv2", "av", "confluent_kafka", "torch", "tensorflow", "PIL", "pyarrow"]

@@ -135,6 +135,7 @@ SECRETS: list[Any] = [
 
 @pytest.mark.parametrize("fields", SECRETS)
 @pytest.mark.parametrize("command", [("check",), ("check", "--json"), ("--debug", "check", "--connect"), ("run",)])
+@pytest.mark.slow
 def test_secrets_are_shown_nowhere(
     cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], command: tuple[str, ...]
 ) -> None:

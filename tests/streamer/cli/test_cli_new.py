@@ -26,6 +26,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("source", KINDS)
 @pytest.mark.parametrize("sink", [None, *KINDS])
+@pytest.mark.slow
 def test_a_new_service_passes_check_and_test(cli: Any, source: str, sink: str | None) -> None:
     name = f"s-{source}-{sink}"
     ended = cli("new", name, "--source", source, *(["--sink", sink] if sink else []))

@@ -174,6 +174,7 @@ def test_an_unknown_topic_that_resembles_none_is_answered_with_those_there_are(
 
 
 @pytest.mark.parametrize("arguments", [["tap", "x"], ["replay", "x"], ["send", "x", "a.jsonl"]])
+@pytest.mark.slow
 def test_a_broker_that_does_not_answer_is_told_in_a_line(
     cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:

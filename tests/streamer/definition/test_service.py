@@ -251,6 +251,7 @@ def test_a_notebook_shows_a_table() -> None:
     assert "stop the service" in service()._repr_html_()
 
 
+@pytest.mark.slow
 def test_importing_the_model_starts_nothing_and_loads_no_client() -> None:
     clients = "[m for m in ('confluent_kafka', 'onnxruntime') if m in sys.modules]"
     code = f"import sys, streamer.definition.service; print({clients})"

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.records import Ints, Lane, Records, Span
+from examples import examples
 from pipelines.errors import StreamerError
 from streamer.delivery.ledger import Ledger
 
@@ -266,7 +267,7 @@ class Model:
         return mark
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_marks_are_always_the_longest_complete_prefix(data: st.DataObject) -> None:
     ledger, model = Ledger(), Model()

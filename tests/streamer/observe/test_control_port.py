@@ -99,6 +99,7 @@ def get(endpoint: Endpoint, path: str, *headers: str) -> tuple[int, str]:
     return int(head.split()[1]), body
 
 
+@pytest.mark.slow
 def test_probes_are_answered_while_many_idle_clients_hold_connections(served: Any) -> None:
     endpoint = served()
     threads, process = threading.active_count(), psutil.Process()

@@ -38,6 +38,7 @@ def test_events_are_text_for_people() -> None:
     assert "dead letter" in lines("warning", False)[0]
 
 
+@pytest.mark.slow
 def test_what_comes_from_elsewhere_steers_no_terminal_and_shows_no_secret() -> None:
     program = (
         PROGRAM.format(level="info", as_json=False)
@@ -91,6 +92,7 @@ for attempt in stamina.retry_context(ValueError, attempts=3, wait_initial=0.01, 
         ("from streamer.cli.terminal import quiet; quiet()", False),
     ],
 )
+@pytest.mark.slow
 def test_a_call_that_is_made_again_writes_nothing_to_stdout_and_tells_no_secret(begin: str, told: bool) -> None:
     ran = subprocess.run([sys.executable, "-c", begin + RETRIED], capture_output=True, text=True, check=True)
     assert ran.stdout == ""
