@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -239,3 +240,48 @@ atexit.register(go.set)
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stdout) == (0, "50 [50]\n"), ended.stderr
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_ends_a_program_whose_service_still_drains() -> None:
+    program = """
+import sys, time
+import streamer
+from connectors.memory import MemorySink, MemorySource
+from pipelines import Data
+from streamer.agent.agent import Agent
+from streamer.agent.assembly import build
+from streamer.agent.signals import stopped_by_signals
+
+def stuck(data):
+    print("running", flush=True)
+    time.sleep(600)
+
+service = streamer.Service(
+    source={"type": "memory", "topic": "in"}, pipeline=[stuck], sink={"type": "memory", "topic": "out"},
+    limits={"drain": "10m"},
+)
+source = MemorySource()
+source.feed(Data({"x": 1}))
+agent = Agent(service, assembly=build(service, sources={"memory": source}, sinks={"memory": MemorySink()}))
+
+def stop():
+    agent.stop()
+    print("stopping", flush=True)
+
+with stopped_by_signals(stop):
+    agent.run()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        for word in ("running", "stopping"):
+            assert process.stdout.readline() == f"{word}\n"
+            process.send_signal(signal.SIGINT)
+        process.wait(60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode != 0
