@@ -284,4 +284,4 @@ with stopped_by_signals(stop):
     finally:
         process.kill()
         process.communicate()
-    assert process.returncode != 0
+    assert process.returncode == -signal.SIGINT
