@@ -135,6 +135,7 @@ SINKS: Registry[SinkConfig] = Registry(
     {
         "kafka": "connectors.kafka.config:KafkaSinkConfig",
         "file": "connectors.file:FileSinkConfig",
+        "mqtt": "connectors.mqtt.sinkconfig:MqttSinkConfig",
         "memory": "connectors.memory:MemorySinkConfig",
     },
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from cuttable import Proxy
 from kafkafixtures import Committed, MakeSource, Polled, Write
 
 from connectors.contract import Reader, Received
@@ -21,7 +20,6 @@ from connectors.kafka.source import KafkaSource
 from pipelines import hotpath
 from pipelines.errors import MissingPackageError
 from streamer.devbroker import BrokerError, LocalKafka
-from streamer.devbroker.ports import ReservedPorts
 from streamer.devbroker.settings import SLOW_LOSS
 
 QUICK = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
@@ -35,7 +33,7 @@ class CuttableKafka:
     """
 
     def __init__(self) -> None:
-        self._proxy = _Proxy()
+        self._proxy = Proxy()
         intervals = {"heartbeat.interval": "300", "session.timeout": "6000"}
         quick = {
             f"group.consumer.{least}{name}.ms": value for name, value in intervals.items() for least in ("", "min.")
@@ -58,69 +56,6 @@ class CuttableKafka:
     def stop(self) -> None:
         self._proxy.end()
         self.broker.stop()
-
-
-class _Proxy:
-    def __init__(self) -> None:
-        # While nothing listens there it would else become the source port of one that tries to connect to it.
-        self._reserved = ReservedPorts(1)
-        self.port = self._reserved.numbers[0]
-        self._listener = socket.create_server(("127.0.0.1", self.port))
-        self._upstream: Callable[[], int] = lambda: 0
-        self._connections: list[socket.socket] = []
-        self._lock = threading.Lock()
-
-    def open(self, upstream: Callable[[], int]) -> None:
-        self._upstream = upstream
-        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
-
-    def listen(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", self.port))
-        self.open(self._upstream)
-
-    def close(self) -> None:
-        # Wakes the thread in accept(), which close() alone would not.
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        with self._lock:
-            connections, self._connections = self._connections, []
-        for one in connections:
-            _shut(one)
-
-    def end(self) -> None:
-        self.close()
-        self._reserved.close()
-
-    def _accept(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                client, _ = listener.accept()
-            except OSError:
-                return
-            try:
-                server = socket.create_connection(("127.0.0.1", self._upstream()))
-            except OSError:
-                client.close()
-                continue
-            with self._lock:
-                self._connections += [client, server]
-            for source, target in ((client, server), (server, client)):
-                threading.Thread(target=_copy, args=(source, target), daemon=True).start()
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            target.sendall(data)
-    _shut(source)
-    _shut(target)
-
-
-def _shut(one: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        one.shutdown(socket.SHUT_RDWR)
-    one.close()
 
 
 @pytest.fixture(scope="session")

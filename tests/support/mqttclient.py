@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import socket
 import time
@@ -132,6 +133,14 @@ class MqttClient:
         except queue.Empty:
             return True
         return False
+
+    def listen(self, seconds: float) -> list[MQTTMessage]:
+        """What comes until nothing came for so long."""
+        found: list[MQTTMessage] = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                found.append(self._messages.get(timeout=seconds))
+        return found
 
     def acknowledge(self, message: MQTTMessage) -> None:
         """Acknowledge a message, of a client with `manual`."""

@@ -210,7 +210,7 @@ class NetworkSession(Session):
             )
         return Connect(
             settings.client_id,
-            clean_start=not settings.expiry,
+            clean_start=not settings.expiry or not (settings.takes_over or self.connection),
             keep_alive=settings.keep_alive,
             username=username,
             password=password,

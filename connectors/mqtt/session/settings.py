@@ -26,7 +26,8 @@ class Settings:
     after the connection is lost: 0 not at all, `NEVER` for good; a broker of 3.1.1 knows only 0 and for good.
     `receive_maximum` bounds the messages of QoS 1 and 2 that the broker sends ahead of their acknowledgements, and
     `max_packet` the bytes of what it sends at once (MQTT 5 tells both to the broker). `subscriptions` are asked for
-    whenever the connection is made.
+    whenever the connection is made. `takes_over` `False`: the first connection begins a session of its own, as nothing
+    of one that an earlier process left is known; the later ones go on with it.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Settings:
     subscriptions: tuple[Subscription, ...] = ()
     will: Will | None = None
     user_properties: tuple[tuple[str, str], ...] = ()
+    takes_over: bool = True
 
 
 @dataclass(frozen=True, slots=True)

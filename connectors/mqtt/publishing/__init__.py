@@ -1,0 +1,1 @@
+"""How messages are published: in blocks, with packet ids that never meet, confirmed by acknowledgements in bulk."""

@@ -1,0 +1,182 @@
+"""`Block`: messages of one `send`, ready to be written as PUBLISH packets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from connectors.blockcolumns import taken
+from connectors.mqtt.protocol.bulk import Codes, PacketIds, encode_publishes
+from connectors.mqtt.protocol.fields import LONGEST, written_binary, written_text, written_varint
+from connectors.mqtt.protocol.packets import V5, Publish, Version
+from connectors.mqtt.protocol.properties import decode_properties
+from connectors.mqtt.protocol.topics import why_no_name
+from connectors.mqtt.publishing.letter import document
+from connectors.mqtt.publishing.style import Style
+from connectors.records import Ints, Messages
+from pipelines.data.spans import Spans
+
+_USER_PROPERTY = b"\x26"
+_CORRELATION_DATA = b"\x09"
+_AROUND = 16
+"""Bytes of a packet besides topic, properties and payload, at most."""
+
+
+class Block:
+    """Messages in the order in which they are published. `first` is the number of the first, once it has one."""
+
+    def __init__(self, messages: Messages, style: Style) -> None:
+        self.first = 0
+        self.left_out = 0
+        """Headers that cannot be user properties, as they are no text."""
+        self._messages = messages
+        self._style = style
+        self._long_keys: dict[int, str] = {}
+        self._topics, self._codes = _dictionary(messages.topics, style.topic)
+        self._properties = self._made_properties()
+        self.sizes = self._made_sizes()
+        """Bytes of each message's packet in MQTT 5, or a few more, `int64 (N,)`."""
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def rows(self) -> Ints | None:
+        """The row that each message answers, `int64 (N,)`; `None` where one may answer several."""
+        return self._messages.rows if self._messages.splits is None else None
+
+    def parents(self, index: int) -> Ints:
+        """The rows that this message answers."""
+        return self._messages.parents(index)
+
+    def wrong(self) -> dict[int, str]:
+        """Why messages cannot be published at all, by their index."""
+        wrong = {code: reason for code, topic in enumerate(self._topics) if (reason := _why_no_topic(topic))}
+        if not wrong:
+            return self._long_keys
+        codes = [0] * len(self) if self._codes is None else self._codes.tolist()
+        return self._long_keys | {
+            at: f"the topic {self._topics[code][:100]!r}: {wrong[code]}"
+            for at, code in enumerate(codes)
+            if code in wrong
+        }
+
+    def encoded(
+        self,
+        version: Version,
+        index: Ints,
+        packet_ids: PacketIds | None,
+        qos: int,
+        again: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    ) -> bytes:
+        """The PUBLISH packets of these messages, which follow one another, as one piece of bytes."""
+        payloads: Sequence[bytes | None] = self._column(self._messages.values, index)
+        if version != V5 and self._style.letters:
+            payloads = self._letters(index)
+        properties: bytes | Sequence[bytes | None] | None = None
+        if version == V5:
+            made = self._properties
+            properties = made if isinstance(made, bytes) else self._column(made, index)
+        return encode_publishes(
+            version,
+            self._topics,
+            payloads,
+            codes=None if self._codes is None else self._codes[index],
+            packet_ids=packet_ids,
+            qos=qos,
+            retain=self._style.retain,
+            dup=again if again.any() else False,
+            properties=properties,
+            hot_path=self._style.hot_path,
+        )
+
+    def packet(self, version: Version, index: int, packet_id: int, qos: int, again: bool) -> Publish:
+        """One of these packets as a value, for clients that write by themselves."""
+        payload = self._messages.values[index] or b""
+        if version != V5 and self._style.letters:
+            (payload,) = self._letters(np.array([index], np.int64))
+        topic = self._topics[0 if self._codes is None else int(self._codes[index])]
+        if version != V5:
+            return Publish(topic, payload, qos, self._style.retain, again, packet_id)
+        made = self._properties if isinstance(self._properties, bytes) else self._properties[index]
+        return Publish(
+            topic, payload, qos, self._style.retain, again, packet_id, decode_properties(made[_prefix(made) :])
+        )
+
+    def _letters(self, index: Ints) -> list[bytes]:
+        messages = self._messages
+        return [
+            document(
+                messages.values[at],
+                None if messages.keys is None else messages.keys[at],
+                None if messages.headers is None else messages.headers[at],
+            )
+            for at in index.tolist()
+        ]
+
+    def _column(self, column: Sequence[bytes | None], index: Ints) -> Sequence[bytes | None]:
+        first, last = int(index[0]), int(index[-1])
+        if last - first + 1 == len(index):
+            return column[first : last + 1]
+        return taken(column, index)
+
+    def _made_sizes(self) -> Ints:
+        values = self._messages.values
+        if isinstance(values, Spans):
+            sizes = np.maximum(values.lengths, 0) + _AROUND
+        else:
+            sizes = np.array([len(value or b"") for value in values], np.int64) + _AROUND
+        topics = np.array([len(topic.encode("utf-8", "replace")) for topic in self._topics], np.int64)
+        sizes += topics[0] if self._codes is None else topics[self._codes]
+        if isinstance(self._properties, bytes):
+            return sizes + len(self._properties)
+        return sizes + np.fromiter(map(len, self._properties), np.int64, len(self))
+
+    def _made_properties(self) -> bytes | list[bytes]:
+        """The properties of all messages, or of each, behind their length."""
+        messages, fixed = self._messages, self._style.properties
+        headers = messages.headers if self._style.headers else None
+        if messages.keys is None and headers is None:
+            return written_varint(len(fixed)) + fixed
+        made = []
+        for at in range(len(messages)):
+            body = fixed
+            key = None if messages.keys is None else messages.keys[at]
+            if key is not None and len(key) > LONGEST:
+                self._long_keys[at] = f"a key of {len(key)} bytes: MQTT takes at most {LONGEST} as correlation data"
+            elif key is not None:
+                body += _CORRELATION_DATA + written_binary(key, "correlation data")
+            for header in (None if headers is None else headers[at]) or ():
+                pair = _pair(*header)
+                self.left_out += pair is None
+                body += pair or b""
+            made.append(written_varint(len(body)) + body)
+        return made
+
+
+@lru_cache(65_536)
+def _why_no_topic(topic: str) -> str | None:
+    return why_no_name(topic)
+
+
+def _pair(name: str, value: bytes | None) -> bytes | None:
+    """A header as a user property; `None` for one that is no text. A header without a value has an empty one."""
+    try:
+        text = (value or b"").decode()
+        return _USER_PROPERTY + written_text(name, "user property") + written_text(text, "user property")
+    except ValueError:
+        return None
+
+
+def _dictionary(topics: Sequence[str] | None, own: str) -> tuple[list[str], Codes | None]:
+    if topics is None:
+        return [own], None
+    known: dict[str, int] = {}
+    codes = np.array([known.setdefault(topic or own, len(known)) for topic in topics], np.int32)
+    return list(known) or [own], codes
+
+
+def _prefix(made: bytes) -> int:
+    return next(at for at, byte in enumerate(made) if byte < 128) + 1

@@ -1,0 +1,215 @@
+"""`InFlight`: the messages of a sink that are not confirmed, and which packet id each has."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from connectors.mqtt.protocol.bulk import PacketIds
+from connectors.mqtt.publishing.block import Block
+from connectors.records import Ints
+
+IDS = 65_533
+"""Messages have packet ids from 1 to this one; the two above it are for SUBSCRIBE and for the birth message."""
+CAPACITY = 1 << 17
+"""Messages that are held at most."""
+
+
+class State(IntEnum):
+    """How far a message is."""
+
+    NEW = 0
+    """To be published, with a packet id that it does not have yet."""
+    AGAIN = 1
+    """To be published again with the packet id that it has."""
+    SENT = 2
+    """Published on this connection."""
+    RELEASED = 3
+    """Taken over by the broker (QoS 2), its PUBREC is answered."""
+    DONE = 4
+
+
+class Portion(NamedTuple):
+    """Messages of one block to be written now."""
+
+    block: Block
+    numbers: Ints
+    """Of the messages, in all that were ever added; rising."""
+    packet_ids: PacketIds | None
+    again: npt.NDArray[np.bool_]
+    """Which of them were published before, under the same packet id."""
+
+
+class InFlight:
+    """Messages in the order in which they were sent, numbered from 0. Used by one thread.
+
+    Nothing is done message by message: states, ids and rows are arrays around which the numbers go in circles, and
+    what the broker says of a packet id leads to its message without a search.
+    """
+
+    def __init__(self) -> None:
+        self.first = 0
+        """Number of the oldest message that is not confirmed."""
+        self.end = 0
+        """Number of the next message to be added."""
+        self.on_wire = 0
+        """Messages that were published on this connection and are not acknowledged."""
+        self._next = 0
+        self._next_id = 1
+        self._state = np.full(CAPACITY, State.DONE, np.uint8)
+        self._ids = np.zeros(CAPACITY, np.uint16)
+        self._rows = np.zeros(CAPACITY, np.int64)
+        self._number_of_id = np.full(IDS + 1, -1, np.int64)
+        self._blocks: deque[Block] = deque()
+        self._writing: deque[Block] = deque()
+        self._again = np.zeros(0, np.int64)
+
+    @property
+    def room(self) -> int:
+        """How many more messages can be added."""
+        return CAPACITY - (self.end - self.first)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to publish."""
+        return self._next < self.end or len(self._again) > 0
+
+    def add(self, block: Block) -> None:
+        """Put these at the end. There must be `room`."""
+        block.first = self.end
+        slots = np.arange(self.end, self.end + len(block)) % CAPACITY
+        self._state[slots] = State.NEW
+        self._rows[slots] = -1 if block.rows is None else block.rows
+        self.end += len(block)
+        self._blocks.append(block)
+        self._writing.append(block)
+
+    def take(self, most: int, *, numbered: bool) -> Portion | None:
+        """Up to `most` messages of one block to be published next, in order; they count as published.
+
+        `numbered`: with packet ids. `None` if there is nothing, or `most` is 0.
+        """
+        if most <= 0:
+            return None
+        if len(self._again):
+            block = self._block_of(int(self._again[0]))
+            stop = int(np.searchsorted(self._again, block.first + len(block)))
+            numbers = self._again[: min(stop, most)]
+            self._again = self._again[len(numbers) :]
+        elif self._next < self.end:
+            block = self._writing[0]
+            stop = block.first + len(block)
+            numbers = np.arange(self._next, min(stop, self._next + most))
+            self._next = int(numbers[-1]) + 1
+            if self._next == stop:
+                self._writing.popleft()
+        else:
+            return None
+        slots = numbers % CAPACITY
+        again = self._state[slots] == State.AGAIN
+        ids = None
+        if numbered:
+            if not again.all():
+                self._ids[slots[~again]] = self._new_ids(numbers[~again])
+            ids = self._ids[slots]
+        self._state[slots] = State.SENT
+        self.on_wire += len(numbers)
+        return Portion(block, numbers, ids, again)
+
+    def of_ids(self, packet_ids: PacketIds, *states: State) -> Ints:
+        """The messages that have these packet ids and are in one of these states; ids that none has are passed over."""
+        known = packet_ids[packet_ids <= IDS]
+        numbers = self._number_of_id[known]
+        numbers = numbers[numbers >= 0]
+        return numbers[np.isin(self._state[numbers % CAPACITY], states)]
+
+    def release(self, numbers: Ints) -> PacketIds:
+        """The broker has taken over these messages (PUBREC): their packet ids, for PUBREL."""
+        slots = numbers % CAPACITY
+        self._state[slots] = State.RELEASED
+        ids: PacketIds = self._ids[slots]
+        return ids
+
+    def done(self, numbers: Ints) -> Ints:
+        """These messages are confirmed, or lost for good; returns the rows that they answer."""
+        slots = numbers % CAPACITY
+        self._forget_ids(numbers)
+        self._state[slots] = State.DONE
+        rows = self._rows[slots]
+        if len(rows) and rows.min() < 0:
+            # Some answer several rows, or none.
+            parts = [
+                rows[at : at + 1] if rows[at] >= 0 else self._parents(number)
+                for at, number in enumerate(numbers.tolist())
+            ]
+            rows = np.concatenate(parts)
+        self._advance()
+        return rows
+
+    def return_(self, numbers: Ints) -> None:
+        """These messages were not taken: they are published again, as new ones, before all that come later."""
+        self._forget_ids(numbers)
+        self._state[numbers % CAPACITY] = State.NEW
+        self._again = np.union1d(self._again, numbers)
+
+    def resume(self, *, session_present: bool) -> PacketIds:
+        """A connection begins. What was published and is not confirmed will be published again: under its packet id
+        where the broker has kept the session, else as new. Returns the ids of messages to release again.
+        """
+        numbers = np.arange(self.first, self._next)
+        states = self._state[numbers % CAPACITY]
+        if not session_present:
+            self.return_(numbers[states != State.DONE])
+            self.on_wire = 0
+            return np.zeros(0, np.uint16)
+        sent = numbers[states == State.SENT]
+        self._state[sent % CAPACITY] = State.AGAIN
+        self._again = np.union1d(self._again, sent)
+        released = numbers[states == State.RELEASED]
+        self.on_wire = len(released)
+        ids: PacketIds = self._ids[released % CAPACITY]
+        return ids
+
+    def _new_ids(self, numbers: Ints) -> PacketIds:
+        """Packet ids that no other message has, in circles."""
+        wanted = np.arange(self._next_id, self._next_id + len(numbers)) - 1
+        ids = wanted % IDS + 1
+        if (self._number_of_id[ids] >= 0).any():
+            free = np.flatnonzero(self._number_of_id[1:] < 0) + 1
+            ids = np.roll(free, -int(np.searchsorted(free, self._next_id)))[: len(numbers)]
+        self._next_id = int(ids[-1]) % IDS + 1
+        self._number_of_id[ids] = numbers
+        return ids.astype(np.uint16)
+
+    def _forget_ids(self, numbers: Ints) -> None:
+        slots = numbers % CAPACITY
+        states = self._state[slots]
+        self.on_wire -= int(((states == State.SENT) | (states == State.RELEASED)).sum())
+        ids = self._ids[slots]
+        self._number_of_id[ids[ids > 0]] = -1
+        self._ids[slots] = 0
+
+    def _advance(self) -> None:
+        """Let go of the oldest messages as far as they are done."""
+        while self.first < self._next:
+            numbers = np.arange(self.first, min(self.first + 1024, self._next))
+            left = self._state[numbers % CAPACITY] != State.DONE
+            if not left.any():
+                self.first += len(numbers)
+                continue
+            self.first += int(left.argmax())
+            break
+        while self._blocks and self._blocks[0].first + len(self._blocks[0]) <= self.first:
+            self._blocks.popleft()
+
+    def _parents(self, number: int) -> Ints:
+        block = self._block_of(number)
+        return block.parents(number - block.first)
+
+    def _block_of(self, number: int) -> Block:
+        # The oldest ones are the ones that are asked for.
+        return next(block for block in self._blocks if number < block.first + len(block))

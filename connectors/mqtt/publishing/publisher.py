@@ -1,0 +1,345 @@
+"""`Publisher`: the thread of an MQTT sink, which alone has the connection."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from connectors.mqtt.protocol.bulk import PacketIds, encode_acks
+from connectors.mqtt.protocol.packets import V5, V311, Packet, PacketType, Puback, Pubcomp, Publish, Pubrec
+from connectors.mqtt.protocol.properties import NONE
+from connectors.mqtt.protocol.reasons import Outcome, ReasonCode, of_publish
+from connectors.mqtt.publishing.acks import AckInbound
+from connectors.mqtt.publishing.block import Block
+from connectors.mqtt.publishing.inflight import IDS, InFlight, Portion, State
+from connectors.mqtt.publishing.style import Style
+from connectors.mqtt.session.backoff import Backoff
+from connectors.mqtt.session.choose import session
+from connectors.mqtt.session.session import Session
+from connectors.mqtt.session.settings import Granted, Grants, Settings
+from connectors.records import Ints
+from pipelines.errors import ConnectorError, without_traceback
+
+BIRTH_ID = IDS + 1
+"""The packet id of birth messages."""
+PORTION = 512
+"""Messages that are encoded at once."""
+MOST_UNSENT = 1 << 20
+"""Bytes that wait for the socket, above which nothing more is encoded."""
+WINDOW = 2000
+"""Messages that are published ahead of their acknowledgements."""
+WINDOW_311 = 20
+"""As many with QoS 2 over MQTT 3.1.1: what is more than its `max_inflight_messages` mosquitto answers and forgets."""
+TURN = 0.5
+"""Seconds of one wait."""
+LARGEST_ANSWER = 1 << 20
+"""Bytes of the largest packet that a broker may send to a client that reads no messages."""
+
+_log = logging.getLogger(__name__)
+
+
+class Publisher:
+    """Publishes blocks of messages, at most `window` of them ahead of their acknowledgements.
+
+    The sink's thread gives blocks (`give`) and reads `confirmed`, `lost` and `failure`; `changed` is notified when one
+    of these has changed.
+    """
+
+    def __init__(
+        self, name: str, settings: Settings, client: Literal["builtin", "paho"], style: Style, window: int | None
+    ) -> None:
+        self.failure: ConnectorError | None = None
+        """Why nothing is published any more."""
+        self.confirmed: deque[Ints] = deque()
+        """Row numbers, once for each of their messages."""
+        self.lost: dict[int, ConnectorError] = {}
+        """Rows whose message the broker refused; guarded by `changed`."""
+        self.changed = threading.Condition()
+        self.unheard = 0
+        """Messages that nobody had subscribed to, as the broker said."""
+        self.again = 0
+        """Messages that were published more than once."""
+        self._name = name
+        self._style = style
+        self._qos = style.qos
+        self._window = window
+        self._session: Session = session(client, settings, self, AckInbound(LARGEST_ANSWER, self._acknowledged))
+        self._before = self._session.down
+        self._in_flight = InFlight()
+        self._given: deque[Block] = deque()
+        self._sizes: deque[tuple[int, int]] = deque()
+        self._bytes_given = 0
+        self._bytes_done = 0
+        self._messages_given = 0
+        self._messages_done = 0
+        self._oldest: deque[tuple[int, float]] = deque()
+        self._backoff = Backoff()
+        self._hold_until = 0.0
+        self._birth_unanswered = False
+        self._written: list[Ints] = []
+        self._asked: tuple[int, Ints] | None = None
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name=f"mqtt sink {name}", daemon=True)
+
+    @property
+    def tried(self) -> bool:
+        """Whether the first attempt to connect has ended, well or not."""
+        return self.failure is not None or self._session.down != self._before
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Leave the broker, without waiting for confirmations."""
+        self._closing = True
+        self._session.wake()
+        self._thread.join()
+
+    @property
+    def down(self) -> str | None:
+        """Why there is no connection."""
+        return self._session.down
+
+    @property
+    def granted(self) -> Granted | None:
+        """What the broker said last."""
+        return self._session.granted
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of the messages that are not confirmed, a whole block as long as one of it is not."""
+        return self._bytes_given - self._bytes_done
+
+    @property
+    def messages_held(self) -> int:
+        """Messages that are not confirmed."""
+        return self._messages_given - self._messages_done
+
+    @property
+    def waited(self) -> float:
+        """Seconds since the oldest message was given that is not confirmed; 0 if there is none."""
+        try:
+            return time.monotonic() - self._oldest[0][1] if self.messages_held else 0.0
+        except IndexError:
+            return 0.0
+
+    def give(self, block: Block, size: int) -> None:
+        """Publish these messages of so many bytes. By the sink's thread."""
+        self._bytes_given += size
+        self._messages_given += len(block)
+        self._oldest.append((self._messages_given, time.monotonic()))
+        self._sizes.append((self._messages_given, size))
+        self._given.append(block)
+        self._session.wake()
+
+    # What the session tells its client.
+
+    def begun(self, granted: Granted) -> None:
+        """See `SessionClient.begun`. Raises `ConnectorError` if the broker has not what the sink is to do."""
+        self._check(granted)
+        self._asked = None
+        self._written.clear()
+        released = self._in_flight.resume(session_present=granted.session_present and self._qos > 0)
+        if len(released):
+            self._session.write(encode_acks(PacketType.PUBREL, released, self._style.hot_path))
+        self._announce(self._style.birth)
+
+    def subscribed(self, grants: Grants) -> None:
+        """See `SessionClient.subscribed`: it subscribes to nothing."""
+
+    def received(self, packet: Packet) -> None:
+        """See `SessionClient.received`: answers that came alone, or with a reason."""
+        kinds = {Puback: PacketType.PUBACK, Pubrec: PacketType.PUBREC, Pubcomp: PacketType.PUBCOMP}
+        kind = kinds.get(type(packet))
+        if kind is not None and isinstance(packet, (Puback, Pubrec, Pubcomp)):
+            ids = np.array([packet.packet_id], np.uint16)
+            self._acknowledged(kind, packet.reason, ids, packet.properties.reason_string or "")
+
+    def ended(self, reason: str) -> None:
+        """See `SessionClient.ended`: the next connection takes up what was published and is not confirmed."""
+        _log.warning("sink %s: the connection is lost, %d messages wait: %s", self._name, self.messages_held, reason)
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                self._take_in()
+                self._write()
+                self._session.turn(self._longest_wait())
+                self._hear()
+            self._announce(self._style.leaving)
+        except ConnectorError as error:
+            self.failure = without_traceback(error)
+        except Exception as error:  # noqa: BLE001 - the sink has to know that nothing is published any more
+            _log.exception("sink %s", self._name)
+            self.failure = ConnectorError(f"sink {self._name}: {type(error).__name__}: {error}")
+        finally:
+            self._session.close()
+            self._tell()
+
+    def _take_in(self) -> None:
+        while self._given and len(self._given[0]) <= self._in_flight.room:
+            self._in_flight.add(self._given.popleft())
+
+    def _write(self) -> None:
+        """Publish what may be published now."""
+        if not self._session.connected or time.monotonic() < self._hold_until:
+            return
+        while self._in_flight.waiting and self._session.unsent < MOST_UNSENT:
+            most = PORTION if not self._qos else min(PORTION, self._free)
+            portion = self._in_flight.take(most, numbered=self._qos > 0)
+            if portion is None:
+                return
+            self._write_portion(portion)
+
+    def _write_portion(self, portion: Portion) -> None:
+        granted = self._session.granted
+        assert granted is not None
+        portion = self._without_too_large(portion, granted)
+        if not len(portion.numbers):
+            return
+        index = portion.numbers - portion.block.first
+        self.again += int(portion.again.sum())
+        if self._session.takes_bytes:
+            data = portion.block.encoded(granted.version, index, portion.packet_ids, self._qos, portion.again)
+            self._session.write(data)
+        else:
+            ids = [0] * len(index) if portion.packet_ids is None else portion.packet_ids.tolist()
+            for at, packet_id, again in zip(index.tolist(), ids, portion.again.tolist(), strict=True):
+                self._session.send(portion.block.packet(granted.version, at, packet_id, self._qos, again))
+        if not self._qos:
+            self._written.append(portion.numbers)
+
+    def _without_too_large(self, portion: Portion, granted: Granted) -> Portion:
+        """The broker takes packets up to a size of its own, which it may say only after messages were taken."""
+        sizes = portion.block.sizes[portion.numbers - portion.block.first]
+        large = sizes > granted.max_packet
+        if not large.any():
+            return portion
+        for number, size in zip(portion.numbers[large], sizes[large].tolist(), strict=True):
+            self._lose(np.array([number]), self.too_large(size, granted.max_packet))
+        fits = ~large
+        ids = None if portion.packet_ids is None else portion.packet_ids[fits]
+        return Portion(portion.block, portion.numbers[fits], ids, portion.again[fits])
+
+    def too_large(self, size: int, most: int) -> ConnectorError:
+        """Why a message of this size is refused."""
+        return ConnectorError(
+            f"sink {self._name}: a message of {size} bytes with its topic and properties: the broker takes at most "
+            f"{most}; raise its maximum packet size (mosquitto: max_packet_size)"
+        )
+
+    def _acknowledged(self, kind: PacketType, reason: ReasonCode, ids: PacketIds, said: str = "") -> None:
+        if self._birth_unanswered and BIRTH_ID in ids:
+            self._birth_unanswered = False
+        if kind is PacketType.PUBCOMP:
+            # Not found means that the broker has let go of it already.
+            self._confirm(self._in_flight.of_ids(ids, State.RELEASED))
+            return
+        numbers = self._in_flight.of_ids(ids, State.SENT)
+        outcome = of_publish(reason)
+        if outcome is Outcome.DONE:
+            self.unheard += len(numbers) if reason is ReasonCode.NO_MATCHING_SUBSCRIBERS else 0
+            self._backoff.reset()
+            if kind is PacketType.PUBACK:
+                self._confirm(numbers)
+            elif len(numbers):
+                released = self._in_flight.release(numbers)
+                self._session.write(encode_acks(PacketType.PUBREL, released, self._style.hot_path))
+        elif outcome is Outcome.RETRIABLE:
+            if time.monotonic() >= self._hold_until:
+                wait = self._backoff.wait()
+                self._hold_until = time.monotonic() + wait
+                _log.warning(
+                    "sink %s: the broker takes no more at present: %s; trying again in %.1f s",
+                    self._name,
+                    reason.text,
+                    wait,
+                )
+            self._in_flight.return_(numbers)
+        else:
+            text = f"{reason.text}{f': {said}' if said else ''}"
+            self._lose(numbers, ConnectorError(f"sink {self._name}: the broker refuses the message: {text}"))
+
+    def _confirm(self, numbers: Ints) -> None:
+        if len(numbers):
+            self.confirmed.append(self._in_flight.done(numbers))
+            self._settle(len(numbers))
+
+    def _lose(self, numbers: Ints, error: ConnectorError) -> None:
+        if not len(numbers):
+            return
+        rows = self._in_flight.done(numbers)
+        with self.changed:
+            self.lost.update(dict.fromkeys(rows.tolist(), error))
+        self._settle(len(numbers))
+
+    def _settle(self, count: int) -> None:
+        """So many more messages are settled."""
+        self._messages_done += count
+        first = self._in_flight.first
+        while self._sizes and self._sizes[0][0] <= first:
+            self._bytes_done += self._sizes.popleft()[1]
+        while self._oldest and self._oldest[0][0] <= first:
+            self._oldest.popleft()
+        self._tell()
+
+    def _tell(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+    def _hear(self) -> None:
+        """QoS 0: what was written before a question that is answered has arrived."""
+        if self._qos or not self._session.connected:
+            return
+        if self._asked is not None and self._session.answered(self._asked[0]):
+            self._confirm(self._asked[1])
+            self._asked = None
+        if self._asked is None and self._written:
+            self._asked = self._session.ping(), np.concatenate(self._written)
+            self._written.clear()
+
+    @property
+    def _free(self) -> int:
+        """How many more messages may be published ahead of their acknowledgements."""
+        granted = self._session.granted
+        window = self._window or WINDOW
+        if granted is not None:
+            careful = self._window is None and self._qos == 2 and granted.version == V311
+            window = min(WINDOW_311 if careful else window, granted.receive_maximum)
+        return window - self._in_flight.on_wire - self._birth_unanswered
+
+    def _longest_wait(self) -> float:
+        held = self._hold_until - time.monotonic()
+        return min(TURN, held) if held > 0 else TURN
+
+    def _check(self, granted: Granted) -> None:
+        self._qos = min(self._style.qos, granted.max_qos)
+        if self._qos < self._style.qos:
+            if not self._qos:
+                raise ConnectorError(
+                    f"sink {self._name}: the broker takes messages of QoS 0 alone, so that they could be lost; allow "
+                    "QoS 1 there, or write qos: 0 if that may be"
+                )
+            _log.warning("sink %s: the broker takes no QoS 2, messages are published with QoS 1", self._name)
+        if self._style.retain and not granted.retain:
+            raise ConnectorError(f"sink {self._name}: the broker keeps no retained messages; leave out retain")
+
+    def _announce(self, message: Publish | None) -> None:
+        """Publish a birth, or a farewell. Its loss is no one's: the next connection publishes it again."""
+        granted = self._session.granted
+        if message is None or granted is None or not self._session.connected:
+            return
+        qos = min(message.qos, granted.max_qos)
+        self._birth_unanswered = qos > 0
+        properties = message.properties if granted.version == V5 else NONE
+        retain = message.retain and granted.retain
+        self._session.send(
+            replace(message, qos=qos, packet_id=BIRTH_ID if qos else 0, properties=properties, retain=retain)
+        )

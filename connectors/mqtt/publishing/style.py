@@ -1,0 +1,27 @@
+"""`Style`: what all messages of a sink have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from connectors.mqtt.protocol.packets import Publish
+from pipelines.hotpath import HotPath
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How messages are published. `properties` are those of every message, encoded, without their length in front."""
+
+    topic: str
+    qos: int = 1
+    retain: bool = False
+    properties: bytes = b""
+    headers: bool = True
+    """Whether headers become user properties."""
+    letters: bool = False
+    """Whether messages are dead letters, whose headers have to arrive where there are no user properties, too."""
+    birth: Publish | None = None
+    """Published whenever a connection begins."""
+    leaving: Publish | None = None
+    """Published when the sink leaves in peace; the broker publishes it as the will when the connection is lost."""
+    hot_path: HotPath = field(default="auto")

@@ -1,0 +1,207 @@
+"""`MqttSink`: messages published to a broker, confirmed by its acknowledgements."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+
+import numpy as np
+
+from connectors.mqtt.protocol.fields import MOST
+from connectors.mqtt.publishing.block import Block
+from connectors.mqtt.publishing.inflight import CAPACITY
+from connectors.mqtt.publishing.publisher import Publisher
+from connectors.mqtt.sinkconfig import MqttSinkConfig
+from connectors.records import Ints, Messages
+from connectors.sink import Lost, Refused, Sink
+from pipelines.errors import ConnectorError
+
+OPEN_WAIT = 5.0
+"""Seconds to wait for a broker that answers, so that a wrong login is told when the service starts."""
+PIECE = 512
+"""Messages that are handed to the thread of the connection at once."""
+
+_log = logging.getLogger(__name__)
+
+
+class MqttSink(Sink):
+    """Publishes messages in their order. A thread of its own has the connection, so that it is kept alive during long
+    batches.
+
+    With QoS 1 a message is confirmed by its PUBACK, with QoS 2 by its PUBCOMP, with QoS 0 by the answer to a ping that
+    follows it. When the connection is lost, what was not confirmed is published again: with DUP and the same packet ids
+    where the broker has kept the session, else as new messages. So nothing is lost and some may come twice, with QoS 0
+    too. A message that the broker has no room for (quota exceeded) is tried again; one that it refuses is lost for good
+    and named by the barrier. Over a connection of MQTT 5 headers become user properties and the key correlation data;
+    MQTT 3.1.1 has no place for them, except in dead letters, which are JSON documents there.
+
+    Unconfirmed messages are held in at most `buffer` bytes and 131,072 messages.
+    """
+
+    def __init__(self, config: MqttSinkConfig) -> None:
+        self.name = config.label
+        self._config = config
+        self._style = config.style()
+        self._publisher: Publisher | None = None
+        self._lost: dict[int, ConnectorError] = {}
+        self.headers_left_out = 0
+        """Headers that were no text, and so could not be user properties."""
+
+    @property
+    def unheard(self) -> int:
+        """Messages of this run that nobody had subscribed to, as far as the broker says that (MQTT 5)."""
+        return 0 if self._publisher is None else self._publisher.unheard
+
+    def open(self) -> None:
+        """Connect. Waits up to 5 s for a broker that answers; an absent one is no error.
+
+        Raises `ConnectorError` for a login or client id that is refused, and a broker that lacks what is asked of it.
+        """
+        publisher = Publisher(self.name, self._config.settings(), self._config.client, self._style, self._config.window)
+        publisher.start()
+        self._publisher = publisher
+        deadline = time.monotonic() + OPEN_WAIT
+        while not publisher.tried and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if publisher.failure is not None:
+            self.close()
+            raise publisher.failure
+
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        """See `Sink.send`. Refused alone are messages whose topic nobody can publish to and those that are too large.
+
+        Raises `ConnectorError` when the sink is broken for good: another client took over its session, for example.
+        """
+        publisher = self._working()
+        refused: dict[int, ConnectorError] = {}
+        for start in range(0, len(messages), PIECE):
+            index = np.arange(start, min(start + PIECE, len(messages)))
+            piece = messages if len(index) == len(messages) else messages.take(index)
+            block = Block(piece, self._style)
+            sizes = block.sizes
+            wrong = self._wrong(block, sizes, publisher)
+            refused |= {start + at: error for at, error in wrong.items()}
+            if wrong:
+                good = np.array([at for at in range(len(index)) if at not in wrong], np.int64)
+                if not len(good):
+                    continue
+                block, sizes, index = Block(piece.take(good), self._style), sizes[good], index[good]
+            self.headers_left_out += block.left_out
+            given = self._give(publisher, messages, block, index, deadline)
+            if given < len(index):
+                # Nothing overtakes a message that finds no room.
+                rest = [*index[given:].tolist(), *range(int(index[-1]) + 1, len(messages))]
+                full = self._full(publisher)
+                refused |= {at: full for at in rest if at not in refused}
+                break
+        return refused
+
+    def barrier(self, deadline: float) -> Lost:
+        """See `Sink.barrier`. Raises as `send` does."""
+        publisher = self._working()
+        with publisher.changed:
+            while publisher.messages_held and publisher.failure is None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    why = publisher.down
+                    raise ConnectorError(
+                        f"sink {self.name}: {publisher.messages_held} messages are not confirmed yet"
+                        + (f", as the broker cannot be reached: {why}" if why else "; the broker is slow"),
+                        retriable=True,
+                    )
+                publisher.changed.wait(left)
+            self._take_lost(publisher)
+        self._working()
+        lost, self._lost = self._lost, {}
+        return lost
+
+    def confirmed(self) -> list[Ints]:
+        """See `Sink.confirmed`."""
+        publisher = self._publisher
+        found: list[Ints] = []
+        while publisher is not None and publisher.confirmed:
+            found.append(publisher.confirmed.popleft())
+        return found
+
+    def behind(self) -> float:
+        """See `Sink.behind`."""
+        publisher = self._publisher
+        if publisher is None:
+            return 0.0
+        return math.inf if publisher.lost or self._lost else publisher.waited
+
+    def down(self) -> str | None:
+        """See `Sink.down`."""
+        return None if self._publisher is None else self._publisher.down
+
+    def close(self) -> None:
+        """See `Sink.close`. What is not confirmed is dropped."""
+        if self._publisher is not None:
+            self._publisher.close()
+            self._publisher = None
+
+    def _working(self) -> Publisher:
+        if self._publisher is None:
+            raise ConnectorError(f"{self.name} is not open")
+        if self._publisher.failure is not None:
+            raise self._publisher.failure
+        return self._publisher
+
+    def _take_lost(self, publisher: Publisher) -> None:
+        self._lost |= publisher.lost
+        publisher.lost = {}
+
+    def _wrong(self, block: Block, sizes: Ints, publisher: Publisher) -> dict[int, ConnectorError]:
+        wrong = {at: ConnectorError(f"sink {self.name}: {why}") for at, why in block.wrong().items()}
+        granted = publisher.granted
+        most = min(MOST, self._config.buffer if granted is None else min(granted.max_packet, self._config.buffer))
+        if int(sizes.max()) > most:
+            for at in np.flatnonzero(sizes > most).tolist():
+                wrong.setdefault(at, self._too_large(int(sizes[at]), publisher))
+        return wrong
+
+    def _too_large(self, size: int, publisher: Publisher) -> ConnectorError:
+        granted = publisher.granted
+        if granted is not None and size > granted.max_packet:
+            return publisher.too_large(size, granted.max_packet)
+        return ConnectorError(
+            f"sink {self.name}: a message of {size} bytes is more than buffer ({self._config.buffer} bytes); raise it"
+        )
+
+    def _give(self, publisher: Publisher, messages: Messages, block: Block, index: Ints, deadline: float) -> int:
+        """Hand over the messages at `index`, which are `block`, as there is room for them; how many by the deadline."""
+        given = 0
+        while given < len(index):
+            fits = self._wait_for_room(publisher, block.sizes, deadline)
+            if not fits:
+                break
+            part = block if fits == len(block) else Block(messages.take(index[given : given + fits]), self._style)
+            publisher.give(part, int(part.sizes.sum()))
+            given += fits
+            if given < len(index):
+                block = Block(messages.take(index[given:]), self._style)
+        return given
+
+    def _wait_for_room(self, publisher: Publisher, sizes: Ints, deadline: float) -> int:
+        """Wait until there is room for at least one of these messages; for how many there is, 0 at the deadline."""
+        ends = np.cumsum(sizes)
+        with publisher.changed:
+            while publisher.failure is None:
+                fits = int(np.searchsorted(ends, self._config.buffer - publisher.bytes_held, side="right"))
+                fits = min(fits, CAPACITY - publisher.messages_held)
+                left = deadline - time.monotonic()
+                if fits > 0:
+                    return fits
+                if left <= 0:
+                    return 0
+                publisher.changed.wait(left)
+        self._working()
+        return 0
+
+    def _full(self, publisher: Publisher) -> ConnectorError:
+        why = publisher.down
+        return ConnectorError(
+            f"sink {self.name}: its buffer is full, as the broker is {f'away: {why}' if why else 'slow'}",
+            retriable=True,
+        )

@@ -1,0 +1,184 @@
+"""The fields of MQTT sinks in a service file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from connectors.config import Addressing, SinkConfig, SourceConfig
+from connectors.mqtt.client import MqttClientFields
+from connectors.mqtt.protocol.packets import Publish, Will
+from connectors.mqtt.protocol.properties import Place, Properties, encode_properties
+from connectors.mqtt.protocol.topics import why_no_name
+from connectors.mqtt.publishing.style import Style
+from connectors.mqtt.session.settings import Settings
+from connectors.units import Duration, Size
+from pipelines.hotpath import HotPath
+
+if TYPE_CHECKING:
+    from connectors.browser import Browser
+    from connectors.mqtt.sink import MqttSink
+
+SESSION_KEPT = 3600
+"""Seconds that a broker keeps the session of a sink whose connection is lost: so long it knows what it has taken."""
+_LONGEST_EXPIRY = 0xFFFF_FFFF
+
+
+class Announcement(BaseModel):
+    """A message about the sink itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+    topic: str
+    """Where it is published, as it stands."""
+    payload: str = ""
+    """What it says."""
+    qos: Literal[0, 1, 2] = 1
+    """How it is handed over."""
+    retain: bool = True
+    """Whether the broker keeps it for those who subscribe later."""
+
+    @field_validator("topic")
+    @classmethod
+    def _name(cls, topic: str) -> str:
+        if reason := why_no_name(topic):
+            raise ValueError(f'nothing can be published to "{topic[:100]}": {reason}')
+        return topic
+
+    def message(self) -> Publish:
+        """It as a packet."""
+        return Publish(self.topic, self.payload.encode(), self.qos, self.retain)
+
+
+class LastWill(Announcement):
+    """The message that the broker publishes when the connection is lost. The sink publishes it when it leaves."""
+
+    delay: Annotated[Duration, Field(le=_LONGEST_EXPIRY)] = 0.0
+    """How long the broker waits for the sink to come back before it publishes it; MQTT 5 only. Whole seconds."""
+
+    def will(self) -> Will:
+        """It as a part of CONNECT."""
+        delay = round(self.delay)
+        properties = Properties(will_delay_interval=delay) if delay else Properties()
+        return Will(self.topic, self.payload.encode(), self.qos, self.retain, properties)
+
+
+class MqttSinkConfig(MqttClientFields, SinkConfig):
+    """Messages published to MQTT topics, confirmed when the broker has acknowledged them."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+    default_client_id: ClassVar[str] = "{service}-{label}-out"
+
+    type: Literal["mqtt"] = "mqtt"
+    """Which connector this is."""
+    topic: str = Field(min_length=1)
+    """The topic; may be made from values: `results/{device}`, `{record.topic}/out`, `{record.response_topic}`. Then `topics` says which are allowed."""  # noqa: E501
+    topics: tuple[str, ...] = ()
+    """Topics that may be made from values: names, or regular expressions that begin with ^."""
+    qos: Literal[0, 1, 2] = 1
+    """How messages are handed over: 0 without acknowledgement (confirmed by a ping behind them), 1 at least once, 2 with one more round."""  # noqa: E501
+    retain: bool = False
+    """Whether the broker keeps the last message of each topic for those who subscribe later. An empty payload removes it."""  # noqa: E501
+    expiry: Annotated[Duration, Field(ge=1, le=_LONGEST_EXPIRY)] | None = None
+    """How long the broker keeps a message for subscribers that are away; MQTT 5 only. Whole seconds; by default for good."""  # noqa: E501
+    content_type: str | None = None
+    """What payloads are, for receivers: `application/json`; MQTT 5 only."""
+    user_properties: dict[str, str] = Field(default={})
+    """User properties of every message; MQTT 5 only."""
+    headers: bool = True
+    """Whether the record's headers go with the result as user properties, those that are text; MQTT 5 only."""
+    correlation: str | None = None
+    """The value of the result that becomes the message's correlation data, instead of the record's key; MQTT 5 only. For answers to requests: `into: {correlation: NAME}` at the source."""  # noqa: E501
+    window: Annotated[int, Field(ge=1, le=65_533)] | None = None
+    """How many messages are published ahead of their acknowledgements, if the broker takes as many (its Receive Maximum). By default 2000, and 20 with `qos: 2` over MQTT 3.1.1, where brokers cannot say it and mosquitto forgets what is more."""  # noqa: E501
+    buffer: Annotated[Size, Field(ge=1024)] = 16 << 20
+    """Bytes of messages that are not acknowledged; when there are more the service waits. No message may be larger."""
+    birth: Announcement | None = None
+    """A message published whenever the sink has connected: `{topic: devices/edge-1, payload: online}`."""
+    will: LastWill | None = None
+    """A message that the broker publishes when the connection is lost, and the sink when it leaves."""
+    dead_letters: bool = False
+    """Whether messages are dead letters: over MQTT 3.1.1, which has no user properties, each is a JSON document of its headers, key and payload. The dead letter of a service is."""  # noqa: E501
+    hot_path: HotPath = "auto"
+    """Who writes packets: `auto` takes the compiled form where it was built, `native` insists on it, `python` does without. By default as the service says."""  # noqa: E501
+
+    @field_validator("topics", mode="before", json_schema_input_type=str | tuple[str, ...])
+    @classmethod
+    def _one_topic(cls, topics: object) -> object:
+        return (topics,) if isinstance(topics, str) else topics
+
+    @field_validator("topic")
+    @classmethod
+    def _can_be_published_to(cls, topic: str) -> str:
+        if "{" not in topic and (reason := why_no_name(topic)):
+            raise ValueError(f'nothing can be published to "{topic[:100]}": {reason}')
+        return topic
+
+    @model_validator(mode="after")
+    def _properties_that_can_be_written(self) -> Self:
+        try:
+            self._properties()
+        except ValueError as error:
+            raise ValueError(f"content_type, user_properties: {error}") from None
+        if self.client == "paho" and self.qos == 2:
+            raise ValueError("paho does not do QoS 2 here; write qos: 1, or leave out client: paho")
+        return self
+
+    @property
+    def addressing(self) -> Addressing:
+        """As its fields say."""
+        return Addressing(self.topic, self.topics, self.correlation, self.headers)
+
+    @property
+    def place(self) -> str:
+        """Its topic."""
+        return self.topic
+
+    def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
+        """Its broker, reached with its login."""
+        return None
+
+    def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
+        """The same sink; where it names no `client_id`, the names of the service and the sink make it."""
+        return self if self.client_id is not None else self.model_copy(update={"client_id": self.named_in(service)})
+
+    def for_dead_letters(self) -> Self:
+        """The same sink, for dead letters."""
+        return self.model_copy(update={"dead_letters": True})
+
+    def style(self) -> Style:
+        """What its messages have in common."""
+        encoded = encode_properties(self._properties(), Place.PUBLISH)
+        return Style(
+            topic=self.topic,
+            qos=self.qos,
+            retain=self.retain,
+            # Without their length in front: those of each message follow them.
+            properties=encoded[next(at for at, byte in enumerate(encoded) if byte < 128) + 1 :],
+            headers=self.headers or self.dead_letters,
+            letters=self.dead_letters,
+            birth=None if self.birth is None else self.birth.message(),
+            leaving=None if self.will is None else self.will.message(),
+            hot_path=self.hot_path,
+        )
+
+    def settings(self) -> Settings:
+        """How it reaches the broker. Raises `ConnectorError` for a `token` that cannot be loaded."""
+        made = Settings(f"sink {self.label}", **self.connection(), expiry=SESSION_KEPT, takes_over=False)
+        return made if self.will is None else replace(made, will=self.will.will())
+
+    def build(self) -> MqttSink:
+        """The sink, not yet open. Raises `MissingPackageError` for `client: paho` without paho-mqtt."""
+        from connectors.mqtt.sink import MqttSink
+
+        return MqttSink(self)
+
+    def _properties(self) -> Properties:
+        return Properties(
+            message_expiry_interval=None if self.expiry is None else round(self.expiry),
+            content_type=self.content_type,
+            user_properties=tuple(self.user_properties.items()),
+        )
