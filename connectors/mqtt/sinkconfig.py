@@ -120,7 +120,7 @@ class MqttSinkConfig(MqttClientFields, SinkConfig):
     @model_validator(mode="after")
     def _properties_that_can_be_written(self) -> Self:
         try:
-            self._properties()
+            encode_properties(self._properties(), Place.PUBLISH)
         except ValueError as error:
             raise ValueError(f"content_type, user_properties: {error}") from None
         if self.client == "paho" and self.qos == 2:
