@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,21 +15,20 @@ from connectors.records import Ints
 IDS = 65_533
 """Messages have packet ids from 1 to this one; the two above it are for SUBSCRIBE and for the birth message."""
 CAPACITY = 1 << 17
-"""Messages that are held at most."""
+"""Messages that are held at most: a power of two."""
+_MASK: Final = CAPACITY - 1
 
 
-class State(IntEnum):
-    """How far a message is."""
-
-    NEW = 0
-    """To be published, with a packet id that it does not have yet."""
-    AGAIN = 1
-    """To be published again with the packet id that it has."""
-    SENT = 2
-    """Published on this connection."""
-    RELEASED = 3
-    """Taken over by the broker (QoS 2), its PUBREC is answered."""
-    DONE = 4
+# How far a message is. Plain numbers, as arrays compare with them at once.
+NEW: Final = 0
+"""To be published, with a packet id that it does not have yet."""
+AGAIN: Final = 1
+"""To be published again with the packet id that it has."""
+SENT: Final = 2
+"""Published on this connection."""
+RELEASED: Final = 3
+"""Taken over by the broker (QoS 2), its PUBREC is answered."""
+DONE: Final = 4
 
 
 class Portion(NamedTuple):
@@ -60,10 +58,10 @@ class InFlight:
         """Messages that were published on this connection and are not acknowledged."""
         self._next = 0
         self._next_id = 1
-        self._state = np.full(CAPACITY, State.DONE, np.uint8)
+        self._state = np.full(CAPACITY, DONE, np.uint8)
         self._ids = np.zeros(CAPACITY, np.uint16)
         self._rows = np.zeros(CAPACITY, np.int64)
-        self._number_of_id = np.full(IDS + 1, -1, np.int64)
+        self._number_of_id = np.full(1 << 16, -1, np.int64)
         self._blocks: deque[Block] = deque()
         self._writing: deque[Block] = deque()
         self._again = np.zeros(0, np.int64)
@@ -81,8 +79,8 @@ class InFlight:
     def add(self, block: Block) -> None:
         """Put these at the end. There must be `room`."""
         block.first = self.end
-        slots = np.arange(self.end, self.end + len(block)) % CAPACITY
-        self._state[slots] = State.NEW
+        slots = np.arange(self.end, self.end + len(block)) & _MASK
+        self._state[slots] = NEW
         self._rows[slots] = -1 if block.rows is None else block.rows
         self.end += len(block)
         self._blocks.append(block)
@@ -109,36 +107,35 @@ class InFlight:
                 self._writing.popleft()
         else:
             return None
-        slots = numbers % CAPACITY
-        again = self._state[slots] == State.AGAIN
+        slots = numbers & _MASK
+        again = self._state[slots] == AGAIN
         ids = None
         if numbered:
             if not again.all():
                 self._ids[slots[~again]] = self._new_ids(numbers[~again])
             ids = self._ids[slots]
-        self._state[slots] = State.SENT
+        self._state[slots] = SENT
         self.on_wire += len(numbers)
         return Portion(block, numbers, ids, again)
 
-    def of_ids(self, packet_ids: PacketIds, *states: State) -> Ints:
-        """The messages that have these packet ids and are in one of these states; ids that none has are passed over."""
-        known = packet_ids[packet_ids <= IDS]
-        numbers = self._number_of_id[known]
-        numbers = numbers[numbers >= 0]
-        return numbers[np.isin(self._state[numbers % CAPACITY], states)]
+    def of_ids(self, packet_ids: PacketIds, state: int) -> Ints:
+        """The messages that have these packet ids and are in this state; ids that none has are passed over."""
+        numbers = self._number_of_id[packet_ids]
+        right = (numbers >= 0) & (self._state[numbers & _MASK] == state)
+        return numbers if right.all() else numbers[right]
 
     def release(self, numbers: Ints) -> PacketIds:
         """The broker has taken over these messages (PUBREC): their packet ids, for PUBREL."""
-        slots = numbers % CAPACITY
-        self._state[slots] = State.RELEASED
+        slots = numbers & _MASK
+        self._state[slots] = RELEASED
         ids: PacketIds = self._ids[slots]
         return ids
 
     def done(self, numbers: Ints) -> Ints:
         """These messages are confirmed, or lost for good; returns the rows that they answer."""
-        slots = numbers % CAPACITY
+        slots = numbers & _MASK
         self._forget_ids(numbers)
-        self._state[slots] = State.DONE
+        self._state[slots] = DONE
         rows = self._rows[slots]
         if len(rows) and rows.min() < 0:
             # Some answer several rows, or none.
@@ -153,7 +150,7 @@ class InFlight:
     def return_(self, numbers: Ints) -> None:
         """These messages were not taken: they are published again, as new ones, before all that come later."""
         self._forget_ids(numbers)
-        self._state[numbers % CAPACITY] = State.NEW
+        self._state[numbers & _MASK] = NEW
         self._again = np.union1d(self._again, numbers)
 
     def resume(self, *, session_present: bool) -> PacketIds:
@@ -161,17 +158,17 @@ class InFlight:
         where the broker has kept the session, else as new. Returns the ids of messages to release again.
         """
         numbers = np.arange(self.first, self._next)
-        states = self._state[numbers % CAPACITY]
+        states = self._state[numbers & _MASK]
         if not session_present:
-            self.return_(numbers[states != State.DONE])
+            self.return_(numbers[states != DONE])
             self.on_wire = 0
             return np.zeros(0, np.uint16)
-        sent = numbers[states == State.SENT]
-        self._state[sent % CAPACITY] = State.AGAIN
+        sent = numbers[states == SENT]
+        self._state[sent & _MASK] = AGAIN
         self._again = np.union1d(self._again, sent)
-        released = numbers[states == State.RELEASED]
+        released = numbers[states == RELEASED]
         self.on_wire = len(released)
-        ids: PacketIds = self._ids[released % CAPACITY]
+        ids: PacketIds = self._ids[released & _MASK]
         return ids
 
     def _new_ids(self, numbers: Ints) -> PacketIds:
@@ -179,25 +176,25 @@ class InFlight:
         wanted = np.arange(self._next_id, self._next_id + len(numbers)) - 1
         ids = wanted % IDS + 1
         if (self._number_of_id[ids] >= 0).any():
-            free = np.flatnonzero(self._number_of_id[1:] < 0) + 1
+            free = np.flatnonzero(self._number_of_id[1 : IDS + 1] < 0) + 1
             ids = np.roll(free, -int(np.searchsorted(free, self._next_id)))[: len(numbers)]
         self._next_id = int(ids[-1]) % IDS + 1
         self._number_of_id[ids] = numbers
         return ids.astype(np.uint16)
 
     def _forget_ids(self, numbers: Ints) -> None:
-        slots = numbers % CAPACITY
+        slots = numbers & _MASK
         states = self._state[slots]
-        self.on_wire -= int(((states == State.SENT) | (states == State.RELEASED)).sum())
-        ids = self._ids[slots]
-        self._number_of_id[ids[ids > 0]] = -1
+        self.on_wire -= int(np.count_nonzero((states == SENT) | (states == RELEASED)))
+        # Those of messages without one are that of none.
+        self._number_of_id[self._ids[slots]] = -1
         self._ids[slots] = 0
 
     def _advance(self) -> None:
         """Let go of the oldest messages as far as they are done."""
         while self.first < self._next:
             numbers = np.arange(self.first, min(self.first + 1024, self._next))
-            left = self._state[numbers % CAPACITY] != State.DONE
+            left = self._state[numbers & _MASK] != DONE
             if not left.any():
                 self.first += len(numbers)
                 continue

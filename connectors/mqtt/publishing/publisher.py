@@ -17,7 +17,7 @@ from connectors.mqtt.protocol.properties import NONE
 from connectors.mqtt.protocol.reasons import Outcome, ReasonCode, of_publish
 from connectors.mqtt.publishing.acks import AckInbound
 from connectors.mqtt.publishing.block import Block
-from connectors.mqtt.publishing.inflight import IDS, InFlight, Portion, State
+from connectors.mqtt.publishing.inflight import IDS, RELEASED, SENT, InFlight, Portion
 from connectors.mqtt.publishing.style import Style
 from connectors.mqtt.session.backoff import Backoff
 from connectors.mqtt.session.choose import session
@@ -240,9 +240,9 @@ class Publisher:
             self._birth_unanswered = False
         if kind is PacketType.PUBCOMP:
             # Not found means that the broker has let go of it already.
-            self._confirm(self._in_flight.of_ids(ids, State.RELEASED))
+            self._confirm(self._in_flight.of_ids(ids, RELEASED))
             return
-        numbers = self._in_flight.of_ids(ids, State.SENT)
+        numbers = self._in_flight.of_ids(ids, SENT)
         outcome = of_publish(reason)
         if outcome is Outcome.DONE:
             self.unheard += len(numbers) if reason is ReasonCode.NO_MATCHING_SUBSCRIBERS else 0

@@ -128,7 +128,12 @@ def test_acknowledgements_in_any_order_confirm_their_own_rows(server: PlayedServ
     for at in (5, 0, 3):
         answer(server, Puback(ids[at]))
     found: list[int] = []
-    server.until(lambda: len(found.extend(told(sink)) or found) == 3, "confirmations")
+
+    def three() -> bool:
+        found.extend(told(sink))
+        return len(found) == 3
+
+    server.until(three, "confirmations")
     assert sorted(found) == [0, 3, 5]
     for at in (4, 2, 1):
         answer(server, Puback(ids[at]))
@@ -278,7 +283,7 @@ def test_a_late_acknowledgement_of_an_id_that_nobody_has_is_passed_over(server: 
 
 def test_packet_ids_wrap_without_taking_one_that_is_outstanding() -> None:
     from connectors.mqtt.publishing.block import Block
-    from connectors.mqtt.publishing.inflight import IDS, InFlight, State
+    from connectors.mqtt.publishing.inflight import IDS, SENT, InFlight
     from connectors.mqtt.publishing.style import Style
 
     held = InFlight()
@@ -302,12 +307,12 @@ def test_packet_ids_wrap_without_taking_one_that_is_outstanding() -> None:
             # These are never acknowledged.
             kept = set(list(outstanding)[::7])
         answered = np.array([one for one in outstanding if one not in kept], np.uint16)
-        numbers = held.of_ids(answered, State.SENT)
+        numbers = held.of_ids(answered, SENT)
         assert sorted(held.done(numbers).tolist()) == sorted(outstanding[one] for one in answered.tolist())
         outstanding = {one: outstanding[one] for one in kept}
         if turn == 100:
             # All that is old has to go some time, or no more is taken.
-            held.done(held.of_ids(np.array(sorted(kept), np.uint16), State.SENT))
+            held.done(held.of_ids(np.array(sorted(kept), np.uint16), SENT))
             kept, outstanding = set(), {}
     assert len(seen) == IDS
     assert held.first == held.end == number
