@@ -124,6 +124,7 @@ SOURCES: Registry[SourceConfig] = Registry(
         "file": "connectors.file:FileSourceConfig",
         "mqtt": "connectors.mqtt.config:MqttSourceConfig",
         "memory": "connectors.memory:MemorySourceConfig",
+        "mqtt_endpoint": "connectors.mqtt.endpoint:MqttEndpointSourceConfig",
     },
 )
 """Sources by the `type` of the service file."""
@@ -137,6 +138,7 @@ SINKS: Registry[SinkConfig] = Registry(
         "file": "connectors.file:FileSinkConfig",
         "mqtt": "connectors.mqtt.sinkconfig:MqttSinkConfig",
         "memory": "connectors.memory:MemorySinkConfig",
+        "mqtt_endpoint": "connectors.mqtt.endpoint:MqttEndpointSinkConfig",
     },
 )
 """Sinks by the `type` of the service file."""

@@ -1,8 +1,9 @@
 """A Konduit Serving `InferenceConfiguration` as a service.
 
-The format is Konduit Serving's own (`InferenceConfiguration` and `KafkaConfiguration` of its vertx-config module): one
-topic in, one out, values as Konduit's JSON or protobuf. What it leaves to chance is made safe: results are confirmed
-before anything is acknowledged.
+The format is Konduit Serving's own (`InferenceConfiguration` and `KafkaConfiguration` of its vertx-config module). Over
+KAFKA: one topic in, one out, values as Konduit's JSON or protobuf. Over MQTT: clients connect to the service, send JSON
+on any topic T, and get the answer on T-out. What it leaves to chance is made safe: results are confirmed before anything
+is acknowledged.
 """
 
 from __future__ import annotations
@@ -94,19 +95,52 @@ def from_konduit(document: Document, environment: Mapping[str, str] | None = Non
     """What a service file would say, but for the pipeline, which is the document's own.
 
     Environment variables go before the configuration, as in Konduit Serving. Warns with `KonduitWarning` of what is
-    not as it was there or has to be known. Raises `DefinitionError` for protocols other than KAFKA and for classes
-    of keys and values that are none of Konduit's.
+    not as it was there or has to be known. Raises `DefinitionError` for protocols other than KAFKA and MQTT and for
+    classes of keys and values that are none of Konduit's.
     """
     config = validated(InferenceConfiguration, document)
-    if config.protocol != "KAFKA":
+    if config.protocol not in ("KAFKA", "MQTT"):
         raise document.error(
             ("protocol",) if "protocol" in document.data else (),
-            f"a service over {config.protocol} is not available yet, only KAFKA; "
+            f"a service over {config.protocol} is not available yet, only KAFKA and MQTT; "
             "the pipeline by itself runs with pipelines.load on its part of the file",
         )
     if config.pipeline is None:
         raise document.error(("pipeline",) if "pipeline" in document.data else (), "the configuration has no pipeline")
     environment = os.environ if environment is None else environment
+    if config.protocol == "MQTT":
+        return _mqtt(config, environment, document)
+    return _kafka(config, environment, document)
+
+
+def _mqtt(config: InferenceConfiguration, environment: Mapping[str, str], document: Document) -> dict[str, Any]:
+    # There the process is the server, and each client gets its answers.
+    json = {"type": "json", "byte_order": "little"}
+    source: dict[str, Any] = {
+        "type": "mqtt_endpoint",
+        "listen": f"{_host(config.host)}:{_port(config, environment, document)}",
+        "codec": json,
+    }
+    notes = [
+        "arrays in JSON are little-endian, as in later Konduit Serving (ours are big-endian by default)",
+        "user names and passwords are not checked, as there; a service file can have users",
+    ]
+    if config.use_ssl:
+        both = config.ssl_key_path and config.ssl_certificate_path
+        source["tls"] = {"cert": config.ssl_certificate_path, "key": config.ssl_key_path} if both else {}
+        if not both:
+            notes.append("the certificate is made at each start and signed by nobody (useSsl without both paths)")
+    _warn(document, notes)
+    return {
+        "source": source,
+        "sink": {"type": "mqtt_endpoint", "qos": 2, "codec": {**json, "pretty": True}},
+        "dead_letter": {"type": "mqtt_endpoint", "qos": 2},
+        # Whoever may connect can send what fails: no client stops the service for the others.
+        "errors": {"stop_ratio": 1},
+    }
+
+
+def _kafka(config: InferenceConfiguration, environment: Mapping[str, str], document: Document) -> dict[str, Any]:
     kafka = _overridden(config.kafka_configuration, environment, document)
     bootstrap = _bootstrap(config, environment, document)
     codec_in = _codec(kafka.consumer_value_deserializer_class, "Deserializer", document, _place(document, "consumer"))
@@ -145,10 +179,18 @@ def _overridden(kafka: KafkaConfiguration, environment: Mapping[str, str], docum
 
 
 def _bootstrap(config: InferenceConfiguration, environment: Mapping[str, str], document: Document) -> str:
+    return f"{config.host}:{_port(config, environment, document) or DEFAULT_PORT}"
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _port(config: InferenceConfiguration, environment: Mapping[str, str], document: Document) -> int:
     text = _variable(environment, _PORT_VARIABLE, document) or str(config.port)
     if not text.isdecimal() or int(text) > 65535:
         raise document.error((), f"the environment variable {_PORT_VARIABLE} is no port: {text!r}")
-    return f"{config.host}:{int(text) or DEFAULT_PORT}"
+    return int(text)
 
 
 def _variable(environment: Mapping[str, str], name: str, document: Document) -> str | None:
@@ -193,6 +235,10 @@ def _warn_of_differences(
         notes.append(
             f"producerAcks is all, not {kafka.producer_acks}, and positions are acknowledged after the results"
         )
+    _warn(document, notes)
+
+
+def _warn(document: Document, notes: list[str]) -> None:
     warnings.warn(
-        f"{document.where()}a Konduit Serving configuration: " + "; ".join(notes), KonduitWarning, stacklevel=3
+        f"{document.where()}a Konduit Serving configuration: " + "; ".join(notes), KonduitWarning, stacklevel=5
     )

@@ -168,10 +168,10 @@ def _dead_letter(value: object, info: ValidationInfo) -> SinkConfig | None:
     config = _SINK.validate_python(value, context=info.context)
     if config.when is not None or config.keys is not None or config.drop:
         raise ValueError("a dead letter takes whole records as they came: it has no when, keys or drop")
+    config = config.for_dead_letters()
     if check_topics(config) is not None:
         raise ValueError("a dead letter's topic cannot be made from values: the record may have none")
     config = config if config.name is not None else config.model_copy(update={"name": "dead_letter"})
-    config = config.for_dead_letters()
     if any(sink.name == config.name for sink in info.data.get("sink", ())):
         raise ValueError(f'a sink has the name "{config.name}" too; give each a name of its own')
     return _choosing(config, info).in_service(_service_name(info), info.data.get("source", ()))

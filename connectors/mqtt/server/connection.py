@@ -21,6 +21,7 @@ ROOM: Final = 256 * 2**10
 """Bytes that wait to be written above which a connection has no `room` for more messages."""
 _READ: Final = 64 * 2**10
 _LONGEST_REASON: Final = 200
+_QUICK_ACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 
 
 class Connection:
@@ -170,6 +171,10 @@ class Connection:
 
     def _read_some(self) -> bytes:
         data = self.sock.recv(_READ)
+        if _QUICK_ACK is not None:
+            # Many clients send a small packet only when the network has confirmed the one before (Nagle's algorithm),
+            # and the network waits 40 ms for something to confirm it with. The option holds for a while only.
+            self.sock.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
         if isinstance(self.sock, ssl.SSLSocket):
             # What OpenSSL has decrypted already wakes nobody.
             while data and (left := self.sock.pending()):

@@ -1,0 +1,124 @@
+"""A client of the endpoint while it is connected."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from connectors.mqtt.endpoint.inbox import Arrival, Line
+from connectors.mqtt.endpoint.replies import Reply
+from connectors.mqtt.protocol.packets import V5, Packet, Puback, Publish, Pubrec, Pubrel
+from connectors.mqtt.protocol.properties import NONE, Properties
+from connectors.mqtt.protocol.writing import encode
+from connectors.mqtt.server import Connection
+
+MAX_UNSENT = 1000
+"""Replies that wait for the window of a client; one that lets more heap up is disconnected."""
+
+
+class Client:
+    """What is known of one connection; all in the server's thread, but for its `line`."""
+
+    def __init__(self, connection: Connection, window: int, max_packet: int | None) -> None:
+        self.connection = connection
+        self.line = Line(connection.client_id)
+        self.open: set[int] = set()
+        """Packet ids of messages of QoS 1 and 2 that came and are not acknowledged."""
+        self.released: set[int] = set()
+        """Packet ids of messages of QoS 2 that are, and that the client has not let go of."""
+        self.position = 0
+        self._window = window
+        self._max_packet = max_packet
+        self._unsent: deque[Reply] = deque()
+        self._sent: dict[int, Reply] = {}
+        self._received: set[int] = set()
+        self._last_id = 0
+
+    @property
+    def awaited(self) -> bool:
+        """Whether replies wait for the client's acknowledgement, so that it has to be listened to."""
+        return bool(self._sent)
+
+    def acknowledge(self, arrivals: list[Arrival]) -> None:
+        """These messages are done: tell the client, in their order, in one write."""
+        packets: list[Packet] = []
+        for arrival in arrivals:
+            if arrival.packet_id not in self.open:
+                continue
+            self.open.discard(arrival.packet_id)
+            if arrival.qos == 2:
+                self.released.add(arrival.packet_id)
+            packets.append(Puback(arrival.packet_id) if arrival.qos == 1 else Pubrec(arrival.packet_id))
+        if packets:
+            self.connection.send(*packets)
+
+    def add(self, reply: Reply) -> bool:
+        """Send a reply as soon as the client takes it; false if too many wait already."""
+        if len(self._unsent) >= MAX_UNSENT:
+            return False
+        self._unsent.append(reply)
+        return True
+
+    def flow(self) -> list[Reply]:
+        """Send what the client and the network take; returns those that need no acknowledgement, or none is awaited."""
+        settled: list[Reply] = []
+        connection = self.connection
+        while self._unsent and connection.room and not connection.closing:
+            reply = self._unsent[0]
+            if reply.qos and len(self._sent) >= self._window:
+                break
+            self._unsent.popleft()
+            packet = self._packet(reply)
+            data = encode(packet, connection.version)
+            if self._max_packet is not None and len(data) > self._max_packet:
+                # It has said that it takes no such message: there is nobody to have it.
+                settled.append(reply)
+                continue
+            if reply.qos:
+                self._sent[packet.packet_id] = reply
+            else:
+                settled.append(reply)
+            connection.write(data)
+        return settled
+
+    def acknowledged(self, packet_id: int) -> Reply | None:
+        """The client has a reply of QoS 1; which one."""
+        reply = self._sent.get(packet_id)
+        if reply is None or reply.qos != 1:
+            return None
+        return self._sent.pop(packet_id)
+
+    def received(self, packet: Pubrec) -> Reply | None:
+        """The client has a reply of QoS 2, or refuses it; which one. Its packet id is free at PUBCOMP."""
+        reply = self._sent.get(packet.packet_id)
+        if reply is not None and reply.qos == 2 and packet.reason.failed:
+            return self._sent.pop(packet.packet_id)
+        if reply is not None:
+            self._received.add(packet.packet_id)
+        self.connection.send(Pubrel(packet.packet_id))
+        return reply
+
+    def completed(self, packet_id: int) -> None:
+        """The client has let go of a reply of QoS 2."""
+        if packet_id in self._received:
+            self._received.discard(packet_id)
+            self._sent.pop(packet_id, None)
+
+    def left(self) -> list[Reply]:
+        """What it had not confirmed, as it is gone."""
+        found = [*self._sent.values(), *self._unsent]
+        self._sent.clear()
+        self._unsent.clear()
+        return found
+
+    def _packet(self, reply: Reply) -> Publish:
+        properties = NONE
+        if self.connection.version == V5 and reply.headers:
+            properties = Properties(user_properties=reply.headers)
+        packet_id = self._free_id() if reply.qos else 0
+        return Publish(reply.topic, reply.payload, reply.qos, packet_id=packet_id, properties=properties)
+
+    def _free_id(self) -> int:
+        while True:
+            self._last_id = self._last_id % 65_535 + 1
+            if self._last_id not in self._sent:
+                return self._last_id

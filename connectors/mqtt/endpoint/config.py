@@ -1,0 +1,206 @@
+"""The fields of an endpoint in a service file: a source that listens, and sinks that answer its clients."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field_validator, model_validator
+
+from connectors.config import Addressing, LocalPath, SinkConfig, SourceConfig
+from connectors.mqtt.protocol.reading import LARGEST
+from connectors.mqtt.protocol.topics import SHARE, TopicPatterns
+from connectors.units import Duration, Size
+from pipelines.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from connectors.mqtt.endpoint.sink import MqttEndpointSink
+    from connectors.mqtt.endpoint.source import MqttEndpointSource
+
+COLUMNS = ("qos", "retained", "duplicate", "content_type", "response_topic", "correlation")
+"""What an MQTT message says besides its topic, its levels and its user properties, which are headers."""
+
+
+class ServerTls(BaseModel):
+    """The server's side of TLS."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+    cert: LocalPath | None = None
+    """File with the server's certificate, PEM; without it one is made that is signed by nobody else (extra `tls`)."""
+    key: LocalPath | None = None
+    """File with its private key, PEM; by default it is in `cert`, too."""
+    key_password: SecretStr | None = None
+    """The password of the private key."""
+    ca: LocalPath | None = None
+    """File with the certificates of the authorities, PEM, one of which has to have signed the certificate of each client; by default clients need none."""  # noqa: E501
+
+    @model_validator(mode="after")
+    def _key_with_certificate(self) -> Self:
+        if self.cert is None and (self.key is not None or self.key_password is not None):
+            raise ValueError("key is the private key of a certificate, and cert names none")
+        return self
+
+    def context(self, host: str) -> ssl.SSLContext:
+        """What connections are accepted with. Raises `ConnectorError` for files that cannot be used,
+        `MissingPackageError` where a certificate has to be made and cryptography is not installed."""
+        from connectors.mqtt.endpoint.certificate import server_context
+
+        password = None if self.key_password is None else self.key_password.get_secret_value()
+        return server_context(self.cert, self.key, password, self.ca, host)
+
+
+class MqttEndpointSourceConfig(SourceConfig):
+    """Messages of MQTT clients that connect to the service itself. There is no broker, and nothing goes from one client
+    to another."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+    record_columns: ClassVar[tuple[str, ...]] = ("levels.NAME", *COLUMNS)
+    _service: str = PrivateAttr("")
+
+    type: Literal["mqtt_endpoint"] = "mqtt_endpoint"
+    """Which connector this is."""
+    listen: str = "127.0.0.1:1883"
+    """Where it listens, `host:port`; port 0 is any free one, which the log names. `0.0.0.0:1883` is open to the network: give it `tls` and `users` then."""  # noqa: E501
+    topics: tuple[str, ...] = Field(default=("#",), min_length=1)
+    """Topic filters of the messages that are taken, others are refused; one text instead of a list is one filter. A level may have a name, which `into` and topics of sinks can use: `factory/{line}/{device}/+`."""  # noqa: E501
+    window: Annotated[int, Field(ge=1, le=65_535)] = 100
+    """How many messages a client may send ahead of their acknowledgement (Receive Maximum of MQTT 5). What clients of MQTT 3.1.1 do is their own affair."""  # noqa: E501
+    tls: ServerTls | None = None
+    """Encrypted connections alone; `tls: {}` makes a certificate of its own."""
+    users: dict[str, SecretStr] | None = None
+    """Names and passwords that may log in; without it everybody may."""
+    max_message: Annotated[Size, Field(ge=128, le=LARGEST - 128 * 1024)] = 16 << 20
+    """Bytes of the largest payload. A client that sends a larger one is disconnected."""
+    max_held: Annotated[Size, Field(ge=1 << 20)] = 64 << 20
+    """Bytes of messages that wait to be run, of all clients; then clients are not read until there is room."""
+    connections: Annotated[int, Field(ge=1)] = 1000
+    """Clients at a time; more are turned away."""
+
+    @field_validator("listen")
+    @classmethod
+    def _host_and_port(cls, listen: str) -> str:
+        found = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):(\d{1,5})", listen)
+        if found is None or int(found[1]) > 65535:
+            raise ValueError(f'host:port is needed, like 127.0.0.1:1883 or 0.0.0.0:1883, not "{listen}"')
+        return listen
+
+    @field_validator("topics", mode="before", json_schema_input_type=str | tuple[str, ...])
+    @classmethod
+    def _one_topic(cls, topics: object) -> object:
+        return (topics,) if isinstance(topics, str) else topics
+
+    @field_validator("topics")
+    @classmethod
+    def _filters(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+        TopicPatterns(topics)
+        if any(topic.startswith(f"{SHARE}/") for topic in topics):
+            raise ValueError("nothing is shared here, as every client is the service's own: leave out $share/GROUP/")
+        return tuple(dict.fromkeys(topics))
+
+    @property
+    def host_and_port(self) -> tuple[str, int]:
+        """The parts of `listen`."""
+        host, _, port = self.listen.rpartition(":")
+        return host.removeprefix("[").removesuffix("]"), int(port)
+
+    @property
+    def record_names(self) -> tuple[str, ...]:
+        """The named levels of its topics, and what every message says."""
+        return (*(f"levels.{name}" for name in TopicPatterns(self.topics).names), *COLUMNS)
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """Its topic filters, with the names of their levels."""
+        return self.topics
+
+    @property
+    def place(self) -> str:
+        """Where it listens, and to which topics."""
+        return f"{self.listen} {', '.join(self.topics)}"
+
+    @property
+    def endpoint(self) -> str:
+        """By which its sinks find it in this process."""
+        return f"{self._service}/{self.label}" if self._service else self.label
+
+    def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
+        """The same source, to be found by the sinks of this service."""
+        copy = self.model_copy()
+        copy._service = service
+        return copy
+
+    def build(self) -> MqttEndpointSource:
+        """The source, not yet open."""
+        from connectors.mqtt.endpoint.source import MqttEndpointSource
+
+        return MqttEndpointSource(self, self.endpoint)
+
+
+class MqttEndpointSinkConfig(SinkConfig):
+    """Results to the MQTT clients whose messages they answer, on the connection of the service's `mqtt_endpoint`
+    source. As dead letter it tells the client what went wrong: `{"errorMessage": ...}`."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+    _endpoint: str = PrivateAttr("")
+    _failures: bool = PrivateAttr(False)
+
+    type: Literal["mqtt_endpoint"] = "mqtt_endpoint"
+    """Which connector this is."""
+    source: str | None = None
+    """The name of the `mqtt_endpoint` source whose clients are answered, if the service has several; by default the first."""  # noqa: E501
+    topic: str = Field(default="{record.topic}-out", min_length=1)
+    """The topic of the answer; may be made from values. Only the client that sent the record gets it, whether it has subscribed or not."""  # noqa: E501
+    qos: Literal[0, 1, 2] = 1
+    """How answers are handed over: with 1 and 2 they are confirmed when the client has acknowledged them, with 0 when they are sent."""  # noqa: E501
+    headers: bool = True
+    """Whether the record's user properties go with its result (MQTT 5)."""
+    timeout: Annotated[Duration, Field(gt=0)] = 30.0
+    """How long a client may take to acknowledge an answer; then it is disconnected."""
+
+    @property
+    def addressing(self) -> Addressing | None:
+        """Any topic: a client can only choose what it gets itself. A dead letter says itself which record it is of."""
+        if self._failures:
+            return None
+        return Addressing(self.topic, ("^",), headers=self.headers)
+
+    @property
+    def place(self) -> str:
+        """Its topic."""
+        return self.topic
+
+    def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
+        """The same sink, with the endpoint whose clients it answers."""
+        found = [config for config in sources if isinstance(config, MqttEndpointSourceConfig)]
+        chosen = next((config for config in found if self.source in (None, config.label)), None)
+        if chosen is None:
+            return self
+        copy = self.model_copy()
+        copy._endpoint = chosen.endpoint
+        return copy
+
+    def for_dead_letters(self) -> Self:
+        """The same sink, which tells clients of failures. Raises `DefinitionError` for a topic made from results."""
+        if re.search(r"[{}]", self.topic.replace("{record.topic}", "")):
+            raise DefinitionError(
+                f'dead_letter: topic "{self.topic}" is made from a result, and a record that failed has none; '
+                "use {record.topic} alone"
+            )
+        copy = self.model_copy()
+        copy._failures = True
+        return copy
+
+    def build(self) -> MqttEndpointSink:
+        """The sink, not yet open. Raises `DefinitionError` where the service has no such source."""
+        if not self._endpoint:
+            named = "no mqtt_endpoint source" if self.source is None else f'no mqtt_endpoint source "{self.source}"'
+            raise DefinitionError(
+                f'sink "{self.label}" answers the clients of an endpoint, and the service has {named}; '
+                "for a broker use type: mqtt"
+            )
+        from connectors.mqtt.endpoint.sink import MqttEndpointSink
+
+        return MqttEndpointSink(self, self._endpoint, failures=self._failures)

@@ -1,0 +1,308 @@
+"""What the endpoint does with its clients' packets, in the server's thread."""
+
+from __future__ import annotations
+
+import hmac
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from connectors.mqtt.endpoint.client import Client
+from connectors.mqtt.endpoint.inbox import Arrival, Inbox, Line
+from connectors.mqtt.endpoint.replies import Replies, Reply
+from connectors.mqtt.protocol.packets import (
+    V5,
+    Connack,
+    Connect,
+    Packet,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
+from connectors.mqtt.protocol.properties import NONE, Properties
+from connectors.mqtt.protocol.reasons import ReasonCode
+from connectors.mqtt.server import Connection, Handler
+
+_MAX_WINDOW = 100
+"""Replies in flight to a client, if it does not ask for fewer."""
+_MAX_LINE = 1000
+"""Messages of one client that wait to be polled before it is read no more."""
+_LOOK_AFTER = 1.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened at an endpoint since it was opened."""
+
+    clients: int = 0
+    """Clients that were let in."""
+    received: int = 0
+    """Messages that were taken."""
+    refused: int = 0
+    """Messages on topics that are not listened to."""
+    dropped: int = 0
+    """Messages of QoS 0 that were thrown away, as too many of the client's waited."""
+    unanswered: int = 0
+    """Replies whose client was gone, or would not have them."""
+
+
+class EndpointHandler(Handler):
+    """Takes what clients publish into `inbox`, and sends them replies of which `replies` keep account, one a sink.
+
+    `listens_to`: whether a topic is one of ours. `users`: names and passwords that may log in; `None`: everybody may.
+    `window`: messages of QoS 1 and 2 that a client may send ahead of their acknowledgement. `max_packet` bytes is what
+    clients are told. A reply that a client does not acknowledge in time ends its connection.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        replies: list[Replies],
+        listens_to: Callable[[str], bool],
+        *,
+        users: Mapping[str, str] | None,
+        window: int,
+        max_packet: int,
+    ) -> None:
+        self.counts = Counts()
+        self._inbox = inbox
+        self._replies = replies
+        self._listens_to = listens_to
+        self._users = users
+        self._window = window
+        self._max_packet = max_packet
+        self._clients: dict[str, Client] = {}
+        self._by_line: dict[Line, Client] = {}
+        self._paused: set[Client] = set()
+        self._look_at = 0.0
+
+    def connected(self, connection: Connection, connect: Connect) -> None:
+        """As `Handler.connected`."""
+        reason = self._allowed(connect)
+        if reason.failed:
+            connection.refuse(reason)
+            return
+        assigned = None
+        if not connect.client_id:
+            assigned = connection.client_id = f"auto-{uuid.uuid4().hex}"
+        before = self._clients.pop(connection.client_id, None)
+        if before is not None:
+            before.connection.close(ReasonCode.SESSION_TAKEN_OVER)
+        asked = connect.properties.receive_maximum or _MAX_WINDOW
+        client = Client(connection, min(asked, _MAX_WINDOW), connect.properties.maximum_packet_size)
+        self._clients[connection.client_id] = self._by_line[client.line] = client
+        connection.state = client
+        self.counts.clients += 1
+        properties = NONE
+        if connect.version == V5:
+            # No session is kept: what was not acknowledged is the client's to send again.
+            properties = Properties(
+                assigned_client_identifier=assigned,
+                session_expiry_interval=0,
+                receive_maximum=self._window,
+                maximum_packet_size=self._max_packet,
+            )
+        connection.accept(Connack(False, ReasonCode.SUCCESS, properties), connect.keep_alive * 1.5)
+
+    def received(self, connection: Connection, packet: Packet) -> None:
+        """As `Handler.received`."""
+        client: Client = connection.state
+        match packet:
+            case Publish():
+                self._published(client, packet)
+            case Pubrel():
+                known = packet.packet_id in client.released
+                client.released.discard(packet.packet_id)
+                reason = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+                connection.send(Pubcomp(packet.packet_id, reason))
+            case Puback():
+                self._settle(client.acknowledged(packet.packet_id))
+                self._flow(client)
+            case Pubrec():
+                self._settle(client.received(packet))
+                self._flow(client)
+            case Pubcomp():
+                client.completed(packet.packet_id)
+                self._flow(client)
+            case Subscribe():
+                # Replies come whether they were subscribed to or not.
+                connection.send(Suback(packet.packet_id, tuple(ReasonCode(one.qos) for one in packet.subscriptions)))
+            case Unsubscribe():
+                connection.send(Unsuback(packet.packet_id, (ReasonCode.SUCCESS,) * len(packet.filters)))
+            case _:
+                pass
+
+    def writable(self, connection: Connection) -> None:
+        """As `Handler.writable`."""
+        self._flow(connection.state)
+
+    def gone(self, connection: Connection) -> None:
+        """As `Handler.gone`."""
+        client: Client = connection.state
+        if self._clients.get(connection.client_id) is client:
+            del self._clients[connection.client_id]
+        self._by_line.pop(client.line, None)
+        self._paused.discard(client)
+        self._inbox.end(client.line)
+        for reply in client.left():
+            self._give_up(reply)
+
+    def tick(self, now: float) -> None:
+        """As `Handler.tick`."""
+        if now < self._look_at:
+            return
+        self._look_at = now + _LOOK_AFTER
+        for reply in [reply for replies in self._replies for reply in replies.overdue(now)]:
+            client = self._clients.get(reply.client_id)
+            if client is not None:
+                client.connection.close(
+                    ReasonCode.QUOTA_EXCEEDED, f"a reply was not acknowledged within {reply.sink.timeout:g} s"
+                )
+
+    def answer(self, replies: list[Reply]) -> None:
+        """Send these replies to those whom they are for."""
+        touched: dict[Client, None] = {}
+        for reply in replies:
+            client = self._clients.get(reply.client_id)
+            if client is None:
+                self._give_up(reply)
+            elif client.add(reply):
+                touched[client] = None
+            else:
+                client.connection.close(ReasonCode.QUOTA_EXCEEDED, "too many replies wait for it")
+                self._give_up(reply)
+        for client in touched:
+            self._flow(client)
+
+    def acknowledge(self, done: list[tuple[Line, list[Arrival]]]) -> None:
+        """Tell clients that these messages are done; those that are gone are left out."""
+        for line, arrivals in done:
+            client = self._by_line.get(line)
+            if client is not None:
+                client.acknowledge(arrivals)
+
+    def unsent(self, lines: list[Line]) -> int:
+        """Bytes that wait to be written to these clients."""
+        found = [self._by_line[line].connection for line in lines if line in self._by_line]
+        return sum(connection.waiting for connection in found if not connection.closing)
+
+    def go_on(self) -> None:
+        """Messages were polled: read clients again that were not read for want of room."""
+        for client in list(self._paused):
+            if self._inbox.half_empty and len(client.line.waiting) * 2 <= _MAX_LINE:
+                self._pause(client, False)
+
+    @property
+    def paused(self) -> bool:
+        """Whether some client is not read for want of room. May be asked from any thread."""
+        return bool(self._paused)
+
+    def _allowed(self, connect: Connect) -> ReasonCode:
+        if connect.properties.authentication_method is not None:
+            return ReasonCode.BAD_AUTHENTICATION_METHOD
+        if self._users is None:
+            return ReasonCode.SUCCESS
+        known = self._users.get(connect.username or "")
+        right = hmac.compare_digest((known or "").encode(), connect.password or b"") and known is not None
+        return ReasonCode.SUCCESS if right else ReasonCode.BAD_USER_NAME_OR_PASSWORD
+
+    def _published(self, client: Client, packet: Publish) -> None:
+        if packet.qos and not self._is_new(client, packet):
+            return
+        if not self._listens_to(packet.topic):
+            self.counts.refused += 1
+            self._refuse(client, packet)
+            return
+        if not self._has_room(client, packet):
+            return
+        if packet.qos:
+            client.open.add(packet.packet_id)
+        arrival = Arrival(
+            client.position,
+            packet.topic,
+            packet.payload,
+            packet.qos,
+            packet.packet_id,
+            packet.retain,
+            packet.dup,
+            packet.properties if packet.properties is NONE else replace(packet.properties, topic_alias=None),
+            time.time_ns() // 1_000_000,
+        )
+        client.position += 1
+        self.counts.received += 1
+        self._inbox.put(client.line, arrival)
+
+    def _is_new(self, client: Client, packet: Publish) -> bool:
+        """Whether this message is none that is here already. Those that break the rules end the connection."""
+        if packet.packet_id in client.released:
+            # Our PUBREC did not arrive.
+            client.connection.send(Pubrec(packet.packet_id))
+            return False
+        if packet.packet_id in client.open:
+            if not packet.dup:
+                text = f"packet identifier {packet.packet_id} is in use"
+                client.connection.close(ReasonCode.PROTOCOL_ERROR, text)
+            return False
+        if client.connection.version == V5 and len(client.open) + len(client.released) >= self._window:
+            client.connection.close(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, f"it was told {self._window}")
+            return False
+        return True
+
+    def _refuse(self, client: Client, packet: Publish) -> None:
+        # MQTT 3.1.1 cannot say that a message was refused.
+        if packet.qos == 1:
+            client.connection.send(Puback(packet.packet_id, ReasonCode.NOT_AUTHORIZED))
+        elif packet.qos == 2:
+            if client.connection.version != V5:
+                client.released.add(packet.packet_id)
+            client.connection.send(Pubrec(packet.packet_id, ReasonCode.NOT_AUTHORIZED))
+
+    def _has_room(self, client: Client, packet: Publish) -> bool:
+        """Hold up a client that sends faster than its messages are polled.
+
+        By not reading, unless its acknowledgements of replies are awaited: these would not be read either, and what
+        waits for them might be what keeps the messages from being polled.
+        """
+        waiting = len(client.line.waiting)
+        if waiting < _MAX_LINE and not self._inbox.full:
+            return True
+        if not client.awaited:
+            self._pause(client, True)
+            return True
+        if packet.qos == 0:
+            self.counts.dropped += 1
+            return False
+        if waiting < 4 * _MAX_LINE:
+            return True
+        client.connection.close(ReasonCode.QUOTA_EXCEEDED, f"{waiting} of its messages wait")
+        return False
+
+    def _pause(self, client: Client, paused: bool) -> None:
+        client.connection.pause(paused)
+        if paused:
+            self._paused.add(client)
+        else:
+            self._paused.discard(client)
+
+    def _flow(self, client: Client) -> None:
+        for reply in client.flow():
+            self._settle(reply)
+        if client.awaited and client in self._paused:
+            self._pause(client, False)
+
+    @staticmethod
+    def _settle(reply: Reply | None) -> None:
+        if reply is not None:
+            reply.sink.settle(reply)
+
+    def _give_up(self, reply: Reply) -> None:
+        """Nobody is there to have it, so it is done."""
+        self.counts.unanswered += 1
+        reply.sink.settle(reply)

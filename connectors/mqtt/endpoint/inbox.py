@@ -1,0 +1,154 @@
+"""What clients have published and nobody has polled yet: filled by the server's thread, emptied by the source's."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from connectors.mqtt.protocol.properties import Properties
+
+
+class Arrival(NamedTuple):
+    """One message of a client. `position` is its number among the client's, from 0; `at` is in ms since 1970."""
+
+    position: int
+    topic: str
+    payload: bytes
+    qos: int
+    packet_id: int
+    retain: bool
+    dup: bool
+    properties: Properties
+    at: int
+
+    @property
+    def size(self) -> int:
+        """Its bytes, about."""
+        return len(self.payload) + len(self.topic) + 100
+
+
+@dataclass(eq=False, slots=True)
+class Line:
+    """The messages of one connection, in order."""
+
+    client_id: str
+    waiting: deque[Arrival] = field(default_factory=deque)
+    """Not polled yet. Guarded by the inbox."""
+    waiting_bytes: int = 0
+    gone: bool = False
+    """Whether the connection has ended. Guarded by the inbox."""
+    in_hand: deque[Arrival] = field(default_factory=deque)
+    """Polled and not acknowledged. The source's own."""
+
+
+class Inbox:
+    """Lines of messages, of which the source takes turns. At most about `max_bytes` wait; see `full`."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._changed = threading.Condition()
+        self._ready: dict[Line, None] = {}
+        """Those with messages, or whose end was not told, in the order of their turns."""
+        self._count = 0
+        self._bytes = 0
+        self._wanted = 1
+        self._woken = False
+        self.heard_at = 0.0
+        """When something came last, on `time.monotonic`."""
+
+    @property
+    def count(self) -> int:
+        """Messages that wait."""
+        return self._count
+
+    @property
+    def byte_count(self) -> int:
+        """Their bytes."""
+        return self._bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether no more should be read for the moment."""
+        return self._bytes > self._max_bytes
+
+    @property
+    def half_empty(self) -> bool:
+        """Whether it has room again, after it was full."""
+        return self._bytes * 2 <= self._max_bytes
+
+    def put(self, line: Line, arrival: Arrival) -> None:
+        """A message came."""
+        with self._changed:
+            line.waiting.append(arrival)
+            self._count_in(line, arrival.size, 1)
+            self.heard_at = time.monotonic()
+            if self._count == 1 or self._count >= self._wanted:
+                self._changed.notify()
+
+    def put_back(self, line: Line, arrivals: list[Arrival]) -> None:
+        """These are to be taken again, before the others of their line."""
+        with self._changed:
+            line.waiting.extendleft(reversed(arrivals))
+            self._count_in(line, sum(arrival.size for arrival in arrivals), len(arrivals))
+
+    def end(self, line: Line) -> None:
+        """The connection has ended. What came before is still taken."""
+        with self._changed:
+            line.gone = True
+            self._ready[line] = None
+
+    def wake(self) -> None:
+        """Have a `wait`, or the next one, return at once."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify()
+
+    def wait(self, wanted: int, max_bytes: int, seconds: float) -> bool:
+        """Wait until so many messages or bytes are there, or it is woken; whether that is so. It may also return
+        before, when a message came, so that the caller can think again how long to wait."""
+        with self._changed:
+            self._wanted = wanted
+            if seconds > 0 and not self._woken and self._count < wanted and self._bytes < max_bytes:
+                self._changed.wait(seconds)
+            woken, self._woken = self._woken, False
+            return woken or self._count >= wanted or self._bytes >= max_bytes
+
+    def take(self, max_records: int, max_bytes: int) -> list[tuple[Line, list[Arrival]]]:
+        """Messages of the lines in turn, each line once, and lines that have ended, with no messages in the end."""
+        taken: list[tuple[Line, list[Arrival]]] = []
+        with self._changed:
+            left, room = max_records, max_bytes
+            for _ in range(len(self._ready)):
+                if left <= 0 or room <= 0:
+                    break
+                line = next(iter(self._ready))
+                del self._ready[line]
+                share = max(1, left // (len(self._ready) + 1))
+                some: list[Arrival] = []
+                while line.waiting and len(some) < share and room > 0:
+                    arrival = line.waiting.popleft()
+                    some.append(arrival)
+                    room -= arrival.size
+                self._count_out(line, some)
+                left -= len(some)
+                if some or line.gone:
+                    taken.append((line, some))
+                if line.waiting or (line.gone and some):
+                    self._ready[line] = None
+        return taken
+
+    def _count_in(self, line: Line, size: int, count: int) -> None:
+        line.waiting_bytes += size
+        self._bytes += size
+        self._count += count
+        if line.waiting:
+            self._ready[line] = None
+
+    def _count_out(self, line: Line, arrivals: list[Arrival]) -> None:
+        size = sum(arrival.size for arrival in arrivals)
+        line.waiting_bytes -= size
+        self._bytes -= size
+        self._count -= len(arrivals)

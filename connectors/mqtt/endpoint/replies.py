@@ -1,0 +1,112 @@
+"""Replies on their way to clients, and what becomes of them: begun by the sink's thread, settled by the server's."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import NamedTuple
+
+from connectors.records import Ints
+
+
+class Reply(NamedTuple):
+    """A message for one client; `rows` are those that it answers."""
+
+    number: int
+    client_id: str
+    topic: str
+    payload: bytes
+    qos: int
+    headers: tuple[tuple[str, str], ...]
+    rows: Ints
+    sink: Replies
+
+    @property
+    def size(self) -> int:
+        """Its bytes, about."""
+        return len(self.payload) + len(self.topic) + 100
+
+
+class Replies:
+    """The replies of one sink that are not confirmed, at most about `max_bytes` of them.
+
+    A client has `timeout` seconds to acknowledge one.
+    """
+
+    def __init__(self, max_bytes: int, timeout: float) -> None:
+        self.timeout = timeout
+        self._max_bytes = max_bytes
+        self._changed = threading.Condition()
+        self._open: dict[int, tuple[float, Reply]] = {}
+        self._bytes = 0
+        self._number = 0
+        self._confirmed: list[Ints] = []
+
+    def begin(
+        self,
+        client_id: str,
+        topic: str,
+        payload: bytes,
+        qos: int,
+        headers: tuple[tuple[str, str], ...],
+        rows: Ints,
+        deadline: float,
+    ) -> Reply | None:
+        """A reply that is being sent; `None` if there is no room for it until the deadline."""
+        with self._changed:
+            self._number += 1
+            reply = Reply(self._number, client_id, topic, payload, qos, headers, rows, self)
+            while self._open and self._bytes + reply.size > self._max_bytes:
+                rest = deadline - time.monotonic()
+                if rest <= 0:
+                    return None
+                self._changed.wait(rest)
+            self._open[reply.number] = (time.monotonic(), reply)
+            self._bytes += reply.size
+            return reply
+
+    def settle(self, reply: Reply) -> None:
+        """The client has it, or nobody is there to have it."""
+        with self._changed:
+            if self._open.pop(reply.number, None) is None:
+                return
+            self._bytes -= reply.size
+            self._confirmed.append(reply.rows)
+            self._changed.notify_all()
+
+    def give_up(self) -> None:
+        """Nobody is there any more to have any of them."""
+        with self._changed:
+            self._confirmed += [reply.rows for _, reply in self._open.values()]
+            self._open.clear()
+            self._bytes = 0
+            self._changed.notify_all()
+
+    def wait(self, deadline: float) -> int:
+        """Wait until all are settled; how many are not at the deadline."""
+        with self._changed:
+            while self._open and (rest := deadline - time.monotonic()) > 0:
+                self._changed.wait(rest)
+            return len(self._open)
+
+    def confirmed(self) -> list[Ints]:
+        """The rows of those that were confirmed since the last call."""
+        with self._changed:
+            found, self._confirmed = self._confirmed, []
+        return found
+
+    def behind(self) -> float:
+        """Seconds since the oldest was sent."""
+        with self._changed:
+            oldest = next(iter(self._open.values()), None)
+        return 0.0 if oldest is None else time.monotonic() - oldest[0]
+
+    def overdue(self, now: float) -> list[Reply]:
+        """Those that were sent longer ago than clients have time."""
+        with self._changed:
+            found: list[Reply] = []
+            for sent, reply in self._open.values():
+                if now - sent <= self.timeout:
+                    break
+                found.append(reply)
+            return found

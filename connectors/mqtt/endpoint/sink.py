@@ -1,0 +1,152 @@
+"""`MqttEndpointSink`: results to the clients whose messages they answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from connectors.mqtt.endpoint.endpoint import Endpoint
+from connectors.mqtt.endpoint.replies import Replies, Reply
+from connectors.mqtt.protocol.topics import why_no_name
+from connectors.records import Header, Ints, Messages
+from connectors.sink import Lost, Refused, Sink
+from pipelines.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from connectors.mqtt.endpoint.config import MqttEndpointSinkConfig
+
+MAX_IN_FLIGHT = 16 * 2**20
+"""Bytes of answers that clients have not acknowledged; then `send` waits."""
+_LONGEST = 65_535
+_LETTER_TOPIC = "streamer-topic"
+_LETTER_TEXT = "streamer-text"
+
+
+class MqttEndpointSink(Sink):
+    """Publishes each message to the client whose id is its key, whether it has subscribed to the topic or not.
+
+    Confirmed when the client has it: PUBACK at QoS 1, PUBREC at QoS 2, at QoS 0 when it is being written. A client that
+    is gone, or does not take the message, needs no answer any more: that is confirmed too, and counted (`unanswered`).
+    A message without a key answers nobody and is refused.
+
+    `failures`: its messages are dead letters. Instead of the record the client gets JSON, `{"errorMessage": TEXT}`.
+    """
+
+    def __init__(self, config: MqttEndpointSinkConfig, endpoint: str, *, failures: bool) -> None:
+        self.name = config.label
+        self._config = config
+        self._endpoint = Endpoint.of(endpoint)
+        self._failures = failures
+        self._sink_open = False
+        self._replies = Replies(MAX_IN_FLIGHT, config.timeout)
+
+    def open(self) -> None:
+        """Ready; clients come when the source listens."""
+        if self._replies not in self._endpoint.replies:
+            self._endpoint.replies.append(self._replies)
+        self._sink_open = True
+
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        """As `Sink.send`. `ConnectorError` when it is not open."""
+        if not self._sink_open:
+            raise ConnectorError(f"{self.name} is not open")
+        refused: dict[int, ConnectorError] = {}
+        replies: list[Reply] = []
+        for index in range(len(messages)):
+            try:
+                reply = self._reply(messages, index, deadline)
+            except ConnectorError as error:
+                refused[index] = error
+                continue
+            if reply is None:
+                # Room comes as clients take what was sent before, so that has to go first.
+                self._hand_over(replies)
+                replies = []
+                reply = self._reply(messages, index, deadline, wait=True)
+            if reply is None:
+                full = ConnectorError(f"{self.name} is full: clients do not take their answers", retriable=True)
+                refused |= dict.fromkeys(range(index, len(messages)), full)
+                break
+            replies.append(reply)
+        self._hand_over(replies)
+        return refused
+
+    def barrier(self, deadline: float) -> Lost:
+        """As `Sink.barrier`."""
+        left = self._replies.wait(deadline)
+        if left:
+            raise ConnectorError(f"{self.name}: {left} answers were not acknowledged by their clients", retriable=True)
+        return {}
+
+    def confirmed(self) -> list[Ints]:
+        """As `Sink.confirmed`."""
+        return self._replies.confirmed()
+
+    def behind(self) -> float:
+        """As `Sink.behind`."""
+        return self._replies.behind()
+
+    def close(self) -> None:
+        """Nothing more is sent."""
+        self._sink_open = False
+        if self._replies in self._endpoint.replies:
+            self._endpoint.replies.remove(self._replies)
+
+    def _hand_over(self, replies: list[Reply]) -> None:
+        if not replies:
+            return
+        handler, server = self._endpoint.handler, self._endpoint.server
+        if handler is None or server is None:
+            for reply in replies:
+                self._replies.settle(reply)
+            return
+        server.call(lambda: handler.answer(replies))
+
+    def _reply(self, messages: Messages, index: int, deadline: float, *, wait: bool = False) -> Reply | None:
+        key = None if messages.keys is None else messages.keys[index]
+        if key is None:
+            raise ConnectorError(
+                f"{self.name}: a result without the key of its record, which is the client's id, answers nobody; "
+                "a record made of several has none"
+            )
+        headers = (messages.headers[index] if messages.headers is not None else None) or ()
+        told: tuple[tuple[str, str], ...] = ()
+        if self._failures:
+            topic, payload = _failure(headers, self._config.topic)
+        else:
+            topic = self._config.topic if messages.topics is None else messages.topics[index]
+            payload, told = messages.values[index] or b"", _user_properties(headers)
+        if reason := why_no_name(topic):
+            raise ConnectorError(f"{self.name}: {topic[:100]!r} is no topic: {reason}")
+        return self._replies.begin(
+            bytes(key).decode(errors="replace"),
+            topic,
+            bytes(payload),
+            self._config.qos,
+            told,
+            messages.parents(index),
+            deadline if wait else time.monotonic(),
+        )
+
+
+def _failure(headers: Sequence[Header], template: str) -> tuple[str, bytes]:
+    """Topic and payload of the answer that a dead letter becomes."""
+    found = {name: value for name, value in headers if name in (_LETTER_TOPIC, _LETTER_TEXT)}
+    topic, text = ((found.get(name) or b"").decode(errors="replace") for name in (_LETTER_TOPIC, _LETTER_TEXT))
+    payload = json.dumps({"errorMessage": text}, indent=2, ensure_ascii=False).encode()
+    return template.replace("{record.topic}", topic), payload
+
+
+def _user_properties(headers: Sequence[Header]) -> tuple[tuple[str, str], ...]:
+    """Headers that are text, as MQTT 5 has them."""
+    found: list[tuple[str, str]] = []
+    for name, value in headers:
+        try:
+            text = b"" if value is None else bytes(value)
+            if len(text) <= _LONGEST and len(name.encode()) <= _LONGEST and "\0" not in name and b"\0" not in text:
+                found.append((name, text.decode()))
+        except UnicodeError:
+            continue
+    return tuple(found)

@@ -1,0 +1,280 @@
+"""`MqttEndpointSource`: messages that MQTT clients publish to us directly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from connectors.coded import Coded
+from connectors.mqtt.endpoint.endpoint import Endpoint, Listening
+from connectors.mqtt.endpoint.handler import Counts, EndpointHandler
+from connectors.mqtt.endpoint.inbox import Arrival, Inbox, Line
+from connectors.mqtt.protocol.properties import Properties
+from connectors.mqtt.protocol.topics import TopicPatterns, matches
+from connectors.mqtt.server import Limits, Server
+from connectors.records import Header, Lane, Records, Span
+from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown
+from pipelines.data.columns import MISSING, Column
+from pipelines.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from connectors.mqtt.endpoint.config import MqttEndpointSourceConfig
+
+SILENCE: Final = 0.005
+"""Seconds without a message after which clients that have unacknowledged ones are taken to wait for that.
+
+How many messages a client of MQTT 3.1.1 sends ahead is its own affair, and clients of MQTT 5 may send fewer than they
+are allowed.
+"""
+_OVERHEAD: Final = 128 * 1024
+_FLUSH: Final = 5.0
+_OF_PROPERTIES: Final = {
+    "content_type": "content_type",
+    "response_topic": "response_topic",
+    "correlation": "correlation_data",
+}
+
+
+class MqttEndpointSource(Source):
+    """What clients publish to a port of ours. A lane is a connection, positions are arrival numbers.
+
+    A record's key is the client id. QoS 1 and 2 are acknowledged to the client (PUBACK, PUBREC) when the position is,
+    in the order of arrival. When a client goes away its lane ends, and what is in hand is finished; what it has seen no
+    acknowledgement of it sends again when it comes back, as a new lane. `rewind` needs no client: records are kept
+    until they are acknowledged.
+
+    A thread of the endpoint reads, writes and keeps the connections alive, however seldom `poll` is called.
+    """
+
+    replays = Replays.SESSION
+
+    def __init__(self, config: MqttEndpointSourceConfig, endpoint: str) -> None:
+        self.name = config.label
+        self._config = config
+        self._endpoint = Endpoint.of(endpoint)
+        self._patterns = TopicPatterns(config.topics)
+        self._known_topics: dict[str, bool] = {}
+        self._opened: tuple[Inbox, EndpointHandler, Server] | None = None
+        self._lines: dict[Lane, Line] = {}
+        self._lanes: dict[Line, Lane] = {}
+        self._ending: list[Line] = []
+        self._epoch = -1
+        self._unacknowledged = 0
+        self._acknowledged_at = 0.0
+        self._events: list[Event] = []
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that it listens on."""
+        _, _, server = self._open
+        return server.host, server.port
+
+    @property
+    def counts(self) -> Counts:
+        """What happened since it was opened."""
+        return Counts() if self._opened is None else self._opened[1].counts
+
+    def open(self, settle: Settle | None = None) -> None:
+        """Listen. Raises `ConnectorError` where the port is taken or a certificate cannot be used,
+        `MissingPackageError` where one has to be made and cryptography is not installed."""
+        config = self._config
+        host, port = config.host_and_port
+        users = None if config.users is None else {name: word.get_secret_value() for name, word in config.users.items()}
+        listening = Listening(
+            host,
+            port,
+            None if config.tls is None else config.tls.context(host),
+            Limits(
+                connections=config.connections,
+                max_packet=config.max_message + _OVERHEAD,
+                unfinished=max(config.max_held, config.max_message + _OVERHEAD),
+            ),
+            config.max_held,
+            config.window,
+            users,
+            self._listens_to,
+        )
+        self._opened = self._endpoint.listen(listening)
+        where = "{}:{}".format(*self.address)
+        self._events.append(SourceDown(self.name, False, f"listening on {'mqtts' if config.tls else 'mqtt'}://{where}"))
+
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        """See `Source.poll`. The clients take turns."""
+        inbox, handler, server = self._open
+        self._end_lanes()
+        deadline = time.monotonic() + timeout
+        while (rest := self._rest(inbox, deadline)) > 0 and not inbox.wait(max_records, max_bytes, rest):
+            pass
+        parts: list[tuple[Line, list[Arrival]]] = []
+        count, size = 0, 0
+        while count < max_records and (size < max_bytes or not count):
+            taken = inbox.take(max_records - count, max_bytes - size)
+            if not taken:
+                break
+            for line, arrivals in taken:
+                if arrivals:
+                    parts.append((line, arrivals))
+                    count += len(arrivals)
+                    size += sum(len(arrival.payload) for arrival in arrivals)
+                else:
+                    self._ending.append(line)
+        if count and handler.paused:
+            server.call(handler.go_on)
+        return self._records(parts) if parts else Records.empty(self.name)
+
+    def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
+        """See `Source.acknowledge`. With `wait` it returns when the acknowledgements are written; MQTT has no answer to
+        them."""
+        _, handler, server = self._open
+        done: list[tuple[Line, list[Arrival]]] = []
+        for lane, position in positions.items():
+            line = self._lines.get(lane)
+            if line is None:
+                continue
+            arrivals: list[Arrival] = []
+            while line.in_hand and line.in_hand[0].position < position:
+                arrival = line.in_hand.popleft()
+                if arrival.qos:
+                    arrivals.append(arrival)
+            if arrivals:
+                self._unacknowledged -= len(arrivals)
+                done.append((line, arrivals))
+        if done:
+            self._acknowledged_at = time.monotonic()
+            server.call(lambda: handler.acknowledge(done))
+        if wait:
+            lines = list(self._lanes)
+            deadline = time.monotonic() + _FLUSH
+            while server.ask(lambda: handler.unsent(lines)) and time.monotonic() < deadline:
+                time.sleep(0.01)
+
+    def rewind(self, lanes: Iterable[Lane]) -> None:
+        """See `Source.rewind`."""
+        inbox, _, _ = self._open
+        for lane in list(lanes):
+            line = self._lines.pop(lane, None)
+            if line is None:
+                continue
+            again = list(line.in_hand)
+            line.in_hand.clear()
+            self._unacknowledged -= sum(1 for arrival in again if arrival.qos)
+            self._events.append(LaneEnded(lane))
+            self._begin_lane(line)
+            inbox.put_back(line, again)
+
+    def events(self) -> list[Event]:
+        """See `Source.events`."""
+        if not self._events:
+            return []
+        events, self._events = self._events, []
+        return events
+
+    def starved(self) -> bool:
+        """See `Source.starved`: clients wait for acknowledgements, and have been silent for some milliseconds."""
+        inbox, _, _ = self._open
+        if inbox.count or not self._unacknowledged:
+            return False
+        return time.monotonic() - self._heard_at(inbox) >= SILENCE
+
+    def wake(self) -> None:
+        """See `Source.wake`."""
+        if self._opened is not None:
+            self._opened[0].wake()
+
+    def close(self) -> None:
+        """Disconnect all clients and listen no more."""
+        if self._opened is not None:
+            self._endpoint.close()
+
+    @property
+    def _open(self) -> tuple[Inbox, EndpointHandler, Server]:
+        if self._opened is None:
+            raise ConnectorError(f"source {self.name} is not open")
+        return self._opened
+
+    def _rest(self, inbox: Inbox, deadline: float) -> float:
+        """How long to wait for more."""
+        if inbox.count and self._unacknowledged:
+            deadline = min(deadline, self._heard_at(inbox) + SILENCE)
+        return deadline - time.monotonic()
+
+    def _heard_at(self, inbox: Inbox) -> float:
+        return max(inbox.heard_at, self._acknowledged_at)
+
+    def _listens_to(self, topic: str) -> bool:
+        known = self._known_topics.get(topic)
+        if known is None:
+            if len(self._known_topics) >= 65_536:
+                self._known_topics.clear()
+            known = any(matches(pattern, topic) for pattern in self._patterns.filters)
+            self._known_topics[topic] = known
+        return known
+
+    def _end_lanes(self) -> None:
+        for line in self._ending:
+            lane = self._lanes.pop(line, None)
+            if lane is not None:
+                self._unacknowledged -= sum(1 for arrival in line.in_hand if arrival.qos)
+                del self._lines[lane]
+                self._events.append(LaneEnded(lane, finish=True))
+        self._ending.clear()
+
+    def _begin_lane(self, line: Line) -> Lane:
+        self._epoch += 1
+        lane = Lane(self.name, line.client_id, self._epoch)
+        self._lines[lane], self._lanes[line] = line, lane
+        self._events.append(LaneBegan(lane, ", ".join(self._config.topics), 0))
+        return lane
+
+    def _records(self, parts: list[tuple[Line, list[Arrival]]]) -> Records:
+        spans: list[Span] = []
+        keys: list[bytes | None] = []
+        all_of_them: list[Arrival] = []
+        for line, arrivals in parts:
+            lane = self._lanes.get(line) or self._begin_lane(line)
+            line.in_hand.extend(arrivals)
+            self._unacknowledged += sum(1 for arrival in arrivals if arrival.qos)
+            spans.append(Span(lane, len(all_of_them), len(all_of_them) + len(arrivals)))
+            keys += [line.client_id.encode()] * len(arrivals)
+            all_of_them += arrivals
+        values = [arrival.payload for arrival in all_of_them]
+        return Records(
+            self.name,
+            values,
+            keys,
+            np.array([arrival.position for arrival in all_of_them], np.int64),
+            spans,
+            Coded.of([arrival.topic for arrival in all_of_them]),
+            [0] * len(spans),
+            sum(map(len, values)) + sum(len(key or b"") for key in keys),
+            headers=lambda: _headers(all_of_them),
+            timestamps=lambda: np.array([arrival.at for arrival in all_of_them], np.int64),
+            extras={name: partial(self._extra, name, all_of_them) for name in self._config.record_names},
+        )
+
+    def _extra(self, name: str, arrivals: Sequence[Arrival]) -> Column:
+        found: list[Any]
+        if name.startswith("levels."):
+            found = self._patterns.column(name.removeprefix("levels."), [arrival.topic for arrival in arrivals])
+        elif name in _OF_PROPERTIES:
+            found = [_of(arrival.properties, _OF_PROPERTIES[name]) for arrival in arrivals]
+        elif name == "qos":
+            found = [arrival.qos for arrival in arrivals]
+        else:
+            found = [arrival.retain if name == "retained" else arrival.dup for arrival in arrivals]
+        return Column.of([MISSING if one is None else one for one in found])
+
+
+def _of(properties: Properties, name: str) -> Any:
+    return getattr(properties, name)
+
+
+def _headers(arrivals: Sequence[Arrival]) -> list[list[Header] | None] | None:
+    found: list[list[Header]] = [
+        [(name, value.encode()) for name, value in arrival.properties.user_properties] for arrival in arrivals
+    ]
+    return [one or None for one in found] if any(found) else None
