@@ -2,8 +2,8 @@
 
 The format is Konduit Serving's own (`InferenceConfiguration` and `KafkaConfiguration` of its vertx-config module). Over
 KAFKA: one topic in, one out, values as Konduit's JSON or protobuf. Over MQTT: clients connect to the service, send JSON
-on any topic T, and get the answer on T-out. What it leaves to chance is made safe: results are confirmed before anything
-is acknowledged.
+on any topic T, and get the answer on T-out. What it leaves to chance is made safe: results are confirmed before
+anything is acknowledged.
 """
 
 from __future__ import annotations

@@ -145,7 +145,8 @@ class InFlight:
             ]
             rows = np.concatenate(parts)
         self._advance()
-        return rows
+        answered: Ints = rows
+        return answered
 
     def return_(self, numbers: Ints) -> None:
         """These messages were not taken: they are published again, as new ones, before all that come later."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from connectors.mqtt.protocol.packets import V5, V311, Connack, Connect, Disconnect, Packet, Pingreq, Version
 from connectors.mqtt.protocol.properties import Properties
-from connectors.mqtt.protocol.reading import Reader, Role
+from connectors.mqtt.protocol.reading import Aliases, Reader, Role
 from connectors.mqtt.protocol.reasons import RETURN_CODES, ProtocolError, ReasonCode
 from connectors.mqtt.protocol.writing import PINGRESP, encode
 
@@ -60,7 +60,7 @@ class Connection:
         """Told when there is something to write, to read again, or to close."""
         self._limits = limits
         self._handler = handler
-        self._reader = Reader(Role.SERVER, None, limits.max_packet, aliases)
+        self._reader = Reader(Role.SERVER, None, limits.max_packet, Aliases(aliases))
         self._introduced = False
         self._out = bytearray()
         self._full = False

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from connectors.mqtt.server import Limits, Server
 from pipelines.errors import ConnectorError
@@ -42,7 +42,7 @@ class DevelopmentBroker:
         self.server = self.made_server(port, limits)
         self._stopped = threading.Event()
 
-    def __enter__(self) -> DevelopmentBroker:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(
@@ -68,7 +68,7 @@ class DevelopmentBroker:
         """The server below it, not yet started; for tests to override."""
         return Server(self.broker, HOST, port, limits=limits, aliases=ALIASES, name="the development broker")
 
-    def start(self) -> DevelopmentBroker:
+    def start(self) -> Self:
         """Listen from now on."""
         try:
             self.server.start()
