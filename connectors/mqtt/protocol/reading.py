@@ -52,7 +52,7 @@ _FROM_SERVERS: Final = frozenset({PacketType.CONNACK, PacketType.SUBACK, PacketT
 _FROM_CLIENTS: Final = frozenset(
     {PacketType.CONNECT, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE, PacketType.PINGREQ},
 )
-_FLAGS: Final = {PacketType.PUBREL: 2, PacketType.SUBSCRIBE: 2, PacketType.UNSUBSCRIBE: 2}
+_FLAGS: Final[dict[int, int]] = {PacketType.PUBREL: 2, PacketType.SUBSCRIBE: 2, PacketType.UNSUBSCRIBE: 2}
 
 
 class Reader:
@@ -176,9 +176,8 @@ def read_header(
     kind = first >> 4
     if not kind:
         raise malformed("there is no packet of type 0")
-    name = PacketType(kind).name
-    if kind != PacketType.PUBLISH and first & 0xF != _FLAGS.get(PacketType(kind), 0):
-        raise malformed(f"{name}: reserved flags are set in its first byte 0x{first:02X}")
+    if kind != PacketType.PUBLISH and first & 0xF != _FLAGS.get(kind, 0):
+        raise malformed(f"{PacketType(kind).name}: reserved flags are set in its first byte 0x{first:02X}")
     length = shift = 0
     at = start + 1
     while True:
@@ -191,14 +190,14 @@ def read_header(
             break
         shift += 7
         if shift > 21:
-            raise malformed(f"{name}: its length has more than four bytes")
+            raise malformed(f"{PacketType(kind).name}: its length has more than four bytes")
     # MQTT 3.1.1 does not ask for the shortest form, and small devices pad it.
     if version == V5 and shift and not byte:
-        raise malformed(f"{name}: its length is written in more bytes than it needs")
+        raise malformed(f"{PacketType(kind).name}: its length is written in more bytes than it needs")
     end = at + length
     if end - start > max_packet:
         size = f"it has {end - start} bytes, more than the {max_packet} that are allowed"
-        raise ProtocolError(ReasonCode.PACKET_TOO_LARGE, f"{name}: {size}")
+        raise ProtocolError(ReasonCode.PACKET_TOO_LARGE, f"{PacketType(kind).name}: {size}")
     return at, end
 
 

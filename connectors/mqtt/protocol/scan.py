@@ -171,7 +171,12 @@ class Scanner:
             length = raw[at + 1]
             body = at + 2
             if length >= 0x80:
-                length, body = _long(raw, at, stop)
+                more = raw[body]
+                if 0 < more < 0x80:
+                    length += (more << 7) - 0x80
+                    body += 1
+                else:
+                    length, body = _long(raw, at, stop)
             end = body + length
             if end > stop or end - at > largest or length < 2:
                 break
@@ -290,6 +295,8 @@ class Scanner:
         )
 
     def _stopped(self, raw: memoryview, at: int, stop: int) -> tuple[Stopped, int]:
+        if at == stop:
+            return Stopped.NEED_MORE, 0
         try:
             header = read_header(raw, at, stop, self.version, self.max_packet)
         except ProtocolError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -131,6 +132,24 @@ def test_changed_messages_are_refused_as_the_reader_refuses_them(
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.integers(0, min(len(raw) - 1, 60)))] = data.draw(st.integers(0, 255))
     alike(bytes(raw), role, version)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_thirty_thousand_changed_messages_are_refused_as_the_reader_refuses_them() -> None:
+    numbers = random.Random(12)
+    long = Properties(content_type="x" * 200, user_properties=(("a", "b"),))
+    short = Properties(response_topic="r", correlation_data=b"\xff", topic_alias=1, subscription_identifiers=(1, 300))
+    seeds: dict[Version, list[Packet]] = {
+        V311: [Publish("a/b", b"x" * 150, 1, packet_id=7), Publish("ü", b"", 2, True, True, 9), Pingresp()],
+        V5: [Publish("a", b"x", properties=long), Publish("", b"y", 1, packet_id=3, properties=short), Pingresp()],
+    }
+    for _ in range(30_000):
+        version = numbers.choice(VERSIONS)
+        raw = bytearray(b"".join(encode(numbers.choice(seeds[version]), version) for _ in range(3)))
+        for _ in range(numbers.randrange(4)):
+            raw[numbers.randrange(len(raw))] = numbers.choice([0, 1, 2, 0x7F, 0x80, 0xFF, numbers.randrange(256)])
+        alike(bytes(raw), numbers.choice(list(Role)), version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
