@@ -82,6 +82,19 @@ def test_what_was_given_stays_as_it_is_while_more_comes() -> None:
     assert packets_of(found) == list(sent)
 
 
+def test_what_was_given_outlives_the_connection_and_the_blocks_of_others() -> None:
+    kept = []
+    for number in range(40):
+        raw = encode(Publish("a", bytes([number]) * 200_000), V311)
+        found = received(ReceiveBuffer(Role.CLIENT, V311), raw)[0]
+        assert isinstance(found, Scanned)
+        # Of every other one nothing is held, so that its memory may be used again.
+        if number % 2:
+            kept.append((number, found.payloads))
+        del found
+    assert [payloads[0] for _, payloads in kept] == [bytes([number]) * 200_000 for number, _ in kept]
+
+
 def test_what_was_given_cannot_be_written_to() -> None:
     found = received(ReceiveBuffer(Role.CLIENT, V311), encode(Publish("a", b"x"), V311))[0]
     assert isinstance(found, Scanned)
