@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
+from connectors.measures import Measure
 from connectors.mqtt.protocol.fields import MOST
 from connectors.mqtt.publishing.block import Block
 from connectors.mqtt.publishing.inflight import CAPACITY
@@ -16,13 +17,12 @@ from connectors.mqtt.sinkconfig import MqttSinkConfig
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError
+from pipelines.hotpath import HotPathReport, taken
 
 OPEN_WAIT = 5.0
 """Seconds to wait for a broker that answers, so that a wrong login is told when the service starts."""
 PIECE = 512
 """Messages that are handed to the thread of the connection at once."""
-
-_log = logging.getLogger(__name__)
 
 
 class MqttSink(Sink):
@@ -49,9 +49,25 @@ class MqttSink(Sink):
         """Headers that were no text, and so could not be user properties."""
 
     @property
-    def unheard(self) -> int:
-        """Messages of this run that nobody had subscribed to, as far as the broker says that (MQTT 5)."""
-        return 0 if self._publisher is None else self._publisher.unheard
+    def hot_path(self) -> HotPathReport:
+        """See `Sink.hot_path`."""
+        return taken(self._style.hot_path)
+
+    def metrics(self) -> Sequence[Measure]:
+        """See `Sink.metrics`."""
+        publisher = self._publisher
+
+        def read(name: str) -> float:
+            return 0 if publisher is None else getattr(publisher, name)
+
+        return (
+            Measure("connections_lost", "Connections to the broker that were lost.", read("connections_lost")),
+            Measure("messages_again", "Messages that were published more than once.", read("again")),
+            Measure("messages_unheard", "Messages that nobody had subscribed to, as the broker said.", read("unheard")),
+            Measure("headers_left_out", "Headers that are no text.", self.headers_left_out),
+            Measure("unconfirmed_messages", "Messages that are not confirmed.", read("messages_held"), "gauge"),
+            Measure("unconfirmed_bytes", "Bytes of messages that are not confirmed.", read("bytes_held"), "gauge"),
+        )
 
     def open(self) -> None:
         """Connect. Waits up to 5 s for a broker that answers; an absent one is no error.

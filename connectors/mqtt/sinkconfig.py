@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from connectors.compiledform import HasCompiledForm
 from connectors.config import Addressing, SinkConfig, SourceConfig
 from connectors.mqtt.client import MqttClientFields
 from connectors.mqtt.protocol.packets import Publish, Will
@@ -16,7 +17,6 @@ from connectors.mqtt.protocol.topics import why_no_name
 from connectors.mqtt.publishing.style import Style
 from connectors.mqtt.session.settings import Settings
 from connectors.units import Duration, Size
-from pipelines.hotpath import HotPath
 
 if TYPE_CHECKING:
     from connectors.browser import Browser
@@ -66,7 +66,7 @@ class LastWill(Announcement):
         return Will(self.topic, self.payload.encode(), self.qos, self.retain, properties)
 
 
-class MqttSinkConfig(MqttClientFields, SinkConfig):
+class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
     """Messages published to MQTT topics, confirmed when the broker has acknowledged them."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -102,8 +102,6 @@ class MqttSinkConfig(MqttClientFields, SinkConfig):
     """A message that the broker publishes when the connection is lost, and the sink when it leaves."""
     dead_letters: bool = False
     """Whether messages are dead letters: over MQTT 3.1.1, which has no user properties, each is a JSON document of its headers, key and payload. The dead letter of a service is."""  # noqa: E501
-    hot_path: HotPath = "auto"
-    """Who writes packets: `auto` takes the compiled form where it was built, `native` insists on it, `python` does without. By default as the service says."""  # noqa: E501
 
     @field_validator("topics", mode="before", json_schema_input_type=str | tuple[str, ...])
     @classmethod

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
+from connectors.measures import Measure
 from connectors.outbox.config import OutboxConfig
 from connectors.outbox.packing import Columns, pieces
 from connectors.outbox.sending import Sending
@@ -83,9 +85,19 @@ class OutboxSink(Sink):
     @property
     def oldest_age(self) -> float:
         """Seconds since the oldest message that waits was stored; 0 if none waits."""
-        with self._changed:
-            stored = self._store.stored_at() if self._sending is not None else None
+        stored = self._store.oldest
         return 0.0 if stored is None else max(0.0, time.time() - stored)
+
+    def metrics(self) -> Sequence[Measure]:
+        """See `Sink.metrics`: those of the outbox, and those of the real sink."""
+        return (
+            Measure("outbox_messages", "Messages in the outbox that wait to be sent.", self.messages_held, "gauge"),
+            Measure("outbox_bytes", "Bytes in the outbox, of refused messages too.", self.bytes_held, "gauge"),
+            Measure("outbox_oldest_seconds", "Age of the oldest message that waits.", self.oldest_age, "gauge"),
+            Measure("outbox_refused", "Messages in the outbox that the sink has refused.", self.refused, "gauge"),
+            Measure("outbox_dropped", "Messages that a full outbox has dropped.", self.dropped),
+            *self._sink.metrics(),
+        )
 
     def open(self) -> None:
         """Open the file and the real sink, which sends at once what the last process left.

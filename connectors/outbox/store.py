@@ -89,6 +89,8 @@ class Store:
         self.path = path
         self.held = Held()
         """What is in it now."""
+        self.oldest: float | None = None
+        """When the oldest message that waits was stored, seconds since 1970; `None` if none waits."""
         self._owner = owner
         self._sync = sync
         self._next = 0
@@ -149,6 +151,7 @@ class Store:
         self._next = number
         self.held.messages += sum(len(columns.values) for columns, _ in blocks) - gone[0]
         self.held.bytes += sum(size for _, size in blocks) - gone[1]
+        self._look_at_oldest()
 
     def oldest_holding(self, messages: int, size: int) -> tuple[int, int]:
         """How many of the oldest blocks hold at least so many messages and bytes, or all; and their messages."""
@@ -179,6 +182,7 @@ class Store:
                     execute("DELETE FROM blocks WHERE first = ?", (first,))
         self.held.messages -= messages
         self.held.bytes -= size
+        self._look_at_oldest()
 
     def refuse(self, number: int, message: Messages, reason: str) -> None:
         """Set this message aside; its block still has it until it is removed. Once more is the same as once."""
@@ -199,12 +203,6 @@ class Store:
             execute("DELETE FROM refused")
         self.held.refused = self.held.refused_bytes = 0
         return dropped
-
-    def stored_at(self) -> float | None:
-        """When the oldest message that waits was stored, seconds since 1970; `None` if none waits."""
-        with self._explained():
-            row = self._open().execute("SELECT stored FROM blocks ORDER BY first LIMIT 1").fetchone()
-        return None if row is None else float(row[0])
 
     def give_back_room(self) -> None:
         """Make an empty file small again. Something may be in it: then nothing happens."""
@@ -262,6 +260,14 @@ class Store:
         refused = execute("SELECT count(*), total(bytes), max(number) + 1 FROM refused").fetchone()
         self.held = Held(int(waiting[1]), int(waiting[2]), int(refused[0]), int(refused[1]))
         self._next = max(waiting[3] or 0, refused[2] or 0)
+        self._look_at_oldest()
+
+    def _look_at_oldest(self) -> None:
+        row = None
+        if self.held.messages:
+            with self._explained():
+                row = self._open().execute("SELECT stored FROM blocks ORDER BY first LIMIT 1").fetchone()
+        self.oldest = None if row is None else float(row[0])
 
     def _take_over(self) -> None:
         own = (self._owner.name, self._owner.destination)

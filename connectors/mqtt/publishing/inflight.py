@@ -136,7 +136,7 @@ class InFlight:
         slots = numbers & _MASK
         self._forget_ids(numbers)
         self._state[slots] = DONE
-        rows = self._rows[slots]
+        rows: Ints = self._rows[slots]
         if len(rows) and rows.min() < 0:
             # Some answer several rows, or none.
             parts = [

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from connectors.mqtt.protocol.acknowledgements import ScannedAcks
 from connectors.mqtt.protocol.bulk import PacketIds, encode_acks
 from connectors.mqtt.protocol.packets import V5, V311, Packet, PacketType, Puback, Pubcomp, Publish, Pubrec
 from connectors.mqtt.protocol.properties import NONE
@@ -28,6 +29,8 @@ from pipelines.errors import ConnectorError, without_traceback
 
 BIRTH_ID = IDS + 1
 """The packet id of birth messages."""
+FAILED = 0x80
+"""Reason codes from this one on are failures."""
 PORTION = 512
 """Messages that are encoded at once."""
 MOST_UNSENT = 1 << 20
@@ -69,7 +72,7 @@ class Publisher:
         self._style = style
         self._qos = style.qos
         self._window = window
-        self._session: Session = session(client, settings, self, AckInbound(LARGEST_ANSWER, self._acknowledged))
+        self._session: Session = session(client, settings, self, self._inbound())
         self._before = self._session.down
         self._in_flight = InFlight()
         self._given: deque[Block] = deque()
@@ -123,6 +126,11 @@ class Publisher:
         return self._messages_given - self._messages_done
 
     @property
+    def connections_lost(self) -> int:
+        """Connections that were lost so far."""
+        return self._session.lost
+
+    @property
     def waited(self) -> float:
         """Seconds since the oldest message was given that is not confirmed; 0 if there is none."""
         try:
@@ -155,12 +163,18 @@ class Publisher:
         """See `SessionClient.subscribed`: it subscribes to nothing."""
 
     def received(self, packet: Packet) -> None:
-        """See `SessionClient.received`: answers that came alone, or with a reason."""
-        kinds = {Puback: PacketType.PUBACK, Pubrec: PacketType.PUBREC, Pubcomp: PacketType.PUBCOMP}
-        kind = kinds.get(type(packet))
-        if kind is not None and isinstance(packet, (Puback, Pubrec, Pubcomp)):
+        """See `SessionClient.received`: acknowledgements that say more than a reason code."""
+        if isinstance(packet, (Puback, Pubrec, Pubcomp)):
             ids = np.array([packet.packet_id], np.uint16)
-            self._acknowledged(kind, packet.reason, ids, packet.properties.reason_string or "")
+            said = packet.properties.reason_string or ""
+            if isinstance(packet, Pubcomp):
+                self._completed(ids)
+            elif packet.reason.failed:
+                self._failed(ids, packet.reason, said)
+            elif isinstance(packet, Puback):
+                self._taken(ids, packet.reason is ReasonCode.NO_MATCHING_SUBSCRIBERS)
+            else:
+                self._taken_over(ids, packet.reason is ReasonCode.NO_MATCHING_SUBSCRIBERS)
 
     def ended(self, reason: str) -> None:
         """See `SessionClient.ended`: the next connection takes up what was published and is not confirmed."""
@@ -235,37 +249,75 @@ class Publisher:
             f"{most}; raise its maximum packet size (mosquitto: max_packet_size)"
         )
 
-    def _acknowledged(self, kind: PacketType, reason: ReasonCode, ids: PacketIds, said: str = "") -> None:
+    def _inbound(self) -> AckInbound:
+        return AckInbound(LARGEST_ANSWER, self._style.hot_path, self._acknowledged)
+
+    def _acknowledged(self, acks: ScannedAcks) -> None:
+        kinds, reasons, ids = acks.kinds, acks.reasons, acks.packet_ids
+        # All at once, as their order says nothing. Nearly always they are of one kind, and none is a failure.
+        failed = reasons >= FAILED
+        unheard = int(np.count_nonzero(reasons == ReasonCode.NO_MATCHING_SUBSCRIBERS))
+        plain = not failed.any()
+        for kind, take in ((PacketType.PUBACK, self._taken), (PacketType.PUBREC, self._taken_over)):
+            chosen = (kinds == int(kind)) if plain else (kinds == int(kind)) & ~failed
+            if chosen.any():
+                take(ids if chosen.all() else ids[chosen], unheard)
+                unheard = 0
+        completed = kinds == int(PacketType.PUBCOMP)
+        if completed.any():
+            self._completed(ids[completed])
+        if not plain:
+            refused = failed & (kinds <= int(PacketType.PUBREC))
+            for code in np.unique(reasons[refused]).tolist():
+                self._failed(ids[refused & (reasons == code)], ReasonCode(code), "")
+
+    def _taken(self, ids: PacketIds, unheard: int) -> None:
+        """PUBACK: the broker has these messages."""
         if self._birth_unanswered and BIRTH_ID in ids:
             self._birth_unanswered = False
-        if kind is PacketType.PUBCOMP:
-            # Not found means that the broker has let go of it already.
-            self._confirm(self._in_flight.of_ids(ids, RELEASED))
-            return
+        self.unheard += unheard
+        self._backoff.reset()
+        self._confirm(self._in_flight.of_ids(ids, SENT))
+
+    def _taken_over(self, ids: PacketIds, unheard: int) -> None:
+        """PUBREC: the broker has these messages, and waits until their packet ids may be forgotten."""
+        self.unheard += unheard
+        self._backoff.reset()
+        if self._birth_unanswered and BIRTH_ID in ids:
+            self._session.write(encode_acks(PacketType.PUBREL, np.array([BIRTH_ID], np.uint16), self._style.hot_path))
         numbers = self._in_flight.of_ids(ids, SENT)
-        outcome = of_publish(reason)
-        if outcome is Outcome.DONE:
-            self.unheard += len(numbers) if reason is ReasonCode.NO_MATCHING_SUBSCRIBERS else 0
-            self._backoff.reset()
-            if kind is PacketType.PUBACK:
-                self._confirm(numbers)
-            elif len(numbers):
-                released = self._in_flight.release(numbers)
-                self._session.write(encode_acks(PacketType.PUBREL, released, self._style.hot_path))
-        elif outcome is Outcome.RETRIABLE:
-            if time.monotonic() >= self._hold_until:
-                wait = self._backoff.wait()
-                self._hold_until = time.monotonic() + wait
-                _log.warning(
-                    "sink %s: the broker takes no more at present: %s; trying again in %.1f s",
-                    self._name,
-                    reason.text,
-                    wait,
-                )
-            self._in_flight.return_(numbers)
-        else:
+        if len(numbers):
+            released = self._in_flight.release(numbers)
+            self._session.write(encode_acks(PacketType.PUBREL, released, self._style.hot_path))
+
+    def _completed(self, ids: PacketIds) -> None:
+        """PUBCOMP, whatever its reason: not found means that the broker has let go of it already."""
+        if self._birth_unanswered and BIRTH_ID in ids:
+            self._birth_unanswered = False
+        self._confirm(self._in_flight.of_ids(ids, RELEASED))
+
+    def _failed(self, ids: PacketIds, reason: ReasonCode, said: str) -> None:
+        """PUBACK or PUBREC with a failure: these messages were not taken."""
+        if self._birth_unanswered and BIRTH_ID in ids:
+            self._birth_unanswered = False
+            _log.warning("sink %s: the broker refuses the birth message: %s", self._name, reason.text)
+        numbers = self._in_flight.of_ids(ids, SENT)
+        if not len(numbers):
+            return
+        if of_publish(reason) is not Outcome.RETRIABLE:
             text = f"{reason.text}{f': {said}' if said else ''}"
             self._lose(numbers, ConnectorError(f"sink {self._name}: the broker refuses the message: {text}"))
+            return
+        if time.monotonic() >= self._hold_until:
+            wait = self._backoff.wait()
+            self._hold_until = time.monotonic() + wait
+            _log.warning(
+                "sink %s: the broker takes no more at present: %s; trying again in %.1f s",
+                self._name,
+                reason.text,
+                wait,
+            )
+        self._in_flight.return_(numbers)
 
     def _confirm(self, numbers: Ints) -> None:
         if len(numbers):

@@ -357,7 +357,7 @@ def test_a_message_that_nobody_has_subscribed_to_is_counted(server: PlayedServer
     answer(server, Puback(ids[4]))
     assert sink.barrier(time.monotonic() + 10) == {}
     assert told(sink) == [0, 1, 2, 3, 4]
-    assert sink.unheard == 3
+    assert {one.name: one.value for one in sink.metrics()}["messages_unheard"] == 3
 
 
 def test_a_client_that_takes_over_its_session_ends_the_sink(server: PlayedServer, make: MakeSink) -> None:
