@@ -43,8 +43,10 @@ class MqttClient:
         manual: bool = False,
         login: tuple[str, str] | None = None,
         tls: str | None = None,
+        seconds: float = PATIENCE,
     ) -> None:
         self.version = version
+        self._seconds = seconds
         self.reconnects = False
         self.ended: queue.SimpleQueue[ReasonCode] = queue.SimpleQueue()
         self._address = (host, port, keepalive)
@@ -80,7 +82,7 @@ class MqttClient:
     def __enter__(self) -> MqttClient:
         self.client.connect(*self._address, **self._connect)
         self.client.loop_start()
-        flags, reason, properties = self._connected.get(timeout=PATIENCE)
+        flags, reason, properties = self._wait_for_answer()
         if reason.is_failure:
             self.client.loop_stop()
             raise ConnectionError(str(reason))
@@ -93,6 +95,13 @@ class MqttClient:
     ) -> None:
         self.client.disconnect()
         self.client.loop_stop()
+
+    def _wait_for_answer(self) -> tuple[ConnectFlags, ReasonCode, Properties | None]:
+        try:
+            return self._connected.get(timeout=self._seconds)
+        except queue.Empty:
+            self.client.loop_stop()
+            raise ConnectionError("no CONNACK") from None
 
     def subscribe(self, topic: str, qos: int = 0, **options: Any) -> int:
         """Returns the granted QoS, or the code of the failure."""

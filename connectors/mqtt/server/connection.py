@@ -227,4 +227,6 @@ class Connection:
         if not self.closing:
             self.closing = True
             self.reason = reason
+            # Whatever it had begun to send is forgotten.
+            self._reader = Reader(Role.SERVER)
             self.changed(self)

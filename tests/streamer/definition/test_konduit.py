@@ -113,7 +113,46 @@ def test_the_health_port_becomes_the_control_port() -> None:
     assert found["control"] == {"listen": "0.0.0.0:8080"}
 
 
-@pytest.mark.parametrize("protocol", ["HTTP", "MQTT", "GRPC"])
+def test_mqtt_makes_the_service_a_server_that_answers_its_clients() -> None:
+    found = translated({**configuration(), "protocol": "MQTT", "host": "0.0.0.0", "port": 1884})
+    assert found["source"] == {
+        "type": "mqtt_endpoint",
+        "listen": "0.0.0.0:1884",
+        "codec": {"type": "json", "byte_order": "little"},
+    }
+    codec = {"type": "json", "byte_order": "little", "pretty": True}
+    assert found["sink"] == {"type": "mqtt_endpoint", "qos": 2, "codec": codec}
+    assert found["dead_letter"] == {"type": "mqtt_endpoint", "qos": 2}
+
+
+def test_the_port_of_mqtt_is_any_by_default_and_the_environments_if_it_has_one() -> None:
+    data = {"protocol": "MQTT", "pipeline": {"steps": []}}
+    assert translated(data)["source"]["listen"] == "localhost:0"
+    assert translated(data, KONDUIT_SERVING_PORT="1999")["source"]["listen"] == "localhost:1999"
+    with pytest.raises(DefinitionError, match="KONDUIT_SERVING_PORT is no port"):
+        translated(data, KONDUIT_SERVING_PORT="many")
+
+
+@pytest.mark.parametrize(
+    ("paths", "tls"),
+    [
+        ({}, {}),
+        ({"sslKeyPath": "k.pem"}, {}),
+        ({"sslKeyPath": "k.pem", "sslCertificatePath": "c.pem"}, {"cert": "c.pem", "key": "k.pem"}),
+    ],
+)
+def test_tls_of_mqtt_takes_both_paths_or_a_certificate_of_its_own(paths: dict[str, str], tls: dict[str, str]) -> None:
+    data = {"protocol": "MQTT", "useSsl": True, "pipeline": {"steps": []}, **paths}
+    assert translated(data)["source"]["tls"] == tls
+
+
+def test_what_should_be_known_of_mqtt_is_said() -> None:
+    data = {"protocol": "MQTT", "useSsl": True, "pipeline": {"steps": []}}
+    with pytest.warns(KonduitWarning, match=r"little-endian.*passwords are not checked.*signed by nobody"):
+        from_konduit(parse_document(json.dumps(data), "k.json"), {})
+
+
+@pytest.mark.parametrize("protocol", ["HTTP", "GRPC"])
 def test_other_protocols_are_not_available_yet(protocol: str) -> None:
     data = {**configuration(), "protocol": protocol}
     with pytest.raises(DefinitionError, match=f"k.json:4: protocol: a service over {protocol} is not available yet"):
