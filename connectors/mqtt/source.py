@@ -105,6 +105,7 @@ class MqttSource(Source):
         self._subscribed = False
         self._awaiting_answer = False
         self._left_out = False
+        self._connect_wait = _OPEN_WAIT
         self._warned_of: str | None = None
         self._session: Session | None = None
 
@@ -114,7 +115,7 @@ class MqttSource(Source):
         Raises `ConnectorError` for a login or topic filter that is refused, and QoS 0 where QoS 1 was asked for.
         """
         self._session = session(self._config.client, self._settings(), self, self._arrivals)
-        deadline = time.monotonic() + _OPEN_WAIT
+        deadline = time.monotonic() + self._connect_wait
         try:
             # What the broker sends before it grants the subscriptions is not taken in without bounds.
             while not self._subscribed and self.held_bytes < _MOST_HELD and time.monotonic() < deadline:
@@ -142,10 +143,12 @@ class MqttSource(Source):
         )
 
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
-        """See `Source.acknowledge`. With `wait` raises `ConnectorError` if the broker does not confirm it in 10 s."""
+        """See `Source.acknowledge`. With `wait` raises `ConnectorError` if the broker does not confirm it in 10 s; what
+        comes again meanwhile, as the connection was cut, is acknowledged again and not delivered.
+        """
         if self._lane is not None and self._lane in positions:
             self._mark = max(self._mark, positions[self._lane])
-            self._acknowledge_done()
+            self._acknowledge_done(keep=wait)
         if wait and self.replays is Replays.SESSION:
             self._wait_until_known()
 
@@ -195,6 +198,7 @@ class MqttSource(Source):
     def begun(self, granted: Granted) -> None:
         """A connection was accepted: the session goes on, or another one has begun."""
         self._starvation = Starvation()
+        self._tell(None)
         if granted.session_present:
             if self._lane is None:
                 self._begin_lane(finish=False)
@@ -221,6 +225,7 @@ class MqttSource(Source):
         self._unfinished = {**self._unfinished, **self._window.rows()}
         self._window.clear()
         self._subscribed = False
+        self._tell(reason)
 
     def _settings(self) -> Settings:
         config = self._config
@@ -281,8 +286,9 @@ class MqttSource(Source):
         stop = count if rows is None else len(rows)
         if stop:
             self._pending.add(Part(block, rows, 0, stop, positions, time.time_ns() // 1_000_000))
-        if passed is not None and passed.any():
+        if passed is not None:
             self.counts.passed += int(passed.sum())
+            # What is passed, or was done before it came again.
             self._acknowledge_done()
 
     def _match(self, block: Scanned, positions: Ints, wanted: Mask, passed: Mask) -> None:
@@ -299,8 +305,8 @@ class MqttSource(Source):
                 wanted[row] = passed[row] = False
                 self.counts.matched += 1
 
-    def _acknowledge_done(self) -> None:
-        done = self._window.take(self._mark)
+    def _acknowledge_done(self, *, keep: bool = False) -> None:
+        done = self._window.take(self._mark, keep=keep or self._awaiting_answer)
         if not len(done.qos_1) and not len(done.qos_2):
             return
         self._send(done)
@@ -325,17 +331,23 @@ class MqttSource(Source):
             self._wait_for_answer()
         finally:
             self._awaiting_answer = False
+        self._window.confirmed()
+        # Had the broker still waited for these, they would have come before its answer.
+        self._unfinished = {number: row for number, row in self._unfinished.items() if row.position >= self._mark}
         if self._left_out:
             self._open_session.restart("more messages came than there was room for")
 
     def _wait_for_answer(self) -> None:
         connection = self._open_session
         deadline = time.monotonic() + _ACKNOWLEDGE_WAIT
-        ticket = connection.ping()
-        number = connection.connection
-        while not (connection.connected and connection.connection == number and connection.answered(ticket)):
-            if connection.connection != number and connection.connected:
-                number, ticket = connection.connection, connection.ping()
+        asked: tuple[int, int, int] | None = None
+        while True:
+            if connection.connected and asked is not None and asked[:2] == (connection.connection, self._sent()):
+                if connection.answered(asked[2]):
+                    return
+            elif connection.connected:
+                # Anew after a reconnect, and behind acknowledgements of what came again.
+                asked = connection.connection, self._sent(), connection.ping()
             if time.monotonic() >= deadline:
                 raise ConnectorError(
                     f"source {self.name}: the broker does not answer, so the last acknowledgements may be lost; what "
@@ -343,6 +355,9 @@ class MqttSource(Source):
                     retriable=True,
                 )
             connection.turn(min(0.1, deadline - time.monotonic()))
+
+    def _sent(self) -> int:
+        return self.counts.acknowledged
 
     def _begin_lane(self, *, finish: bool) -> None:
         """The next lane begins, and the one before ends; whether that is finished, or delivered again."""
@@ -354,7 +369,10 @@ class MqttSource(Source):
         self._events.append(LaneBegan(self._lane, ", ".join(self._config.topics), int(_PARTITION)))
 
     def _look_at_the_connection(self) -> None:
-        down = self._open_session.down
+        self._tell(self._open_session.down)
+
+    def _tell(self, down: str | None) -> None:
+        """The broker can be reached, or not, and why."""
         if (down is None) != (self._told_down is None):
             reason = down or f"connected to {self._config.url}"
             self._events.append(SourceDown(self.name, down is not None, reason))

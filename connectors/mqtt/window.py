@@ -52,6 +52,13 @@ class _Run:
     start: int = 0
     """How many of them are acknowledged already."""
 
+    def first(self, count: int) -> _Run:
+        """The next ones that are not acknowledged."""
+        part = slice(self.start, self.start + count)
+        passed = None if self.passed is None else self.passed[part]
+        rows = np.arange(part.start, part.stop) if self.rows is None else self.rows[part]
+        return _Run(self.block, rows, self.positions[part], self.packet_ids[part], self.qos[part], passed)
+
 
 NOTHING = Done(np.zeros(0, np.uint16), np.zeros(0, np.uint16))
 
@@ -63,6 +70,7 @@ class Window:
 
     def __init__(self) -> None:
         self._runs: deque[_Run] = deque()
+        self._kept: list[_Run] = []
         self.count = 0
         """Messages that are not acknowledged."""
 
@@ -79,8 +87,12 @@ class Window:
             self._runs.append(_Run(block, rows, positions[rows], block.packet_ids[rows], qos[rows], passed))
             self.count += len(rows)
 
-    def take(self, mark: int) -> Done:
-        """Those that can be acknowledged now, as all positions below `mark` are done; they leave the window."""
+    def take(self, mark: int, *, keep: bool = False) -> Done:
+        """Those that can be acknowledged now, as all positions below `mark` are done; they leave the window.
+
+        With `keep` they are remembered until `confirmed`: `rows` gives them as long as it is not known whether the
+        acknowledgement arrived.
+        """
         ids: list[PacketIds] = []
         qos: list[npt.NDArray[np.uint8]] = []
         while self._runs:
@@ -94,16 +106,22 @@ class Window:
             ids.append(run.packet_ids[run.start : stop])
             qos.append(run.qos[run.start : stop])
             self.count -= count
+            if keep and count:
+                self._kept.append(run.first(count))
             if count < size:
                 run.start = stop
                 break
             self._runs.popleft()
         return _done(ids, qos)
 
+    def confirmed(self) -> None:
+        """The acknowledgements of all that `take` kept have arrived."""
+        self._kept.clear()
+
     def rows(self) -> dict[int, Row]:
-        """What is in it, by packet id, without what is passed."""
+        """What is in it, and what it keeps, by packet id, without what is passed."""
         found: dict[int, Row] = {}
-        for run in self._runs:
+        for run in (*self._kept, *self._runs):
             for at in range(run.start, len(run.positions)):
                 if run.passed is None or not run.passed[at]:
                     row = at if run.rows is None else int(run.rows[at])
@@ -113,6 +131,7 @@ class Window:
     def clear(self) -> None:
         """The connection is gone: nothing of it can be acknowledged any more."""
         self._runs.clear()
+        self._kept.clear()
         self.count = 0
 
 

@@ -276,6 +276,7 @@ class NetworkSession(Session):
         self.down = None
         self._state = _State.UP
         self._up_at = time.monotonic()
+        self.rtt = self._up_at - (self._greeting_until - _GREETING_WAIT)
         self._keep_alive = KeepAlive(granted.keep_alive or settings.keep_alive)
         self._answered = self._asked
         self._questions.clear()
@@ -361,7 +362,7 @@ class NetworkSession(Session):
                 if self._answered < self._asked:
                     self._answered += 1
                 if self._questions:
-                    self.rtt = time.monotonic() - self._questions.popleft()
+                    self.rtt = min(self.rtt, time.monotonic() - self._questions.popleft())
             case Suback():
                 self._take_grants(packet)
             case Disconnect():

@@ -46,7 +46,7 @@ class Session(ABC):
     lost = 0
     """How many connections were lost so far."""
     rtt = 0.0
-    """Seconds that the last answer to `ping` took; 0: there was none yet."""
+    """Seconds that the quickest answer of this connection took, that to CONNECT or to a ping."""
 
     @property
     def connected(self) -> bool:

@@ -122,7 +122,8 @@ def mosquitto(start_mosquitto: Callable[..., LocalMosquitto]) -> LocalMosquitto:
 @pytest.fixture
 def own() -> Iterator[FaultyMqtt]:
     """Our own broker."""
-    with FaultyMqtt() as broker:
+    broker = FaultyMqtt()
+    with broker:
         yield broker
 
 

@@ -1,0 +1,536 @@
+"""What an MQTT source does when brokers, links and configurations are in its way."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from faultymqtt import BatchWindow, FaultyMqtt, OverrunWindow
+from mqttclient import MqttClient
+from tcpproxy import TcpProxy
+
+from connectors.contract import Reader, Received
+from connectors.mqtt.config import MqttSourceConfig
+from connectors.mqtt.protocol.packets import Packet, Puback
+from connectors.mqtt.protocol.properties import Properties
+from connectors.mqtt.protocol.reasons import ReasonCode
+from connectors.mqtt.session.backoff import Backoff
+from connectors.mqtt.source import MqttSource
+from connectors.mqtt.topicfilter import shard_of
+from connectors.records import Records
+from connectors.source import LaneEnded, Replays, SourceDown
+from pipelines.errors import ConnectorError
+from streamer.devbroker.mqtt import LocalMosquitto
+from streamer.devbroker.mqtt.window import Window
+
+pytestmark = pytest.mark.slow
+
+CLIENT = "factory-1"
+
+
+@pytest.fixture
+def broker() -> Iterator[FaultyMqtt]:
+    """Our own broker, which can be told to fail."""
+    broker = FaultyMqtt()
+    with broker:
+        yield broker
+
+
+def source(port: int, **fields: object) -> MqttSource:
+    """A source of `factory/{line}/{device}`."""
+    usual = {"url": f"mqtt://127.0.0.1:{port}", "topics": "factory/{line}/{device}", "client_id": CLIENT}
+    return MqttSourceConfig.model_validate({**usual, **fields}).build()
+
+
+def opened(broker: FaultyMqtt, **fields: object) -> Reader:
+    """A reader of such a source."""
+    return Reader(source(broker.port, **fields))
+
+
+def source_of(reader: Reader) -> MqttSource:
+    assert isinstance(reader.source, MqttSource)
+    return reader.source
+
+
+def numbers(received: list[Received]) -> list[int]:
+    return [int(one.message.value) for one in received]
+
+
+def feed(broker: FaultyMqtt, start: int, stop: int, topic: str = "factory/a/1", **more: Any) -> None:
+    """Messages with these numbers."""
+    broker.publish(topic, *(b"%d" % number for number in range(start, stop)), **more)
+
+
+def polled(reader: Reader, count: int) -> Records:
+    """One block of so many records."""
+    deadline = time.monotonic() + reader.patience
+    blocks: list[Records] = []
+    while sum(map(len, blocks)) < count and time.monotonic() < deadline:
+        block = reader.source.poll(count, 1 << 24, 0.1)
+        blocks += [block] if len(block) else []
+    return Records.concat(blocks)
+
+
+def until(happened: Callable[[], bool], reader: Reader) -> None:
+    """Poll until it happened; nothing may come."""
+    deadline = time.monotonic() + reader.patience
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen"
+        assert reader.poll(timeout=0.02) == []
+
+
+class TestWhatRecordsSay:
+    def test_levels_qos_and_properties_are_columns_that_are_read_when_asked_for(self, broker: FaultyMqtt) -> None:
+        with (
+            opened(broker) as reader,
+            MqttClient(broker.host, broker.port, version=5) as client,
+        ):
+            client.publish(
+                "factory/press/7",
+                b"1",
+                qos=1,
+                ContentType="application/json",
+                ResponseTopic="answers/7",
+                CorrelationData=b"\x00\xff",
+                UserProperty=[("trace", "abc"), ("trace", "def")],
+            )
+            client.publish("factory/lathe/8", b"2", qos=0)
+            records = polled(reader, 2)
+        assert records.topics_of() == ["factory/press/7", "factory/lathe/8"]
+        columns = {name: [records.extra_column(name)[row] for row in range(2)] for name in ("levels.line", "qos")}
+        assert columns == {"levels.line": ["press", "lathe"], "qos": [1, 0]}
+        assert records.extras_of(0) == {
+            "levels.line": "press",
+            "levels.device": "7",
+            "qos": 1,
+            "retained": False,
+            "duplicate": False,
+            "content_type": "application/json",
+            "response_topic": "answers/7",
+            "correlation": b"\x00\xff",
+        }
+        assert set(records.extras_of(1)) == {"levels.line", "levels.device", "qos", "retained", "duplicate"}
+        headers = records.header_column()
+        assert headers is not None
+        assert [headers[0], headers[1]] == [[("trace", b"abc"), ("trace", b"def")], None]
+        assert records.keys is None
+
+    def test_a_level_can_be_the_key(self, broker: FaultyMqtt) -> None:
+        with opened(broker, key="device") as reader:
+            feed(broker, 0, 1, "factory/press/7")
+            feed(broker, 1, 2, "factory/press/ключ")
+            records = polled(reader, 2)
+        assert records.keys is not None
+        assert list(records.keys) == [b"7", "ключ".encode()]
+
+    def test_records_have_the_time_at_which_they_came(self, broker: FaultyMqtt) -> None:
+        before = time.time() * 1000
+        with opened(broker) as reader:
+            feed(broker, 0, 1)
+            (stamp,) = polled(reader, 1).timestamp_column().tolist()
+        assert before - 1 <= stamp <= time.time() * 1000 + 1
+
+    def test_retained_messages_are_marked_or_skipped(self, broker: FaultyMqtt) -> None:
+        feed(broker, 0, 1, "factory/a/1", retain=True)
+        with opened(broker) as reader:
+            assert polled(reader, 1).extras_of(0)["retained"] is True
+        with opened(broker, client_id="other", retained="skip") as reader:
+            feed(broker, 1, 2)
+            assert numbers(reader.take(1) + reader.listen(0.2)) == [1]
+
+    def test_retained_messages_are_skipped_on_3_1_1_which_cannot_be_told(self, broker: FaultyMqtt) -> None:
+        feed(broker, 0, 1, "factory/a/1", retain=True)
+        with opened(broker, retained="skip", version="3.1.1") as reader:
+            feed(broker, 1, 2)
+            assert numbers(reader.take(1) + reader.listen(0.2)) == [1]
+            until(lambda: broker.in_flight(CLIENT) == 1, reader)
+
+    def test_at_qos_0_nothing_is_acknowledged_and_nothing_comes_again(self, broker: FaultyMqtt) -> None:
+        with opened(broker, qos=0) as reader:
+            assert reader.source.replays is Replays.NONE
+            feed(broker, 0, 3)
+            received = reader.take(3)
+            assert not reader.source.starved()
+            reader.acknowledge(received)
+        assert broker.acknowledgements == []
+
+
+class TestCuts:
+    def test_what_comes_again_after_a_cut_is_not_delivered_again_and_is_acknowledged_on_the_new_connection(
+        self, broker: FaultyMqtt
+    ) -> None:
+        with opened(broker) as reader:
+            feed(broker, 0, 10)
+            received = reader.take(10)
+            broker.freeze()
+            source_of(reader)._open_session.restart("a cut")
+            reader.acknowledge(received[:4], wait=False)
+            broker.thaw()
+            until(lambda: source_of(reader).counts.matched == 10, reader)
+            assert broker.acknowledgements == [1, 2, 3, 4]
+            reader.acknowledge(received)
+            assert broker.in_flight(CLIENT) == 0
+            feed(broker, 10, 11)
+            assert numbers(reader.take(1)) == [10]
+
+    def test_the_same_id_with_another_payload_is_another_message(self, broker: FaultyMqtt) -> None:
+        """Packet ids are used again: a match by id alone would lose the new message."""
+        with opened(broker) as reader:
+            feed(broker, 0, 2)
+            old = reader.take(2)
+            broker.forget(CLIENT)
+            reader.until(lambda r: bool(r.events(LaneEnded)) and bool(r.lanes))
+            feed(broker, 7, 9)
+            new = reader.take(2)
+            assert numbers(new) == [7, 8]
+            reader.acknowledge(old)
+            assert broker.in_flight(CLIENT) == 2, "late results of the lost session acknowledged new messages"
+            reader.acknowledge(new)
+            assert broker.in_flight(CLIENT) == 0
+            assert source_of(reader).counts.sessions_lost == 1
+
+    def test_an_acknowledgement_that_was_lost_brings_duplicates_and_no_loss(self, broker: FaultyMqtt) -> None:
+        with opened(broker) as reader:
+            feed(broker, 0, 3)
+            received = reader.take(3)
+
+            def lose(packet: Packet) -> bool:
+                return isinstance(packet, Puback)
+
+            broker.faults.drop = lose
+            reader.acknowledge(received)
+            broker.faults.drop = None
+            broker.cut(CLIENT)
+            again = reader.take(3)
+            assert numbers(again) == [0, 1, 2]
+            reader.acknowledge(again)
+            assert broker.in_flight(CLIENT) == 0
+
+    def test_a_broker_that_sends_again_under_new_ids_gets_them_acknowledged(self, broker: FaultyMqtt) -> None:
+        """As rumqttd does: these cannot be known again, and are duplicates."""
+        broker.faults.redeliver_as_new = True
+        with opened(broker) as reader:
+            feed(broker, 0, 3)
+            received = reader.take(3)
+            broker.cut(CLIENT)
+            again = reader.take(3)
+            reader.acknowledge(received)
+            reader.acknowledge(again)
+            assert broker.in_flight(CLIENT) == 0
+
+    def test_a_first_delivery_that_is_marked_as_a_duplicate_is_not_skipped(self, broker: FaultyMqtt) -> None:
+        """The broker sent it before, and it was lost on the way."""
+        with opened(broker) as reader:
+            reader.listen(0.05)
+            broker.freeze()
+            broker.thaw()
+            proxy = source_of(reader)
+            feed(broker, 0, 1)
+            # Not read, so it is in no hands when the connection ends.
+            time.sleep(0.05)
+            broker.cut(CLIENT)
+            received = reader.take(1)
+            assert numbers(received) == [0]
+            assert proxy.counts.received <= 2
+
+    def test_a_connection_that_ends_at_any_byte_loses_nothing(
+        self, broker: FaultyMqtt, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Backoff, "wait", lambda backoff: 0.01)
+        with TcpProxy(broker.port) as proxy, Reader(source(proxy.port)) as reader:
+            reader.listen(0.05)
+            size = 24
+            for at in range(0, 3 * size, 5):
+                feed(broker, at, at + 3)
+                proxy.cut_after("to client", 20 + at)
+                proxy.cut()
+                received = reader.take(3)
+                assert numbers(received) == [at, at + 1, at + 2]
+                reader.acknowledge(received)
+                assert broker.in_flight(CLIENT) == 0
+
+    def test_a_frozen_broker_is_left_and_nothing_is_acknowledged_to_the_old_connection(
+        self, broker: FaultyMqtt
+    ) -> None:
+        with TcpProxy(broker.port) as proxy, Reader(source(proxy.port, keepalive=1)) as reader:
+            feed(broker, 0, 2)
+            received = reader.take(2)
+            proxy.swallow()
+            began = time.monotonic()
+            reader.until(lambda r: any(event.down for event in r.seen if isinstance(event, SourceDown)))
+            assert time.monotonic() - began < reader.patience / 2
+            reader.acknowledge(received[:1], wait=False)
+            proxy.swallow(False)
+            proxy.cut()
+            reader.until(lambda r: source_of(r).counts.matched == 2)
+            reader.acknowledge(received)
+            assert broker.in_flight(CLIENT) == 0
+            assert broker.acknowledgements == [1, 2]
+
+    def test_traffic_goes_on_when_the_broker_has_forgotten_everything(self, broker: FaultyMqtt) -> None:
+        with opened(broker) as reader:
+            feed(broker, 0, 1)
+            reader.acknowledge(reader.take(1))
+            broker.forget()
+            reader.until(lambda r: bool(r.events(LaneEnded)) and bool(r.lanes))
+            reader.listen(0.1)
+            feed(broker, 1, 2)
+            assert numbers(reader.take(1)) == [1]
+
+    def test_the_source_says_that_it_is_down_and_up(self, broker: FaultyMqtt) -> None:
+        with opened(broker) as reader:
+            broker.cut(CLIENT)
+            reader.until(lambda r: any(isinstance(event, SourceDown) and event.down for event in r.seen))
+            reader.until(lambda r: any(isinstance(event, SourceDown) and not event.down for event in r.seen))
+        told = [event.down for event in reader.seen if isinstance(event, SourceDown)]
+        assert told == [True, False]
+
+    def test_an_absent_broker_is_an_event_and_no_error(self) -> None:
+        found = source(1)
+        found._connect_wait = 0.2
+        with Reader(found) as reader:
+            reader.listen(0.1)
+            assert [event.down for event in reader.seen if isinstance(event, SourceDown)] == [True]
+            assert not reader.source.starved()
+
+    def test_a_message_of_qos_2_comes_once_when_the_answer_to_it_was_lost(self, broker: FaultyMqtt) -> None:
+        with opened(broker, qos=2) as reader:
+            feed(broker, 0, 2, qos=2)
+            received = reader.take(2)
+            broker.faults.drop = lambda packet: type(packet).__name__ == "Pubrec"
+            reader.acknowledge(received)
+            broker.faults.drop = None
+            broker.cut(CLIENT)
+            assert reader.listen(0.5) == []
+            until(lambda: broker.in_flight(CLIENT) == 0, reader)
+
+
+class TestWindows:
+    @pytest.mark.parametrize("window", [lambda c: Window(1), lambda c: Window(8), lambda c: Window(50)])
+    def test_a_window_that_is_smaller_than_a_batch_stands_in_nobodys_way(
+        self, broker: FaultyMqtt, window: Callable[[Any], Window]
+    ) -> None:
+        broker.faults.window = window
+        feed_and_take(broker, 300)
+
+    def test_a_window_that_grows_in_jumps_stands_in_nobodys_way(self, broker: FaultyMqtt) -> None:
+        """HiveMQ: one, then fifty, each batch after the whole one before."""
+        broker.faults.window = lambda connect: BatchWindow(50)
+        feed_and_take(broker, 300)
+
+    def test_a_broker_that_exceeds_its_window_is_not_sent_away(self, broker: FaultyMqtt) -> None:
+        """mosquitto: each acknowledgement releases a whole window."""
+        broker.faults.window = lambda connect: OverrunWindow(64)
+        feed_and_take(broker, 3000)
+        assert len(broker.connects) == 1
+
+    def test_acknowledgements_leave_in_the_order_of_arrival(self, broker: FaultyMqtt) -> None:
+        broker.faults.strict = True
+        with opened(broker) as reader:
+            for start in range(0, 200, 20):
+                feed(broker, start, start + 20)
+                received = reader.take(20)
+                reader.acknowledge(received[:7], wait=False)
+                reader.acknowledge(received[:3], wait=False)
+                reader.acknowledge(received)
+        assert broker.acknowledgements == sorted(broker.acknowledgements)
+        assert len(broker.connects) == 1
+
+    def test_more_messages_than_there_are_packet_ids_arrive(self, broker: FaultyMqtt) -> None:
+        count = 70_000
+        with opened(broker, window=10_000) as reader:
+            got: list[int] = []
+            for start in range(0, count, 5000):
+                feed(broker, start, start + 5000)
+                received = reader.take(5000, max_records=5000)
+                got += numbers(received)
+                reader.acknowledge(received)
+        assert got == list(range(count))
+
+    def test_the_bound_on_unacknowledged_messages_is_kept_by_not_reading(self, broker: FaultyMqtt) -> None:
+        with opened(broker) as reader:
+            broker.publish("factory/a/1", *[bytes(20_000)] * 500)
+            taken = reader.take(1)
+            for _ in range(20):
+                reader.source.standing_still(True)
+                time.sleep(0.01)
+            assert source_of(reader).held_bytes < 3 << 20
+            reader.source.standing_still(False)
+            taken += reader.take(499)
+            reader.acknowledge(taken)
+            assert broker.in_flight(CLIENT) == 0
+
+
+def feed_and_take(broker: FaultyMqtt, count: int) -> None:
+    with opened(broker) as reader:
+        feed(broker, 0, count)
+        got: list[int] = []
+        starved = 0
+        deadline = time.monotonic() + 2 * reader.patience
+        while len(got) < count and time.monotonic() < deadline:
+            received = reader.poll(max_records=64, timeout=0.05)
+            starved += reader.source.starved()
+            got += numbers(received)
+            reader.acknowledge(received, wait=False)
+        assert got == list(range(count))
+
+
+class TestGrants:
+    def test_a_session_that_another_client_takes_over_ends_the_source(self, broker: FaultyMqtt) -> None:
+        with opened(broker) as reader:
+            with (
+                MqttClient(broker.host, broker.port, CLIENT, version=5, clean=False),
+                pytest.raises(ConnectorError, match="taken over the session") as raised,
+            ):
+                reader.until(lambda r: False)
+            assert not raised.value.retriable
+            assert CLIENT in str(raised.value)
+
+    def test_a_refused_login_is_an_error_when_opening(self, broker: FaultyMqtt) -> None:
+        broker.faults.refuse_connects = deque([ReasonCode.NOT_AUTHORIZED])
+        found = source(broker.port, username="ann", password="not-to-be-shown")
+        with pytest.raises(ConnectorError, match="not authorized") as raised:
+            found.open()
+        assert "not-to-be-shown" not in str(raised.value)
+        found.close()
+
+    def test_a_token_is_asked_for_again_when_it_was_refused(
+        self, broker: FaultyMqtt, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    ) -> None:
+        (tmp_path / "sometokens.py").write_text("def token():\n    return 'me', 'fresh'\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        broker.faults.refuse_connects = deque([ReasonCode.BAD_USER_NAME_OR_PASSWORD])
+        with opened(broker, token="sometokens:token") as reader:
+            feed(broker, 0, 1)
+            assert numbers(reader.take(1)) == [0]
+        assert [one.password for one in broker.connects] == [b"fresh"] * 2
+
+    def test_a_downgrade_to_qos_0_is_an_error_when_opening(self, broker: FaultyMqtt) -> None:
+        broker.faults.grant = lambda asked, qos: ReasonCode.SUCCESS
+        found = source(broker.port)
+        with pytest.raises(ConnectorError, match=r'QoS 0 instead of 1 to the topic filter "factory/\+/\+"'):
+            found.open()
+        found.close()
+
+    def test_a_broker_that_keeps_no_session_is_an_error_when_opening(self, broker: FaultyMqtt) -> None:
+        broker.faults.granted = Properties(session_expiry_interval=0)
+        found = source(broker.port)
+        with pytest.raises(ConnectorError, match="keeps no session"):
+            found.open()
+        found.close()
+
+
+class TestShards:
+    def test_shards_divide_the_topics_by_a_level(self, broker: FaultyMqtt) -> None:
+        got: list[int] = []
+        shard = {"count": 3, "level": "device"}
+        readers = [opened(broker, shard={**shard, "index": index}, client_id=f"shard-{index}") for index in range(3)]
+        for reader in readers:
+            reader.__enter__()
+        for device in range(30):
+            feed(broker, device, device + 1, f"factory/a/{device}")
+        parts = [numbers(reader.listen(0.5)) for reader in readers]
+        for reader in readers:
+            reader.__exit__(None, None, None)
+            got = sorted(number for part in parts for number in part)
+        assert got == list(range(30))
+        assert all(parts)
+
+    def test_what_belongs_to_others_is_acknowledged_in_its_turn(self, broker: FaultyMqtt) -> None:
+        with opened(broker, shard={"index": 0, "count": 2, "level": "device"}) as reader:
+            for device in range(20):
+                feed(broker, device, device + 1, f"factory/a/{device}")
+            mine = reader.listen(0.3)
+            assert 0 < len(mine) < 20
+            assert broker.in_flight(CLIENT) > 0
+            reader.acknowledge(mine)
+            assert broker.in_flight(CLIENT) == 0
+            assert broker.acknowledgements == sorted(broker.acknowledgements)
+
+    def test_only_topics_of_others_fill_no_window(self, broker: FaultyMqtt) -> None:
+        broker.faults.window = lambda connect: Window(5)
+        others = next(line for line in "abcdef" if shard_of(line, 2) == 1)
+        with opened(broker, shard={"index": 0, "count": 2, "level": "line"}) as reader:
+            feed(broker, 0, 50, f"factory/{others}/1")
+            assert reader.listen(0.3) == []
+            assert broker.in_flight(CLIENT) == 0
+
+    def test_topics_of_an_earlier_configuration_are_passed_over_and_told(
+        self, broker: FaultyMqtt, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with opened(broker, topics="old/#") as reader:
+            reader.listen(0.05)
+        broker.publish("old/1", b"1", b"2")
+        with caplog.at_level(logging.WARNING), opened(broker) as reader:
+            feed(broker, 3, 4)
+            assert numbers(reader.take(1)) == [3]
+            reader.acknowledge(reader.listen(0.1))
+        assert "earlier configuration" in caplog.text
+
+
+class TestMosquitto:
+    def test_a_broker_that_is_restarted_with_its_store_loses_nothing(
+        self, start_mosquitto: Callable[..., LocalMosquitto]
+    ) -> None:
+        broker = start_mosquitto(persistence="true")
+        with Reader(source(broker.port)) as reader, MqttClient(broker.host, broker.port, version=5) as client:
+            for number in range(10):
+                client.publish("factory/a/1", b"%d" % number, 1)
+            received = reader.take(10)
+            broker.restart()
+            reader.until(lambda r: source_of(r).counts.matched == 10)
+            reader.acknowledge(received)
+            assert not reader.events(LaneEnded)
+
+    def test_a_broker_that_is_killed_without_a_store_is_a_lost_session(
+        self, start_mosquitto: Callable[..., LocalMosquitto]
+    ) -> None:
+        broker = start_mosquitto(persistence="false")
+        with Reader(source(broker.port)) as reader:
+            with MqttClient(broker.host, broker.port, version=5) as client:
+                client.publish("factory/a/1", b"0", 1)
+                assert numbers(reader.take(1)) == [0]
+            broker.kill()
+            broker.restart()
+            reader.until(lambda r: bool(r.events(LaneEnded)) and bool(r.lanes))
+            reader.listen(0.2)
+            with MqttClient(broker.host, broker.port, version=5) as client:
+                client.publish("factory/a/1", b"1", 1)
+                assert numbers(reader.take(1)) == [1]
+            assert source_of(reader).counts.sessions_lost == 1
+            assert [event.finish for event in reader.events(LaneEnded)] == [True]
+
+    def test_a_flood_of_retained_messages_is_taken_as_it_is_polled(
+        self, start_mosquitto: Callable[..., LocalMosquitto]
+    ) -> None:
+        broker = start_mosquitto()
+        count = 3000
+        with MqttClient(broker.host, broker.port, version=5) as client:
+            for number in range(count):
+                client.client.publish(f"factory/a/{number}", b"%d" % number, 1, retain=True)
+            client.publish("factory/b/end", b"-1", 1, retain=True)
+        with Reader(source(broker.port)) as reader:
+            received = reader.take(1)
+            assert source_of(reader).held_bytes < 2 << 20
+            while len(received) <= count:
+                more = reader.take(min(20, count + 1 - len(received)))
+                received += more
+                reader.acknowledge(received, wait=False)
+            assert sorted(numbers(received)) == list(range(-1, count))
+
+
+class TestClocks:
+    def test_a_clock_that_jumps_changes_nothing(self, broker: FaultyMqtt, monkeypatch: pytest.MonkeyPatch) -> None:
+        with opened(broker, keepalive=2) as reader:
+            now = time.time()
+            monkeypatch.setattr(time, "time", lambda: now - 1e6)
+            feed(broker, 0, 1)
+            received = reader.take(1)
+            monkeypatch.setattr(time, "time", lambda: now + 1e6)
+            assert reader.listen(0.3) == []
+            reader.acknowledge(received)
+            assert len(broker.connects) == 1
