@@ -4,67 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from connectors.mqtt.protocol.packets import Version
-from connectors.mqtt.protocol.reading import Reader, Role
-from connectors.mqtt.protocol.scan import Scanned, Scanner, Stopped
+from connectors.mqtt.protocol.reading import Role
+from connectors.mqtt.protocol.receiving import ReceiveBuffer
+from connectors.mqtt.protocol.scan import Scanned, Stopped
 from connectors.mqtt.session.inbound import Inbound, Receive
-from pipelines.data.spans import Bytes
+from pipelines.hotpath import HotPath
 
-_BUFFER = 1 << 20
-_LEAST_ROOM = 64 * 1024
+_BLOCK = 1 << 20
+"""Bytes that are received into one block of memory: the records of a batch had better lie in one."""
 
 
 class Arrivals(Inbound):
     """Scans what comes; `arrived` gets each block of messages, and `receive` what stands between them, in order.
 
-    What a block points to is never written again. `max_packet` is in bytes.
+    `max_packet` is in bytes.
     """
 
-    def __init__(self, max_packet: int, arrived: Callable[[Scanned], None]) -> None:
+    def __init__(self, max_packet: int, arrived: Callable[[Scanned], None], hot_path: HotPath) -> None:
         self._max_packet = max_packet
         self._arrived = arrived
-        self._scanner: Scanner
-        self._reader: Reader
-        self._buffer: Bytes = np.empty(0, np.uint8)
-        self._start = self._end = 0
-        self._needed = 0
+        self._hot_path = hot_path
+        self._buffer: ReceiveBuffer | None = None
 
     @property
     def held(self) -> int:
         """Bytes that came and belong to no packet yet that is whole."""
-        return self._end - self._start
+        return 0 if self._buffer is None else self._buffer.pending
 
     def begin(self, version: Version) -> None:
-        self._scanner = Scanner(version, self._max_packet, strict=False)
-        self._reader = Reader(Role.CLIENT, version, self._max_packet)
-        self._start = self._end
-        self._needed = 0
+        self._buffer = ReceiveBuffer(
+            Role.CLIENT, version, self._max_packet, strict=False, block=_BLOCK, hot_path=self._hot_path
+        )
 
     def room(self) -> memoryview:
-        rest = self._end - self._start
-        if len(self._buffer) - self._end < max(_LEAST_ROOM, self._needed - rest):
-            fresh = np.empty(max(_BUFFER, self._needed + _LEAST_ROOM), np.uint8)
-            fresh[:rest] = self._buffer[self._start : self._end]
-            self._buffer, self._start, self._end = fresh, 0, rest
-        return self._buffer.data[self._end :]
+        return self._received.writable()
 
     def filled(self, count: int, receive: Receive) -> None:
-        self._end += count
-        if self._needed > self._end - self._start:
-            return
-        while self._start < self._end:
-            scanned = self._scanner.scan(self._buffer, self._start, self._end)
-            self._start += scanned.consumed
-            self._needed = scanned.needed
+        buffer = self._received
+        buffer.filled(count)
+        while buffer.pending:
+            scanned = buffer.scan()
             if len(scanned):
                 self._arrived(scanned)
             if scanned.stopped is Stopped.NEED_MORE:
                 return
-            if scanned.stopped is Stopped.OTHER_PACKET:
-                raw = self._buffer.data[self._start : self._start + scanned.needed]
-                self._start += scanned.needed
-                self._needed = 0
-                for packet in self._reader.feed(raw):
-                    receive(packet)
+            if scanned.stopped is Stopped.OTHER_PACKET and (packet := buffer.packet()) is not None:
+                receive(packet)
+
+    @property
+    def _received(self) -> ReceiveBuffer:
+        assert self._buffer is not None
+        return self._buffer

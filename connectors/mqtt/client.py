@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from connectors.config import ConnectorConfig, LocalPath
 from connectors.mqtt.address import Address
 from connectors.mqtt.protocol.packets import V5, V311, Version
-from connectors.mqtt.session.login import Login, token_function
+from connectors.mqtt.session.login import Login
+from connectors.tokens import token_function
 from connectors.units import Duration
 from pipelines.errors import ConnectorError
 from pipelines.plugins.requirements import Package
@@ -87,7 +88,7 @@ class MqttClientFields(ConnectorConfig):
     password: SecretStr | None = None
     """The password to log in with."""
     token: str | None = None
-    """A function, as module:function, that gives the password (or the user name and the password) of each new connection, for tokens that end."""  # noqa: E501
+    """A function, as module:function, that is given an empty text and gives the password of the next connection and when it ends (seconds since 1970), for tokens that end."""  # noqa: E501
     tls: TlsConfig | None = None
     """TLS beyond what the system's settings say; needs an `mqtts://` or `wss://` URL."""
     client: Literal["builtin", "paho"] = "builtin"
@@ -129,6 +130,11 @@ class MqttClientFields(ConnectorConfig):
         return (*super().code_keys, *(("token",) if self.token is not None else ()))
 
     @property
+    def functions(self) -> tuple[str, ...]:
+        """The token function."""
+        return () if self.token is None else (self.token,)
+
+    @property
     def file_keys(self) -> Mapping[str, Path]:
         """As those of every connector, without `tls.ca`: whose certificates are believed is no secret."""
         return {key: path for key, path in super().file_keys.items() if key != "tls.ca"}
@@ -144,7 +150,7 @@ class MqttClientFields(ConnectorConfig):
         that cannot be loaded."""
         address = self.address
         password = None if self.password is None else self.password.get_secret_value()
-        token = None if self.token is None else token_function(self.token)
+        token = None if self.token is None else token_function("token", self.token)
         tls = self.tls or TlsConfig()
         versions: dict[str, Version | None] = {"auto": None, "5": V5, "3.1.1": V311}
         return {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from connectors.compiledform import HasCompiledForm
 from connectors.config import SourceConfig
 from connectors.mqtt.client import MqttClientFields
 from connectors.mqtt.protocol.reading import LARGEST
@@ -55,7 +56,7 @@ class Shard(BaseModel):
         return self
 
 
-class MqttSourceConfig(MqttClientFields, SourceConfig):
+class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
     """Messages of MQTT topics, as one client of a broker."""
 
     model_config = ConfigDict(hide_input_in_errors=True)

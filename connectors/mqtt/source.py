@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from connectors.measures import Measure
 from connectors.mqtt.arrivals import Arrivals
 from connectors.mqtt.columns import Columns
 from connectors.mqtt.pending import Part, Pending
@@ -27,6 +28,7 @@ from connectors.records import Lane, Records
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown
 from pipelines.data.spans import Ints
 from pipelines.errors import ConnectorError
+from pipelines.hotpath import HotPathReport, taken
 
 if TYPE_CHECKING:
     from connectors.mqtt.config import MqttSourceConfig
@@ -90,7 +92,7 @@ class MqttSource(Source):
         self._filter = TopicFilter(patterns, shard)
         self._columns = Columns(self.name, patterns, config.key)
         self._patterns = patterns
-        self._arrivals = Arrivals(self._max_packet, self._arrived)
+        self._arrivals = Arrivals(self._max_packet, self._arrived, config.hot_path)
         self._pending = Pending()
         self._window = Window()
         self._starvation = Starvation()
@@ -108,6 +110,11 @@ class MqttSource(Source):
         self._connect_wait = _OPEN_WAIT
         self._warned_of: str | None = None
         self._session: Session | None = None
+
+    @property
+    def hot_path(self) -> HotPathReport:
+        """See `Source.hot_path`. Raises `HotPathError` where `native` is insisted on and cannot be."""
+        return taken(self._config.hot_path)
 
     def open(self, settle: Settle | None = None) -> None:
         """Connect and subscribe. Waits up to 5 s for the broker; an absent one is an event.
@@ -179,6 +186,23 @@ class MqttSource(Source):
     def starved(self) -> bool:
         """See `Source.starved`."""
         return not self._pending.count and self._starvation.stands(self._window.count)
+
+    def metrics(self) -> Sequence[Measure]:
+        """See `Source.metrics`."""
+        counts, link = self.counts, self._session
+        reconnects = 0 if link is None else max(0, link.connection - 1)
+        return (
+            Measure("connected", "Whether the broker can be reached", link is not None and link.connected, "gauge"),
+            Measure("reconnects", "Connections that were made after the first", reconnects),
+            Measure("sessions_lost", "Sessions that the broker had forgotten", counts.sessions_lost),
+            Measure("received", "Messages that came", counts.received),
+            Measure("redelivered", "Messages that came marked as sent before", counts.duplicates),
+            Measure("matched", "Messages that came again while they were in hand", counts.matched),
+            Measure("passed_over", "Messages that were acknowledged and not delivered", counts.passed),
+            Measure("acknowledgements", "Acknowledgements that were sent", counts.acknowledged),
+            Measure("unacknowledged", "Messages that the broker waits to be acknowledged", self._window.count, "gauge"),
+            Measure("window", "Messages that the broker may send ahead", self._config.window, "gauge"),
+        )
 
     def wake(self) -> None:
         """See `Source.wake`."""
@@ -315,10 +339,10 @@ class MqttSource(Source):
     def _send(self, done: Done) -> None:
         connection = self._open_session
         if len(done.qos_1):
-            connection.write(encode_acks(PacketType.PUBACK, done.qos_1))
+            connection.write(encode_acks(PacketType.PUBACK, done.qos_1, self._config.hot_path))
         if len(done.qos_2):
             self._released.update(done.qos_2.tolist())
-            connection.write(encode_acks(PacketType.PUBREC, done.qos_2))
+            connection.write(encode_acks(PacketType.PUBREC, done.qos_2, self._config.hot_path))
         self.counts.acknowledged += len(done.qos_1) + len(done.qos_2)
 
     def _wait_until_known(self) -> None:

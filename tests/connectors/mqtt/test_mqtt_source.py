@@ -401,10 +401,10 @@ class TestGrants:
     def test_a_token_is_asked_for_again_when_it_was_refused(
         self, broker: FaultyMqtt, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
     ) -> None:
-        (tmp_path / "sometokens.py").write_text("def token():\n    return 'me', 'fresh'\n")
+        (tmp_path / "sometokens.py").write_text("def token(setting):\n    return 'fresh', 0.0\n")
         monkeypatch.syspath_prepend(str(tmp_path))
         broker.faults.refuse_connects = deque([ReasonCode.BAD_USER_NAME_OR_PASSWORD])
-        with opened(broker, token="sometokens:token") as reader:
+        with opened(broker, token="sometokens:token", username="me") as reader:
             feed(broker, 0, 1)
             assert numbers(reader.take(1)) == [0]
         assert [one.password for one in broker.connects] == [b"fresh"] * 2

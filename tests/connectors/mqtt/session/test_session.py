@@ -290,7 +290,7 @@ def test_a_refused_login_later_is_tried_again(server: PlayedServer) -> None:
 
 def test_a_token_is_asked_for_once_more_when_it_is_refused(server: PlayedServer) -> None:
     tokens = iter(["old", "new"])
-    pair = Pair(server, login=Login("ann", token=lambda: next(tokens)))
+    pair = Pair(server, login=Login("ann", token=lambda setting: (next(tokens), 0.0)))
     server.accept()
     assert server.expect_one("Connect").password == b"old"  # type: ignore[union-attr]
     server.say(Connack(reason=ReasonCode.NOT_AUTHORIZED))
@@ -301,7 +301,7 @@ def test_a_token_is_asked_for_once_more_when_it_is_refused(server: PlayedServer)
 
 
 def test_a_token_that_is_refused_twice_ends_it(server: PlayedServer) -> None:
-    pair = Pair(server, login=Login(token=lambda: ("ann", b"never")))
+    pair = Pair(server, login=Login("ann", token=lambda setting: ("never", 0.0)))
     for _ in range(2):
         server.accept()
         server.expect_one("Connect")
