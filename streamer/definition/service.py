@@ -35,7 +35,7 @@ from pipelines.hotpath import HotPath
 from streamer.agent.signals import stopped_by_signals
 from streamer.definition.nocode import NoCode, code_allowed
 from streamer.definition.settings import BatchSettings, Control, FailureSettings, Limits, Profile, Settings
-from streamer.delivery.guarantee import guarantee
+from streamer.delivery.guarantee import WITHOUT_OUTBOX, guarantee
 from streamer.routing.selection import check_topics
 from streamer.routing.when import check_condition
 
@@ -363,9 +363,9 @@ class Service(Settings):
     def _available(cls, delivery: str, info: ValidationInfo) -> str:
         sinks = [*info.data.get("sink", ()), *filter(None, [info.data.get("dead_letter")])]
         kept = next((sink.label for sink in sinks if sink.outbox is not None), None)
-        if delivery == "exactly_once" and kept is not None:
+        if kept is not None and delivery in WITHOUT_OUTBOX:
             raise ValueError(
-                f'the outbox of the sink "{kept}" may send a message twice, and exactly_once may not; remove the '
+                f'the outbox of the sink "{kept}" may send a message twice, and {delivery} may not; remove the '
                 "outbox, or use at_least_once"
             )
         # Raises for one that is not.

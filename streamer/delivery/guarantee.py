@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 NOTHING: Final[Mapping[Lane, int]] = {}
 """No position may be acknowledged."""
 
+WITHOUT_OUTBOX: Final = frozenset({"exactly_once"})
+"""Guarantees that an outbox breaks, as it may send a message twice."""
+
 
 class Guarantee(ABC):
     """Says which positions are acknowledged when. Positions are those after the last record, by lane."""

@@ -405,10 +405,11 @@ def test_a_login_that_worked_before_is_tried_again(server: PlayedServer, make: M
 TOKENS: list[str] = []
 
 
-def next_token() -> tuple[str, str]:
+def next_token(setting: str) -> tuple[str, float]:
     """The token function of the test below."""
+    assert setting == ""
     TOKENS.append(f"token-{len(TOKENS)}")
-    return "device", TOKENS[-1]
+    return TOKENS[-1], time.time() + 60
 
 
 def test_a_token_that_was_rejected_once_is_asked_for_again(
@@ -417,7 +418,7 @@ def test_a_token_that_was_rejected_once_is_asked_for_again(
     import sys
 
     monkeypatch.setitem(sys.modules, "tokens_of_the_test", sys.modules[__name__])
-    opening = Opening(make(token="tokens_of_the_test:next_token"))
+    opening = Opening(make(username="device", token="tokens_of_the_test:next_token"))
     server.accept()
     assert cast("Connect", server.expect_one("Connect")).password == b"token-0"
     server.say(Connack(reason=ReasonCode.BAD_USER_NAME_OR_PASSWORD))
