@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 from cuttable import CuttablePort
+from faultymqtt import FaultyMqtt
 from mqttclient import MqttClient
 from paho.mqtt.client import MQTTMessage, MQTTv5
 
@@ -29,7 +30,7 @@ class MqttSinkBus(SinkBus):
     quiet = 0.2
     in_flight_at_most = 300_000
 
-    def __init__(self, broker: Any, reader: MqttClient, port: CuttablePort, fields: dict[str, Any]) -> None:
+    def __init__(self, reader: MqttClient, port: CuttablePort, fields: dict[str, Any]) -> None:
         self._topic = f"contract/{os.getpid()}/{next(NUMBERS)}"
         self._reader = reader
         self._port = port
@@ -82,7 +83,7 @@ def _message(one: MQTTMessage) -> Message:
 CANNOT = {
     "timestamps": "an MQTT message has no time",
     "tombstones": "a message without payload is one with an empty payload",
-    "headers": "a user property is text",
+    "binary_headers": "a user property is text",
     "lose": "it publishes again what is not acknowledged",
     "vanish": "a topic is no place that could be taken away",
     "override": "a broker hands on every message",
@@ -106,7 +107,7 @@ class OnMosquitto(SinkContract):
     @pytest.fixture
     def bus(self, mqtt_broker: MqttBroker, port: CuttablePort) -> Iterator[SinkBus]:
         with MqttClient(mqtt_broker.host, mqtt_broker.port, version=MQTTv5) as reader:
-            yield self.kind(mqtt_broker, reader, port, self.fields)
+            yield self.kind(reader, port, self.fields)
 
 
 class TestQoS1(OnMosquitto):
@@ -125,7 +126,7 @@ class TestQoS0(OnMosquitto):
 
 
 class TestMqtt311(OnMosquitto):
-    cannot = CANNOT | {"keys": "MQTT 3.1.1 has no correlation data"}
+    cannot = CANNOT | {"keys": "MQTT 3.1.1 has no correlation data", "headers": "MQTT 3.1.1 has no user properties"}
     fields: ClassVar = {"version": "3.1.1"}
 
 
@@ -133,3 +134,16 @@ class TestRoomyBuffer(OnMosquitto):
     cannot: ClassVar = {**{k: v for k, v in CANNOT.items() if k != "huge"}, "cut": "see the others"}
     fields: ClassVar = {"qos": 1}
     kind = RoomyBus
+
+
+class TestOnOurOwnBroker(SinkContract):
+    cannot = CANNOT
+
+    @pytest.fixture
+    def bus(self) -> Iterator[SinkBus]:
+        with (
+            FaultyMqtt() as broker,
+            CuttablePort(broker.port) as port,
+            MqttClient("127.0.0.1", broker.port, version=MQTTv5) as reader,
+        ):
+            yield MqttSinkBus(reader, port, {"qos": 2})

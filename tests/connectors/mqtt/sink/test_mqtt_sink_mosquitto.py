@@ -217,3 +217,39 @@ def test_an_outbox_in_front_keeps_what_waits_for_the_broker(mqtt_broker: MqttBro
         second.close()
     assert [int(one.payload) for one in found] == list(range(300))
     assert dict(found[0].properties.json()["UserProperty"]) == {"a": "b"}  # type: ignore[union-attr]
+
+
+def test_a_request_is_answered_where_it_asks_if_that_is_allowed(mqtt_broker: MqttBroker, tmp_path: Path) -> None:
+    name = f"asked-{tmp_path.name}"
+    service = streamer.loads(f"""
+name: {name}
+source:
+  type: mqtt
+  url: {mqtt_broker.url}
+  topics: {name}/requests
+  into: {{correlation: correlation}}
+pipeline: []
+sink:
+  type: mqtt
+  url: {mqtt_broker.url}
+  topic: "{{record.response_topic}}"
+  topics: ["^{name}/answers/"]
+  correlation: correlation
+  drop: [correlation]
+dead_letter: {{type: mqtt, url: "{mqtt_broker.url}", topic: {name}/dead}}
+""")
+    payload = Data({"n": 1}).to_bytes()
+    with MqttClient(mqtt_broker.host, mqtt_broker.port, version=MQTTv5) as asking, service:
+        asking.subscribe(f"{name}/answers/#", 1)
+        asking.subscribe(f"{name}/secret", 1)
+        asking.subscribe(f"{name}/dead", 1)
+        for number, topic in enumerate(["answers/me", "secret"]):
+            asking.publish(
+                f"{name}/requests", payload, 1, ResponseTopic=f"{name}/{topic}", CorrelationData=b"request-%d" % number
+            )
+        asking.publish(f"{name}/requests", payload, 1)
+        found = asking.take(3)
+        assert asking.nothing(0.3)
+    (answer,) = [one for one in found if one.topic == f"{name}/answers/me"]
+    assert bytes.fromhex(answer.properties.json()["CorrelationData"]) == b"request-0"  # type: ignore[union-attr]
+    assert sorted(one.topic for one in found) == [f"{name}/answers/me", f"{name}/dead", f"{name}/dead"]
