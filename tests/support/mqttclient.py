@@ -188,6 +188,13 @@ def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     return True
 
 
+def publish_properties(**values: Any) -> Properties:
+    """Properties of a PUBLISH, by paho's names."""
+    found = _properties(PacketTypes.PUBLISH, values)
+    assert found is not None
+    return found
+
+
 def _properties(packet: int, *several: dict[str, Any] | None) -> Properties | None:
     found = Properties(packet)  # type: ignore[no-untyped-call]
     for some in several:

@@ -18,9 +18,9 @@ MAX_UNSENT = 1000
 class Client:
     """What is known of one connection; all in the server's thread, but for its `line`."""
 
-    def __init__(self, connection: Connection, window: int, max_packet: int | None) -> None:
+    def __init__(self, connection: Connection, number: int, window: int, max_packet: int | None) -> None:
         self.connection = connection
-        self.line = Line(connection.client_id)
+        self.line = Line(connection.client_id, number)
         self.open: set[int] = set()
         """Packet ids of messages of QoS 1 and 2 that came and are not acknowledged."""
         self.released: set[int] = set()

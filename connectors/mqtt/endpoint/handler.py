@@ -96,10 +96,12 @@ class EndpointHandler(Handler):
         if before is not None:
             before.connection.close(ReasonCode.SESSION_TAKEN_OVER)
         asked = connect.properties.receive_maximum or _MAX_WINDOW
-        client = Client(connection, min(asked, _MAX_WINDOW), connect.properties.maximum_packet_size)
+        self.counts.clients += 1
+        client = Client(
+            connection, self.counts.clients, min(asked, _MAX_WINDOW), connect.properties.maximum_packet_size
+        )
         self._clients[connection.client_id] = self._by_line[client.line] = client
         connection.state = client
-        self.counts.clients += 1
         properties = NONE
         if connect.version == V5:
             # No session is kept: what was not acknowledged is the client's to send again.
@@ -250,9 +252,6 @@ class EndpointHandler(Handler):
                 text = f"packet identifier {packet.packet_id} is in use"
                 client.connection.close(ReasonCode.PROTOCOL_ERROR, text)
             return False
-        if client.connection.version == V5 and len(client.open) + len(client.released) >= self._window:
-            client.connection.close(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, f"it was told {self._window}")
-            return False
         return True
 
     def _refuse(self, client: Client, packet: Publish) -> None:
@@ -268,7 +267,8 @@ class EndpointHandler(Handler):
         """Hold up a client that sends faster than its messages are polled.
 
         By not reading, unless its acknowledgements of replies are awaited: these would not be read either, and what
-        waits for them might be what keeps the messages from being polled.
+        waits for them might be what keeps the messages from being polled. One that sends more than its Receive Maximum
+        is not disconnected for that alone, as paho sends all that it has kept when it comes back.
         """
         waiting = len(client.line.waiting)
         if waiting < _MAX_LINE and not self._inbox.full:
@@ -281,7 +281,8 @@ class EndpointHandler(Handler):
             return False
         if waiting < 4 * _MAX_LINE:
             return True
-        client.connection.close(ReasonCode.QUOTA_EXCEEDED, f"{waiting} of its messages wait")
+        reason = ReasonCode.RECEIVE_MAXIMUM_EXCEEDED if len(client.open) > self._window else ReasonCode.QUOTA_EXCEEDED
+        client.connection.close(reason, f"{waiting} of its messages wait")
         return False
 
     def _pause(self, client: Client, paused: bool) -> None:

@@ -32,9 +32,10 @@ class Arrival(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Line:
-    """The messages of one connection, in order."""
+    """The messages of one connection, in order. `number` counts the connections of the endpoint."""
 
     client_id: str
+    number: int
     waiting: deque[Arrival] = field(default_factory=deque)
     """Not polled yet. Guarded by the inbox."""
     waiting_bytes: int = 0

@@ -40,7 +40,7 @@ _OF_PROPERTIES: Final = {
 
 
 class MqttEndpointSource(Source):
-    """What clients publish to a port of ours. A lane is a connection, positions are arrival numbers.
+    """What clients publish to a port of ours. A lane is a client's connection, positions are arrival numbers.
 
     A record's key is the client id. QoS 1 and 2 are acknowledged to the client (PUBACK, PUBREC) when the position is,
     in the order of arrival. When a client goes away its lane ends, and what is in hand is finished; what it has seen no
@@ -54,7 +54,7 @@ class MqttEndpointSource(Source):
 
     def __init__(self, config: MqttEndpointSourceConfig, endpoint: str) -> None:
         self.name = config.label
-        self._config = config
+        self.config = config
         self._endpoint = Endpoint.of(endpoint)
         self._patterns = TopicPatterns(config.topics)
         self._known_topics: dict[str, bool] = {}
@@ -74,6 +74,11 @@ class MqttEndpointSource(Source):
         return server.host, server.port
 
     @property
+    def held(self) -> int:
+        """Bytes of messages that came and were not polled."""
+        return 0 if self._opened is None else self._opened[0].byte_count
+
+    @property
     def counts(self) -> Counts:
         """What happened since it was opened."""
         return Counts() if self._opened is None else self._opened[1].counts
@@ -81,7 +86,7 @@ class MqttEndpointSource(Source):
     def open(self, settle: Settle | None = None) -> None:
         """Listen. Raises `ConnectorError` where the port is taken or a certificate cannot be used,
         `MissingPackageError` where one has to be made and cryptography is not installed."""
-        config = self._config
+        config = self.config
         host, port = config.host_and_port
         users = None if config.users is None else {name: word.get_secret_value() for name, word in config.users.items()}
         listening = Listening(
@@ -225,9 +230,10 @@ class MqttEndpointSource(Source):
 
     def _begin_lane(self, line: Line) -> Lane:
         self._epoch += 1
-        lane = Lane(self.name, line.client_id, self._epoch)
+        # A client that comes back may send before the end of its last connection was noticed.
+        lane = Lane(self.name, f"{line.client_id}/{line.number}", self._epoch)
         self._lines[lane], self._lanes[line] = line, lane
-        self._events.append(LaneBegan(lane, ", ".join(self._config.topics), 0))
+        self._events.append(LaneBegan(lane, ", ".join(self.config.topics), 0))
         return lane
 
     def _records(self, parts: list[tuple[Line, list[Arrival]]]) -> Records:
@@ -253,7 +259,7 @@ class MqttEndpointSource(Source):
             sum(map(len, values)) + sum(len(key or b"") for key in keys),
             headers=lambda: _headers(all_of_them),
             timestamps=lambda: np.array([arrival.at for arrival in all_of_them], np.int64),
-            extras={name: partial(self._extra, name, all_of_them) for name in self._config.record_names},
+            extras={name: partial(self._extra, name, all_of_them) for name in self.config.record_names},
         )
 
     def _extra(self, name: str, arrivals: Sequence[Arrival]) -> Column:
