@@ -27,6 +27,7 @@ from pageblocks import ROOT, Block, blocks_of
 import pipelines
 import streamer
 from connectors.memory import MemorySessionSource
+from connectors.mqtt.endpoint import MqttEndpointSourceConfig
 from pipelines import Image
 from streamer.cli.app import app
 from streamer.observe.connectormetrics import Measured
@@ -154,7 +155,10 @@ def _anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_a_metric_exists(page: Path) -> None:
     meters = ServiceMeters("docs", ["source"])
-    meters.connectors = lambda: [Measured("source bus", "memory", MemorySessionSource().metrics)]
+    meters.connectors = lambda: [
+        Measured("source bus", "memory", MemorySessionSource().metrics),
+        Measured("source endpoint", "mqtt_endpoint", MqttEndpointSourceConfig().build().metrics),
+    ]
     names = {name for family in meters.collect() for name in (family.name, f"{family.name}_total")}
     assert (
         set(re.findall(r"\bstreamer_[a-z_]+\b", page.read_text())) - {"streamer_inference", "streamer_native"} <= names

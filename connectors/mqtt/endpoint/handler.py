@@ -43,6 +43,8 @@ class Counts:
 
     clients: int = 0
     """Clients that were let in."""
+    connected: int = 0
+    """Clients that are connected."""
     received: int = 0
     """Messages that were taken."""
     refused: int = 0
@@ -102,6 +104,7 @@ class EndpointHandler(Handler):
         )
         self._clients[connection.client_id] = self._by_line[client.line] = client
         connection.state = client
+        self.counts.connected += 1
         properties = NONE
         if connect.version == V5:
             # No session is kept: what was not acknowledged is the client's to send again.
@@ -148,6 +151,7 @@ class EndpointHandler(Handler):
     def gone(self, connection: Connection) -> None:
         """As `Handler.gone`."""
         client: Client = connection.state
+        self.counts.connected -= 1
         if self._clients.get(connection.client_id) is client:
             del self._clients[connection.client_id]
         self._by_line.pop(client.line, None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from connectors.coded import Coded
+from connectors.measures import Measure
 from connectors.mqtt.endpoint.endpoint import Endpoint, Listening
 from connectors.mqtt.endpoint.handler import Counts, EndpointHandler
 from connectors.mqtt.endpoint.inbox import Arrival, Inbox, Line
@@ -200,6 +201,19 @@ class MqttEndpointSource(Source):
         if self._opened is None:
             raise ConnectorError(f"source {self.name} is not open")
         return self._opened
+
+    def metrics(self) -> Sequence[Measure]:
+        """See `Source.metrics`."""
+        counts = self.counts
+        return (
+            Measure("clients", "Clients that were let in", counts.clients),
+            Measure("connected_clients", "Clients that are connected", counts.connected, "gauge"),
+            Measure("received", "Messages that were taken", counts.received),
+            Measure("refused", "Messages on topics that are not listened to", counts.refused),
+            Measure("dropped", "Messages of QoS 0 for which there was no room", counts.dropped),
+            Measure("unanswered", "Answers whose client was gone, or would not have them", counts.unanswered),
+            Measure("held_bytes", "Bytes of messages that wait to be run", self.held, "gauge"),
+        )
 
     def _rest(self, inbox: Inbox, deadline: float) -> float:
         """How long to wait for more."""
