@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from connectors.coded import Coded
 from connectors.mqtt.pending import Part
@@ -17,14 +18,21 @@ from pipelines.data.columns import MISSING, Column
 from pipelines.data.spans import Spans
 from pipelines.errors import RowsFailed
 
-_DUPLICATE = 8
-_RETAINED = 1
-_OF_PROPERTIES = {
+Flags = npt.NDArray[np.uint8]
+_LEVELS: Final = "levels."
+_OF_FLAGS: Final[Mapping[str, Callable[[Flags], npt.NDArray[Any]]]] = {
+    "qos": lambda flags: flags >> 1 & 3,
+    "retained": lambda flags: flags & 1 > 0,
+    "duplicate": lambda flags: flags & 8 > 0,
+}
+_OF_PROPERTIES: Final = {
     "content_type": "content_type",
     "response_topic": "response_topic",
     "correlation": "correlation_data",
 }
-NO_TOPIC = ""
+COLUMNS: Final = (*_OF_FLAGS, *_OF_PROPERTIES)
+"""What an MQTT message says besides its topic, its levels and its user properties, which are headers."""
+NO_TOPIC: Final = ""
 """The topic of a message whose topic breaks the rules."""
 
 
@@ -40,26 +48,24 @@ class Columns:
         """The records of these messages."""
         block, picked = part.block, part.picked
         topics = self._topics(part)
-        lengths = block.payload_lengths[picked]
-        count = len(lengths)
-        byte_count = int(lengths.sum())
+        count, byte_count = len(part), part.byte_count
         keys = None
         if self._key is not None:
-            keys = Spans.of([(value or "").encode() for value in self._levels(self._key, topics)])
+            keys = Spans.of([(value or "").encode() for value in _levels(self._patterns, self._key, topics)])
             byte_count += keys.byte_count
-        read = _Properties(part)
+        extras = _Extras(part, topics, self._patterns)
         return Records(
             self._source,
-            Spans(block.buffer, block.payload_starts[picked], lengths),
+            Spans(block.buffer, block.payload_starts[picked], block.payload_lengths[picked]),
             keys,
             part.positions[picked],
             [Span(lane, 0, count)],
             topics,
             [0],
             byte_count,
-            headers=read.headers,
+            headers=extras.headers,
             timestamps=lambda: np.full(count, part.received_at, np.int64),
-            extras=self._extras(part, topics, read),
+            extras=extras,
         )
 
     def _topics(self, part: Part) -> Coded:
@@ -68,36 +74,40 @@ class Columns:
             return Coded.of([NO_TOPIC if code < 0 else names[code] for code in codes.tolist()])
         return Coded(names, codes)
 
-    def _levels(self, name: str, topics: Coded) -> list[str | None]:
-        known = {code: self._patterns.levels(topic).get(name) for code, topic in topics.distinct().items()}
-        return [known[code] for code in topics.codes.tolist()]
 
-    def _extras(self, part: Part, topics: Coded, read: _Properties) -> Mapping[str, Callable[[], Column]]:
-        extras: dict[str, Callable[[], Column]] = {
-            "qos": lambda: Column.of((part.block.flags[part.picked] >> 1 & 3).tolist()),
-            "retained": lambda: Column.of((part.block.flags[part.picked] & _RETAINED > 0).tolist()),
-            "duplicate": lambda: Column.of((part.block.flags[part.picked] & _DUPLICATE > 0).tolist()),
-        }
-        for name in self._patterns.names:
-            extras[f"levels.{name}"] = self._level_column(name, topics)
-        for name, of_standard in _OF_PROPERTIES.items():
-            extras[name] = read.column(of_standard)
-        return extras
-
-    def _level_column(self, name: str, topics: Coded) -> Callable[[], Column]:
-        return lambda: Column.of([MISSING if one is None else one for one in self._levels(name, topics)])
+def _levels(patterns: TopicPatterns, name: str, topics: Coded) -> list[str | None]:
+    known = {code: patterns.levels(topic).get(name) for code, topic in topics.distinct().items()}
+    return [known[code] for code in topics.codes.tolist()]
 
 
-class _Properties:
-    """The properties of some messages, decoded once, when somebody asks."""
+class _Extras(Mapping[str, Callable[[], Column]]):
+    """The columns of some messages by name, each made when somebody asks; properties are decoded once."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, topics: Coded, patterns: TopicPatterns) -> None:
         self._part = part
+        self._topics = topics
+        self._patterns = patterns
         self._decoded: list[Properties | ProtocolError] | None = None
+
+    def __len__(self) -> int:
+        return len(COLUMNS) + len(self._patterns.names)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (f"{_LEVELS}{name}" for name in self._patterns.names)
+        yield from COLUMNS
+
+    def __getitem__(self, name: str) -> Callable[[], Column]:
+        if name.startswith(_LEVELS) and name.removeprefix(_LEVELS) in self._patterns.names:
+            return lambda: self._level(name.removeprefix(_LEVELS))
+        if name not in COLUMNS:
+            raise KeyError(name)
+        if name in _OF_PROPERTIES:
+            return lambda: self._property(_OF_PROPERTIES[name])
+        return lambda: Column.of(_OF_FLAGS[name](self._part.block.flags[self._part.picked]).tolist())
 
     def headers(self) -> Sequence[Sequence[Header] | None] | None:
         """User properties, in order; `None` where there are none. Those of a message that breaks the rules are none."""
-        if not self._part.block.property_lengths[self._part.picked].any():
+        if not self._has_properties():
             return None
         found = [
             [(name, value.encode()) for name, value in one.user_properties] if isinstance(one, Properties) else []
@@ -105,26 +115,29 @@ class _Properties:
         ]
         return [one or None for one in found] if any(found) else None
 
-    def column(self, name: str) -> Callable[[], Column]:
-        """The property of this name; fails the rows whose properties break the rules."""
+    def _level(self, name: str) -> Column:
+        found = _levels(self._patterns, name, self._topics)
+        return Column.of([MISSING if one is None else one for one in found])
 
-        def read() -> Column:
-            if not self._part.block.property_lengths[self._part.picked].any():
-                return Column.absent(len(self._part))
-            values: list[Any] = []
-            failures: dict[int, Exception] = {}
-            for row, one in enumerate(self._all()):
-                if isinstance(one, ProtocolError):
-                    failures[row] = one
-                    values.append(MISSING)
-                else:
-                    value = getattr(one, name)
-                    values.append(MISSING if value is None else value)
-            if failures:
-                raise RowsFailed(failures)
-            return Column.of(values)
+    def _property(self, name: str) -> Column:
+        """Fails the rows whose properties break the rules."""
+        if not self._has_properties():
+            return Column.absent(len(self._part))
+        values: list[Any] = []
+        failures: dict[int, Exception] = {}
+        for row, one in enumerate(self._all()):
+            if isinstance(one, ProtocolError):
+                failures[row] = one
+                values.append(MISSING)
+            else:
+                value = getattr(one, name)
+                values.append(MISSING if value is None else value)
+        if failures:
+            raise RowsFailed(failures)
+        return Column.of(values)
 
-        return read
+    def _has_properties(self) -> bool:
+        return bool(self._part.block.property_lengths[self._part.picked].any())
 
     def _all(self) -> list[Properties | ProtocolError]:
         if self._decoded is None:

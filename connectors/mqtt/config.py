@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from connectors.compiledform import HasCompiledForm
 from connectors.config import SourceConfig
 from connectors.mqtt.client import MqttClientFields
+from connectors.mqtt.columns import COLUMNS
 from connectors.mqtt.protocol.reading import LARGEST
 from connectors.mqtt.protocol.topics import SHARE, TopicPatterns
 from connectors.units import Duration, Size
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 _ORDINAL = re.compile(r"(?:.*-)?([0-9]+)")
 _LONGEST_EXPIRY = 0xFFFF_FFFF
-
-COLUMNS = ("qos", "retained", "duplicate", "content_type", "response_topic", "correlation")
-"""What an MQTT message says besides its topic, its levels and its user properties, which are headers."""
 
 
 class Shard(BaseModel):

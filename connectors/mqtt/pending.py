@@ -25,6 +25,8 @@ class Part:
     """Of all rows of the block."""
     received_at: int
     """When it came, in milliseconds since 1970."""
+    byte_count: int
+    """Bytes of the payloads."""
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -34,17 +36,16 @@ class Part:
         """Which rows of the block they are, to index its columns with."""
         return slice(self.start, self.stop) if self.rows is None else self.rows[self.start : self.stop]
 
-    def byte_count(self) -> int:
-        """Bytes of the payloads."""
-        return int(self.block.payload_lengths[self.picked].sum())
-
-    def within(self, count: int, byte_count: int) -> int:
-        """How many of the first ones to take for at most so many, and so many bytes; one at least may be larger."""
-        count = min(count, len(self))
+    def split(self, count: int, byte_count: int) -> Part:
+        """Take the first ones off, at most so many, and so many bytes; one at least, which may be larger."""
         sizes = self.block.payload_lengths[self.picked][:count].cumsum()
-        if count and sizes[-1] > byte_count:
+        if sizes[-1] > byte_count:
             count = max(1, int(np.searchsorted(sizes, byte_count, side="right")))
-        return count
+        size = int(sizes[count - 1])
+        first = Part(self.block, self.rows, self.start, self.start + count, self.positions, self.received_at, size)
+        self.start += count
+        self.byte_count -= size
+        return first
 
 
 class Pending:
@@ -59,31 +60,27 @@ class Pending:
         """These come last."""
         self._parts.append(part)
         self.count += len(part)
-        self.byte_count += part.byte_count()
+        self.byte_count += part.byte_count
 
     def take(self, count: int, byte_count: int) -> list[Part]:
         """The first ones: at most `count`, and about `byte_count` bytes of payloads; the last may exceed it."""
         found: list[Part] = []
         while self._parts and count > 0 and (byte_count > 0 or not found):
             part = self._parts[0]
-            size = part.byte_count()
-            taken = len(part) if len(part) <= count and size <= byte_count else part.within(count, byte_count)
-            if taken < len(part):
-                first = Part(part.block, part.rows, part.start, part.start + taken, part.positions, part.received_at)
-                part.start += taken
-                size = first.byte_count()
-                part = first
-            else:
+            if len(part) <= count and part.byte_count <= byte_count:
                 self._parts.popleft()
+            else:
+                part = part.split(min(count, len(part)), byte_count)
+                if not len(self._parts[0]):
+                    self._parts.popleft()
             found.append(part)
-            self.count -= taken
-            self.byte_count -= size
-            count -= taken
-            byte_count -= size
+            count -= len(part)
+            byte_count -= part.byte_count
+            self.count -= len(part)
+            self.byte_count -= part.byte_count
         return found
 
-    def clear(self) -> int:
-        """Forget them; how many there were."""
-        count, self.count, self.byte_count = self.count, 0, 0
+    def clear(self) -> None:
+        """Forget them."""
         self._parts.clear()
-        return count
+        self.count = self.byte_count = 0

@@ -300,16 +300,19 @@ class MqttSource(Source):
         passed = None if wanted is None else ~wanted
         if (flags & _DUPLICATE).any():
             self.counts.duplicates += int((flags & _DUPLICATE > 0).sum())
+        follow = not self._unfinished
         if self._released or self._unfinished:
             wanted = np.ones(count, np.bool_) if wanted is None else wanted
             passed = np.zeros(count, np.bool_) if passed is None else passed
             self._match(block, positions, wanted, passed)
-        self._window.add(block, positions, passed)
+        self._window.add(block, positions, passed, follow=follow)
         self._starvation.heard()
         rows = None if wanted is None or wanted.all() else np.flatnonzero(wanted)
         stop = count if rows is None else len(rows)
         if stop:
-            self._pending.add(Part(block, rows, 0, stop, positions, time.time_ns() // 1_000_000))
+            sizes = block.payload_lengths if rows is None else block.payload_lengths[rows]
+            now = time.time_ns() // 1_000_000
+            self._pending.add(Part(block, rows, 0, stop, positions, now, int(sizes.sum())))
         if passed is not None:
             self.counts.passed += int(passed.sum())
             # What is passed, or was done before it came again.

@@ -49,6 +49,10 @@ class _Run:
     packet_ids: PacketIds
     qos: npt.NDArray[np.uint8]
     passed: Mask | None
+    kind: int
+    """The QoS that they all have; 0 if that differs."""
+    follow: bool
+    """Whether their positions follow each other, and none is passed."""
     start: int = 0
     """How many of them are acknowledged already."""
 
@@ -57,10 +61,29 @@ class _Run:
         part = slice(self.start, self.start + count)
         passed = None if self.passed is None else self.passed[part]
         rows = np.arange(part.start, part.stop) if self.rows is None else self.rows[part]
-        return _Run(self.block, rows, self.positions[part], self.packet_ids[part], self.qos[part], passed)
+        return _Run(
+            self.block,
+            rows,
+            self.positions[part],
+            self.packet_ids[part],
+            self.qos[part],
+            passed,
+            self.kind,
+            self.follow,
+        )
+
+    def done(self, mark: int) -> int:
+        """How many of the next ones are done, as all positions below `mark` are."""
+        size = len(self.positions) - self.start
+        if self.follow:
+            return min(size, max(0, mark - int(self.positions[self.start])))
+        done = self.positions[self.start :] < mark
+        if self.passed is not None:
+            done |= self.passed[self.start :]
+        return size if done.all() else int(done.argmin())
 
 
-NOTHING = Done(np.zeros(0, np.uint16), np.zeros(0, np.uint16))
+_NONE: PacketIds = np.zeros(0, np.uint16)
 
 
 class Window:
@@ -74,17 +97,23 @@ class Window:
         self.count = 0
         """Messages that are not acknowledged."""
 
-    def add(self, block: Scanned, positions: Ints, passed: Mask | None) -> None:
-        """These came, at these positions; those that are `passed` are not delivered."""
+    def add(self, block: Scanned, positions: Ints, passed: Mask | None, *, follow: bool) -> None:
+        """These came, at these positions; those that are `passed` are not delivered.
+
+        `follow`: the positions follow each other.
+        """
         qos = block.qos
-        if qos.all():
-            self._runs.append(_Run(block, None, positions, block.packet_ids, qos, passed))
+        kind = int(qos[0])
+        if kind and (qos == kind).all():
+            self._runs.append(
+                _Run(block, None, positions, block.packet_ids, qos, passed, kind, follow and passed is None)
+            )
             self.count += len(qos)
             return
         rows = np.flatnonzero(qos)
         if len(rows):
             passed = None if passed is None else passed[rows]
-            self._runs.append(_Run(block, rows, positions[rows], block.packet_ids[rows], qos[rows], passed))
+            self._runs.append(_Run(block, rows, positions[rows], block.packet_ids[rows], qos[rows], passed, 0, False))
             self.count += len(rows)
 
     def take(self, mark: int, *, keep: bool = False) -> Done:
@@ -93,26 +122,28 @@ class Window:
         With `keep` they are remembered until `confirmed`: `rows` gives them as long as it is not known whether the
         acknowledgement arrived.
         """
-        ids: list[PacketIds] = []
-        qos: list[npt.NDArray[np.uint8]] = []
+        first: list[PacketIds] = []
+        second: list[PacketIds] = []
         while self._runs:
             run = self._runs[0]
-            done = run.positions[run.start :] < mark
-            if run.passed is not None:
-                done |= run.passed[run.start :]
-            size = len(done)
-            count = size if done.all() else int(done.argmin())
+            count = run.done(mark)
             stop = run.start + count
-            ids.append(run.packet_ids[run.start : stop])
-            qos.append(run.qos[run.start : stop])
-            self.count -= count
-            if keep and count:
-                self._kept.append(run.first(count))
-            if count < size:
+            if count:
+                ids = run.packet_ids[run.start : stop]
+                if run.kind == 1:
+                    first.append(ids)
+                else:
+                    qos = run.qos[run.start : stop]
+                    first.append(ids[qos == 1])
+                    second.append(ids[qos == 2])
+                self.count -= count
+                if keep:
+                    self._kept.append(run.first(count))
+            if stop < len(run.positions):
                 run.start = stop
                 break
             self._runs.popleft()
-        return _done(ids, qos)
+        return Done(_joined(first), _joined(second))
 
     def confirmed(self) -> None:
         """The acknowledgements of all that `take` kept have arrived."""
@@ -135,12 +166,7 @@ class Window:
         self.count = 0
 
 
-def _done(ids: list[PacketIds], qos: list[npt.NDArray[np.uint8]]) -> Done:
-    if not ids:
-        return NOTHING
-    packet_ids = ids[0] if len(ids) == 1 else np.concatenate(ids)
-    kinds = qos[0] if len(qos) == 1 else np.concatenate(qos)
-    second = kinds == 2
-    if not second.any():
-        return Done(packet_ids, NOTHING.qos_2)
-    return Done(packet_ids[~second], packet_ids[second])
+def _joined(ids: list[PacketIds]) -> PacketIds:
+    if len(ids) == 1:
+        return ids[0]
+    return np.concatenate(ids) if ids else _NONE
