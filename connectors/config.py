@@ -155,6 +155,11 @@ class SourceConfig(ConnectorConfig):
         """The topics that it reads: names, or regular expressions that begin with ^; empty for one without topics."""
         return ()
 
+    def topic_extras(self, topic: str) -> Mapping[str, Any]:
+        """What a record of this topic says by its topic alone, by the names of `Records.extras`: the named levels of
+        `factory/{line}/{machine}`. For records that did not come from the source: those of tests."""
+        return {}
+
     @property
     def group_name(self) -> str | None:
         """The consumer group that it is a member of; `None` if it is in none."""

@@ -20,8 +20,10 @@ class MemorySink(Sink):
     """Puts messages into a `MemoryTopic` (its own if none is given); `messages` are what arrived.
 
     `buffered`: messages arrive at the next `barrier` only and are lost without one, as with files; otherwise
-    they arrive, and are confirmed, when they are sent. It holds at most `max_in_flight` bytes that did not
-    arrive because the topic is full or away. What goes wrong is up to `topic.faults`.
+    they arrive, and are confirmed, when they are sent. `gathers`: messages that name a topic arrive here too, for
+    tests that look at them; otherwise they go to the topic of this process that has that name. It holds at most
+    `max_in_flight` bytes that did not arrive because the topic is full or away. What goes wrong is up to
+    `topic.faults`.
     """
 
     def __init__(
@@ -29,12 +31,14 @@ class MemorySink(Sink):
         topic: MemoryTopic | None = None,
         *,
         buffered: bool = False,
+        gathers: bool = False,
         max_in_flight: int = 16 * 2**20,
         name: str = "memory",
     ) -> None:
         self.name = name
         self.topic = MemoryTopic(name) if topic is None else topic
         self._buffered = buffered
+        self._gathers = gathers
         self._max_in_flight = max_in_flight
         self._waiting: deque[tuple[Message, Ints]] = deque()
         self._waiting_bytes = 0
@@ -134,7 +138,7 @@ class MemorySink(Sink):
     def _arrive(self, messages: list[Message]) -> int:
         """Put these, which go to one topic, where they belong; how many found room."""
         topic = messages[0].topic
-        return (memory_topic(topic) if topic else self.topic).append_some(messages)
+        return (memory_topic(topic) if topic and not self._gathers else self.topic).append_some(messages)
 
     def _same_topic(self) -> int:
         first = self._waiting[0][0].topic

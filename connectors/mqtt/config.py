@@ -133,6 +133,10 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
         """Its topic filters, with the names of their levels."""
         return self.topics
 
+    def topic_extras(self, topic: str) -> Mapping[str, Any]:
+        """The named levels of this topic; none where no filter matches it."""
+        return {f"levels.{name}": level for name, level in TopicPatterns(self.topics).levels(topic).items()}
+
     @property
     def place(self) -> str:
         """Its topic filters."""

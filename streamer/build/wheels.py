@@ -91,15 +91,16 @@ _OF_INSTALLERS = frozenset({"RECORD", "INSTALLER", "REQUESTED", "direct_url.json
 
 
 def _of_checkout(found: Distribution, folder: Path) -> Path:
-    from streamer.demo.example import folder as example
+    from streamer.demo import examples
 
     contents: dict[str, Path] = {}
     for package in PACKAGES:
         (root,) = importlib.import_module(package).__path__
         files = {file for pattern in OURS for file in Path(root).rglob(pattern)}
         contents |= {f"{package}/{file.relative_to(root).as_posix()}": file for file in files}
-    demo = [file for file in example().iterdir() if file.suffix in (".yaml", ".onnx", ".npz", ".md")]
-    contents |= {f"streamer/demo/digits/{file.name}": file for file in demo}
+    for name in examples.NAMES:
+        demo = [file for file in examples.folder(name).iterdir() if file.suffix in (".yaml", ".onnx", ".npz", ".md")]
+        contents |= {f"streamer/demo/{name}/{file.name}": file for file in demo}
     info = f"{_stem(found)}.dist-info"
     for file in found.files or ():
         if file.parts[0].endswith(".dist-info") and file.name not in {*_OF_INSTALLERS, "WHEEL"}:

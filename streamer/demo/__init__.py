@@ -1,1 +1,1 @@
-"""`streamer demo`: the digits service on a local broker, fed, watched and summed up."""
+"""`streamer demo`: examples on a local broker, fed, watched and summed up. `images/` is digits, `machines/` sensors."""

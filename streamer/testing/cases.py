@@ -37,6 +37,8 @@ class Case(Settings):
     """The source that the records come from, where there are several; by default the first."""
     key: str | None = None
     """The records' key."""
+    topic: str | None = None
+    """The topic that the records come from, where its name says something: the named levels of an MQTT source."""
     headers: dict[str, str] = {}  # noqa: RUF012 - pydantic copies it
     """The records' headers."""
     expect: dict[str, Any] | list[dict[str, Any]] | None = None

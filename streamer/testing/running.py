@@ -9,6 +9,7 @@ import numpy as np
 
 from connectors.codec import Codec
 from connectors.codecs.registry import codec_of
+from connectors.config import SourceConfig
 from connectors.memory import MemorySink, MemorySource
 from connectors.message import Message
 from connectors.records import Lane, Records, Span
@@ -45,7 +46,7 @@ class Report:
     """What a service made of the records it was given."""
 
     sinks: Mapping[str, list[Message]]
-    """The messages that each sink got, by its name, in order."""
+    """The messages that each sink got, by its name, in order; with their topics where those are made from values."""
     decoded: Mapping[str, list[Data | None]]
     """The same, decoded; `None` for a message without a payload."""
     dead: list[DeadLetter]
@@ -68,8 +69,8 @@ def run(
 ) -> Report:
     """Run `service` over `records` to their end and report.
 
-    `records` are `Data` (encoded with the source's codec), payloads, `None` (a tombstone) or `Message`s with key
-    and headers; with several sources a mapping by the source's name. Sources and sinks are in memory; pipeline,
+    `records` are `Data` (encoded with the source's codec), payloads, `None` (a tombstone) or `Message`s with key,
+    headers and topic; with several sources a mapping by the source's name. Sources and sinks are in memory; pipeline,
     codecs, batching, delivery and failure rules are the service's own. A service that fails reports so in
     `summary`; what cannot be opened is raised. `TimeoutError` after `timeout` seconds.
     """
@@ -80,9 +81,9 @@ def run(
     sources = {}
     for config in service.sources:
         codec = codec_of(config.codec)
-        given = [_payload(record, codec) for record in by_source.get(config.label, ())]
+        given = [_from_topic(_payload(record, codec), config) for record in by_source.get(config.label, ())]
         sources[config.label] = MemorySource(given, name=config.label)
-    sinks = {config.label: MemorySink(name=config.label) for config in service.sinks}
+    sinks = {config.label: MemorySink(name=config.label, gathers=True) for config in service.sinks}
     dead = MemorySink(name="dead_letter")
     agent = Agent(service, assembly=build(service, sources=sources, sinks=sinks, dead=dead))
     agent.start()
@@ -119,6 +120,13 @@ def _payload(record: Data | bytes | Message | None, codec: Codec) -> Message | b
     if encoded.headers is not None:
         return Message(encoded.values[0], headers=tuple(encoded.headers[0]))
     return encoded.values[0]
+
+
+def _from_topic(record: Message | bytes | None, config: SourceConfig) -> Message | bytes | None:
+    """The record with what its topic says of it, unless it says that itself."""
+    if not isinstance(record, Message) or record.topic is None or record.extras:
+        return record
+    return record._replace(extras=tuple(config.topic_extras(record.topic).items()))
 
 
 def _decoded(messages: list[Message], codec: Codec) -> list[Data | None]:

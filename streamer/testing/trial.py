@@ -70,7 +70,7 @@ def _messages(case: Case, codec: str | dict[str, object]) -> list[Message]:
     key = None if case.key is None else case.key.encode()
     headers = tuple((name, value.encode()) for name, value in case.headers.items())
     made = [payload(record, codec) for record in case.records()]
-    return [Message(one.value, key, (*one.headers, *headers)) for one in made]
+    return [Message(one.value, key, (*one.headers, *headers), topic=case.topic) for one in made]
 
 
 def _of_failures(case: Case, dead: list[DeadLetter]) -> list[str]:

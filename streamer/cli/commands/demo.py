@@ -1,43 +1,61 @@
-"""`streamer demo`: the digits service from topic to topic, in under a minute."""
+"""`streamer demo`: an example, live, in under a minute."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from streamer.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
     from rich.text import Text
 
-    from streamer.demo.play import Outcome
+    import streamer.demo.images.play as images
+    import streamer.demo.machines.play as machines
+
+Example = Literal["digits", "sensors"]
+Progress = Callable[[str], None]
+
+SHEET = Path("digits.png")
 
 
 def demo(
-    seconds: Annotated[float, typer.Option("--seconds", min=1, max=600, help="How long images are sent.")] = 15.0,
-    rate: Annotated[float, typer.Option("--rate", min=1, max=20000, help="Images a second.")] = 2000.0,
-    sheet: Annotated[Path, typer.Option("--sheet", help="Where the contact sheet goes.")] = Path("digits.png"),
+    example: Annotated[
+        Example, typer.Argument(metavar="[digits|sensors]", help="Images on Kafka, or vibration of machines on MQTT.")
+    ] = "digits",
+    seconds: Annotated[
+        float | None,
+        typer.Option("--seconds", min=1, max=600, help="How long records are sent. Default: 15, for sensors 20."),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            "--rate", min=1, max=20000, help="Records a second. Default: 2000, for sensors 187.5, as they measure."
+        ),
+    ] = None,
+    sheet: Annotated[Path | None, typer.Option("--sheet", help="Where the contact sheet goes (digits.png).")] = None,
     no_sheet: Annotated[bool, typer.Option("--no-sheet", help="Draw no contact sheet.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Run the digits example: a broker, images on a topic, a model, predictions on another, watched live.
+    """Run an example: a broker, records on it, a model, results on it, watched live. It ends by itself.
 
-    The broker is the one of KAFKA_BOOTSTRAP_SERVERS, else a container, else Apache Kafka's jars (downloaded once,
-    43 MB), else a mock in this process. It ends by itself.
+    digits: images on Kafka. The broker is the one of KAFKA_BOOTSTRAP_SERVERS, else a container, else Apache Kafka's
+    jars (downloaded once, 43 MB), else a mock in this process.
+
+    sensors: vibration of machines on MQTT; some of them develop faults, and an autoencoder finds them. The broker is the
+    one of MQTT_BROKER, else mosquitto where it is installed, else one of our own in this process.
     """
-    import json
-    import threading
-
     from streamer.cli.signals import draining
-    from streamer.cli.terminal import notes, output
-    from streamer.demo.example import digits, folder
-    from streamer.demo.play import play
-    from streamer.demo.screen import LiveScreen, PlainScreen
+    from streamer.cli.terminal import notes
     from streamer.observe.logs import configure
 
+    if example == "sensors" and (sheet is not None or no_sheet):
+        raise typer.BadParameter("--sheet and --no-sheet are for digits; sensors draws none")
     configure("error", as_json=False)
     console = notes()
     stop = threading.Event()
@@ -48,34 +66,71 @@ def demo(
             if not console.is_terminal:
                 console.print(f"{text} ...")
 
-        def screen(broker: object) -> LiveScreen | PlainScreen:
-            status.stop()
-            if not console.is_terminal:
-                return PlainScreen(console)
-            return LiveScreen(console, digits().images, getattr(broker, "description", ""))
+        if example == "sensors":
+            found = _sensors(seconds or 20.0, rate, progress, console, status.stop, stop)
+            return 0 if found is None else _sensors_told(found, as_json)
+        drawn = None if no_sheet else sheet or SHEET
+        outcome = _digits(seconds or 15.0, rate or 2000.0, drawn, progress, console, status.stop, stop)
+        return 0 if outcome is None else _digits_told(outcome, as_json)
 
-        outcome = play(
-            seconds=seconds,
-            rate=rate,
-            sheet=None if no_sheet else sheet,
-            progress=progress,
-            screen=screen,
-            stop=stop,
-        )
-    if outcome is None:
-        return 0
+
+def _digits(
+    seconds: float,
+    rate: float,
+    sheet: Path | None,
+    progress: Progress,
+    console: Console,
+    begun: Callable[[], None],
+    stop: threading.Event,
+) -> images.Outcome | None:
+    from streamer.demo.images.example import digits
+    from streamer.demo.images.play import play
+    from streamer.demo.images.screen import LiveScreen, PlainScreen
+
+    def screen(broker: object) -> LiveScreen | PlainScreen:
+        begun()
+        if not console.is_terminal:
+            return PlainScreen(console)
+        return LiveScreen(console, digits().images, getattr(broker, "description", ""))
+
+    return play(seconds=seconds, rate=rate, sheet=sheet, progress=progress, screen=screen, stop=stop)
+
+
+def _sensors(
+    seconds: float,
+    rate: float | None,
+    progress: Progress,
+    console: Console,
+    begun: Callable[[], None],
+    stop: threading.Event,
+) -> machines.Outcome | None:
+    from streamer.demo.machines.play import play
+    from streamer.demo.machines.screen import LiveScreen, PlainScreen
+
+    def screen(broker: object) -> LiveScreen | PlainScreen:
+        begun()
+        return LiveScreen(console, getattr(broker, "description", "")) if console.is_terminal else PlainScreen(console)
+
+    return play(seconds=seconds, rate=rate, progress=progress, screen=screen, stop=stop)
+
+
+def _digits_told(outcome: images.Outcome, as_json: bool) -> int:
+    import json
+
+    from streamer.cli.terminal import output
+
     if as_json:
         print(json.dumps(outcome.to_dict()))
     else:
-        output().print(_summed_up(outcome))
-        output().print(_what_next(outcome, folder()))
+        output().print(_digits_summary(outcome))
+        output().print(_digits_next(outcome))
     return 0 if outcome.score.answered == outcome.score.sent else 1
 
 
-def _summed_up(outcome: Outcome) -> RenderableType:
+def _digits_summary(outcome: images.Outcome) -> RenderableType:
     from rich.table import Table
 
-    from streamer.demo.screen import milliseconds, percent
+    from streamer.demo.drawing import milliseconds, percent
 
     score = outcome.score
     table = Table.grid(padding=(0, 2))
@@ -94,24 +149,79 @@ def _summed_up(outcome: Outcome) -> RenderableType:
     return table
 
 
-def _what_next(outcome: Outcome, example: Path) -> Text:
+def _digits_next(outcome: images.Outcome) -> Text:
+    service = _service_file("digits")
+    lines = [
+        f"  streamer check {service}    what the service is made of",
+        "  streamer broker    this Kafka, until Ctrl-C; in other terminals:",
+        f"  streamer run {service}    the service",
+        "  streamer tap digits.predictions    what it says",
+        "  streamer demo    again, through them",
+        "  streamer demo sensors    machines on MQTT",
+    ]
+    mock = "This was a mock, not Kafka: for the real thing, pip install 'streamer-inference[demo]'."
+    return _next(lines, None if outcome.real else mock)
+
+
+def _sensors_told(outcome: machines.Outcome, as_json: bool) -> int:
+    import json
+
+    from streamer.cli.terminal import output
+
+    if as_json:
+        print(json.dumps(outcome.to_dict()))
+    else:
+        output().print(_sensors_summary(outcome))
+        output().print(_sensors_next(outcome))
+    return 0 if outcome.lost == 0 else 1
+
+
+def _sensors_summary(outcome: machines.Outcome) -> RenderableType:
+    from rich.table import Table
+
+    from streamer.demo.drawing import milliseconds
+
+    count = outcome.count
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_row("broker", outcome.broker)
+    table.add_row("windows sent", f"{count.sent:,} of {outcome.machines} machines on factory/LINE/MACHINE/vibration")
+    table.add_row("scores", f"{count.scored:,} on factory/LINE/MACHINE/score")
+    table.add_row("lost", f"{outcome.lost:,}, dead letters {outcome.dead:,} on dead/sensors")
+    table.add_row("latency", f"p50 {milliseconds(count.p50)}, p99 {milliseconds(count.p99)}")
+    table.add_row("batches", f"{outcome.batch_mean:.1f} windows on average")
+    table.add_row("alerts", f"{count.alerts:,} on alerts/MACHINE, {count.false_alerts:,} of them false")
+    for finding in outcome.findings:
+        found = "not found" if finding.after is None else f"found {finding.after:.1f} s after it began"
+        table.add_row(f"  {finding.machine}", f"{finding.fault}, {found}")
+    return table
+
+
+def _sensors_next(outcome: machines.Outcome) -> Text:
+    service = _service_file("sensors")
+    lines = [
+        f"  streamer check {service}    what the service is made of",
+        f"  streamer test {service}    does it do what its cases say?",
+        "  streamer broker --mqtt    an MQTT broker, until Ctrl-C; in other terminals:",
+        f"  streamer run {service}    the service",
+        "  python -m streamer.demo.machines    the machines",
+        "  mosquitto_sub -v -t 'alerts/#'    who is not well (of the package mosquitto-clients)",
+    ]
+    own = "This was a development broker: for one that keeps what it holds, install mosquitto."
+    return _next(lines, None if outcome.real else own)
+
+
+def _service_file(name: str) -> Path:
+    from streamer.demo.examples import folder
+
+    file = folder(name) / f"{name}.yaml"
+    return file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
+
+
+def _next(lines: list[str], remark: str | None) -> Text:
     from rich.text import Text
 
-    try:
-        service = (example / "digits.yaml").relative_to(Path.cwd())
-    except ValueError:
-        service = example / "digits.yaml"
-    lines = [
-        ("", ""),
-        ("Try next", "bold"),
-        (f"  streamer check {service}    what the service is made of", ""),
-        ("  streamer broker    this Kafka, until Ctrl-C; in other terminals:", ""),
-        (f"  streamer run {service}    the service", ""),
-        ("  streamer tap digits.predictions    what it says", ""),
-        ("  streamer demo    again, through them", ""),
-    ]
-    if not outcome.real:
-        lines.append(
-            ("This was a mock, not Kafka: for the real thing, pip install 'streamer-inference[demo]'.", "yellow")
-        )
-    return Text("\n").join(Text(text, style) for text, style in lines)
+    shown = [Text(), Text("Try next", "bold"), *map(Text, lines)]
+    if remark is not None:
+        shown.append(Text(remark, "yellow"))
+    return Text("\n").join(shown)

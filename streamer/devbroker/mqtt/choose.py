@@ -1,4 +1,4 @@
-"""Find an MQTT broker: the one the user names, else mosquitto as installed, else in a container."""
+"""Find an MQTT broker: the one the user names, else mosquitto as installed, our own, or in a container."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pipelines.errors import MissingPackageError
 from streamer.devbroker.errors import BrokerError
 from streamer.devbroker.jars import Progress
 from streamer.devbroker.mqtt.container import IMAGE, answers, mosquitto_container
+from streamer.devbroker.mqtt.development import DevelopmentBroker
 from streamer.devbroker.mqtt.mosquitto import LocalMosquitto
 
 VARIABLE = "MQTT_BROKER"
@@ -28,14 +29,19 @@ class MqttBroker:
 
     host: str
     port: int
-    kind: Literal["environment", "mosquitto", "docker"]
+    kind: Literal["environment", "mosquitto", "development", "docker"]
     description: str
+
+    @property
+    def address(self) -> str:
+        """`host:port`, as `MQTT_BROKER` names it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
     @property
     def url(self) -> str:
         """`mqtt://host:port`."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"mqtt://{host}:{self.port}"
+        return f"mqtt://{self.address}"
 
     def describe(self) -> str:
         """One line for people."""
@@ -43,11 +49,14 @@ class MqttBroker:
 
 
 @contextmanager
-def open_mqtt_broker(purpose: str, progress: Progress | None = None) -> Iterator[MqttBroker]:
+def open_mqtt_broker(
+    purpose: str, progress: Progress | None = None, *, allow_development: bool = False
+) -> Iterator[MqttBroker]:
     """An MQTT broker for `purpose` (a noun phrase for the error text), stopped at the block's end.
 
     Tried in this order: `MQTT_BROKER` (when it is set nothing else is tried, and it is never stopped), mosquitto if it
-    is installed, a container if the Docker engine answers within 2 s. `progress` is told what takes long.
+    is installed, with `allow_development` our own broker in this process, a container if the Docker engine answers
+    within 2 s. `progress` is told what takes long.
 
     Raises `BrokerError` with a line for each way tried and why it failed.
     """
@@ -63,6 +72,10 @@ def open_mqtt_broker(purpose: str, progress: Progress | None = None) -> Iterator
             failures.append(f"  mosquitto: {error}")
         else:
             yield MqttBroker(broker.host, broker.port, "mosquitto", broker.describe())
+            return
+        if allow_development:
+            own = stack.enter_context(DevelopmentBroker())
+            yield MqttBroker(own.host, own.port, "development", own.describe())
             return
         try:
             host, port = stack.enter_context(mosquitto_container(progress))

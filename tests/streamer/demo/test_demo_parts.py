@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streamer.demo import example
-from streamer.demo.example import Digits
-from streamer.demo.score import Score
-from streamer.demo.screen import LiveScreen, Look, PlainScreen, blocks, curve
-from streamer.demo.sheet import COLUMNS, contact_sheet
+from streamer.demo.drawing import curve
+from streamer.demo.images import example
+from streamer.demo.images.example import Digits
+from streamer.demo.images.score import Score
+from streamer.demo.images.screen import LiveScreen, Look, PlainScreen, blocks
+from streamer.demo.images.sheet import COLUMNS, contact_sheet
 
 LABELS = np.array([3, 1, 4], np.uint8)
 

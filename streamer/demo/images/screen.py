@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from streamer.demo.example import Bytes
-from streamer.demo.score import Standing
+from streamer.demo.drawing import curve, milliseconds, percent
+from streamer.demo.images.example import Bytes
+from streamer.demo.images.score import Standing
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-BARS = "▁▂▃▄▅▆▇█"
 EVERY = 2.0
 """Seconds between two plain lines."""
 SAMPLE = 0.5
@@ -168,22 +167,3 @@ def blocks(image: Bytes) -> Text:
         if row < 6:
             text.append("\n")
     return text
-
-
-def curve(values: deque[float]) -> str:
-    """Numbers as a line of bars, the highest as high as a line."""
-    finite = [value for value in values if math.isfinite(value)]
-    top = max(finite, default=0.0)
-    if top <= 0:
-        return ""
-    return "".join(BARS[min(int(value / top * 7.99), 7)] if math.isfinite(value) else " " for value in values)
-
-
-def milliseconds(seconds: float) -> str:
-    """A duration for people."""
-    return f"{seconds * 1000:.1f} ms" if math.isfinite(seconds) else "-"
-
-
-def percent(share: float) -> str:
-    """A share for people."""
-    return f"{share:.1%}" if math.isfinite(share) else "-"

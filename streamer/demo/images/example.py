@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.errors import StreamerError
+from streamer.demo.examples import folder
 
 if TYPE_CHECKING:
     from streamer.definition.service import Service
@@ -26,19 +25,9 @@ class Digits(NamedTuple):
     """`uint8 (N,)`, 0 to 9."""
 
 
-def folder() -> Path:
-    """Where `digits.yaml` and what belongs to it lie. Raises `StreamerError` if they are nowhere."""
-    here = Path(__file__).parent
-    # A wheel has examples/digits beside this file; a checkout has it where it is edited.
-    for found in (here / "digits", here.parents[1] / "examples" / "digits"):
-        if (found / "digits.yaml").is_file():
-            return found
-    raise StreamerError("the digits example is not installed; reinstall, or use a checkout of the repository")
-
-
 def digits() -> Digits:
     """The images and labels of `digits.npz`."""
-    with np.load(folder() / "digits.npz") as arrays:
+    with np.load(folder("digits") / "digits.npz") as arrays:
         return Digits(arrays["images"], arrays["labels"])
 
 
@@ -46,9 +35,9 @@ def service(bootstrap: str) -> Service:
     """The service that `digits.yaml` defines, on this broker."""
     import streamer.definition.loading
 
-    text = (folder() / "digits.yaml").read_text(encoding="utf-8")
+    text = (folder("digits") / "digits.yaml").read_text(encoding="utf-8")
     environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": bootstrap}
-    return streamer.definition.loading.loads(text, folder(), environment=environment)
+    return streamer.definition.loading.loads(text, folder("digits"), environment=environment)
 
 
 def topics_of(found: Service) -> tuple[str, str, str]:

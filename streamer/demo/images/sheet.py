@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.errors import MissingPackageError, StreamerError
-from streamer.demo.example import Bytes, Digits
+from streamer.demo.images.example import Bytes, Digits
 
 COLUMNS: Final = 12
 SAMPLE_ROWS: Final = 5

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streamer.demo.example import Bytes
+from streamer.demo.images.example import Bytes
 
 Floats = npt.NDArray[np.float64]
 

@@ -15,15 +15,15 @@ from typing import Any, Literal
 from connectors.codecs.registry import codec_of
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from pipelines.errors import StreamerError
-from pipelines.observe.histogram import Histogram
 from streamer.agent.agent import Agent
 from streamer.definition.service import Service
-from streamer.demo import example
-from streamer.demo.feeder import Feeder
-from streamer.demo.score import Score, Standing
-from streamer.demo.screen import Look, Screen
-from streamer.demo.sheet import contact_sheet
-from streamer.demo.viewer import Viewer
+from streamer.demo.images import example
+from streamer.demo.images.feeder import Feeder
+from streamer.demo.images.score import Score, Standing
+from streamer.demo.images.screen import Look, Screen
+from streamer.demo.images.sheet import contact_sheet
+from streamer.demo.images.viewer import Viewer
+from streamer.demo.running import batches, check, mean, started
 from streamer.devbroker import Broker, create_topics, open_broker
 
 PARTITIONS = 4
@@ -94,7 +94,7 @@ def play(
         replication = -1 if broker.kind == "environment" else 1
         create_topics(broker.bootstrap, {images: PARTITIONS, predictions: PARTITIONS, dead: 1}, replication)
         score = Score(data.labels, round(seconds * rate) + 1)
-        agent = _started(service, stack)
+        agent = started(service, stack)
         viewer = _viewer(broker, predictions, score, run)
         stack.callback(viewer.stop)
         viewer.start()
@@ -107,9 +107,8 @@ def play(
         viewer.stop()
         agent.stop()
         summary = agent.join()
-        if summary.error is not None:
-            raise StreamerError(f"the service failed: {summary.error}")
-        batches = _batches(agent)
+        check(agent)
+        gathered = batches(agent)
         warm_up = WARM_UP if seconds >= 2 * WARM_UP else 0.0
         written = None
         if sheet is not None:
@@ -121,19 +120,11 @@ def play(
             topics=(images, predictions, dead),
             score=score.final(warm_up),
             warm_up=warm_up,
-            batch_mean=_mean(batches),
-            batch_median=batches.quantile(0.5),
+            batch_mean=mean(gathered),
+            batch_median=gathered.quantile(0.5),
             dead=summary.dead,
             sheet=written,
         )
-
-
-def _started(service: Service, stack: ExitStack) -> Agent:
-    agent = Agent(service)
-    agent.start()
-    stack.callback(agent.join)
-    stack.callback(agent.stop)
-    return agent
 
 
 def _viewer(broker: Broker, topic: str, score: Score, run: str) -> Viewer:
@@ -170,7 +161,8 @@ def _wait_for_the_first(agent: Agent, viewer: Viewer, feeder: Feeder, stop: thre
         if viewer.sees.wait(0.3):
             viewer.check()
             return
-        _check(agent, viewer)
+        viewer.check()
+        check(agent)
         if time.monotonic() > deadline:
             raise StreamerError(
                 f"no prediction came back within {OPENING:.0f} s ({agent.ready() or 'the service runs'}); "
@@ -185,38 +177,24 @@ def _watch(
     deadline = float("inf")
     feeder.start()
     while True:
-        _check(agent, viewer)
+        viewer.check()
+        check(agent)
         if stop.is_set():
             feeder.stop()
         if feeder.done and deadline == float("inf"):
             deadline = time.monotonic() + LAST
         standing = score.standing()
-        batches = _batches(agent)
+        gathered = batches(agent)
         view.show(
             Look(
                 elapsed=time.monotonic() - began,
                 seconds=seconds,
                 standing=standing,
-                batch_median=batches.quantile(0.5) if batches.count else 0.0,
-                batch_mean=_mean(batches),
+                batch_median=gathered.quantile(0.5) if gathered.count else 0.0,
+                batch_mean=mean(gathered),
                 latest=score.latest(SHOWN),
             )
         )
         if time.monotonic() > deadline or (feeder.done and standing.answered == standing.sent):
             return
         time.sleep(REFRESH)
-
-
-def _check(agent: Agent, viewer: Viewer) -> None:
-    viewer.check()
-    if agent.summary is not None and agent.summary.error is not None:
-        raise StreamerError(f"the service failed: {agent.summary.error}")
-
-
-def _batches(agent: Agent) -> Histogram:
-    (meters,) = agent.meters.sources.values()
-    return meters.batch_records
-
-
-def _mean(batches: Histogram) -> float:
-    return batches.total / batches.count if batches.count else 0.0

@@ -1,0 +1,27 @@
+"""Numbers for people: curves, durations, shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def curve(values: Sequence[float], top: float | None = None) -> str:
+    """Numbers as a line of bars, the highest (or `top`) as high as a line."""
+    if top is None:
+        top = max((value for value in values if math.isfinite(value)), default=0.0)
+    if top <= 0:
+        return ""
+    return "".join(BARS[min(int(value / top * 7.99), 7)] if math.isfinite(value) else " " for value in values)
+
+
+def milliseconds(seconds: float) -> str:
+    """A duration for people."""
+    return f"{seconds * 1000:.1f} ms" if math.isfinite(seconds) else "-"
+
+
+def percent(share: float) -> str:
+    """A share for people."""
+    return f"{share:.1%}" if math.isfinite(share) else "-"

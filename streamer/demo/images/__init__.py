@@ -1,0 +1,1 @@
+"""`streamer demo digits`: images on a topic of Kafka, predictions on another."""

@@ -1,0 +1,158 @@
+"""The demo from broker to summary."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pipelines.errors import StreamerError
+from streamer.agent.agent import Agent
+from streamer.demo.machines import example
+from streamer.demo.machines.board import Board, Count, Finding
+from streamer.demo.machines.gateway import Gateway, publisher
+from streamer.demo.machines.hall import WINDOWS, Hall, plan
+from streamer.demo.machines.screen import Look, Screen
+from streamer.demo.machines.viewer import Viewer
+from streamer.demo.running import batches, check, mean, started
+from streamer.devbroker.mqtt import MqttBroker, open_mqtt_broker
+
+REFRESH = 0.2
+"""Seconds between two looks."""
+OPENING = 30.0
+"""Seconds until the first score has to be back."""
+LAST = 10.0
+"""Seconds that the last scores and alerts may take after the last window."""
+SETTLED = 0.5
+"""Seconds that alerts, which are on their way by themselves, have after the last score."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How it went. Times are in seconds."""
+
+    broker: str
+    real: bool
+    """Whether the broker is one for production, and not our own for development."""
+    machines: int
+    count: Count
+    dead: int
+    batch_mean: float
+    findings: list[Finding]
+
+    @property
+    def lost(self) -> int:
+        """Windows without a score."""
+        return self.count.sent - self.count.scored
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        counts = {key: value if math.isfinite(value) else None for key, value in asdict(self.count).items()}
+        found = {key: value for key, value in asdict(self).items() if key != "count"}
+        return {**found, **counts, "lost": self.lost}
+
+
+def play(
+    *,
+    seconds: float,
+    rate: float | None,
+    progress: Progress,
+    screen: Callable[[MqttBroker], Screen],
+    stop: threading.Event,
+) -> Outcome | None:
+    """Run the demo for about `seconds`, less if `stop` is set; `None` if nothing came of it.
+
+    `rate` is in windows a second, of all machines together; `None`: as fast as the sensors measure. `progress` is told
+    what is being prepared, `screen` makes the view once the broker is there. Raises `StreamerError` and its kind if
+    something cannot be had or fails.
+    """
+    run = uuid.uuid4().hex[:8]
+    faults = plan(seconds)
+    hall = Hall(faults)
+    rate = WINDOWS * len(hall.places) if rate is None else rate
+    total = round(seconds * rate)
+    board = Board(hall.places, faults, total)
+    with ExitStack() as stack:
+        progress("looking for a broker")
+        broker = stack.enter_context(open_mqtt_broker("the demo", progress, allow_development=True))
+        progress("starting the service")
+        agent = started(example.service(broker.address, run), stack)
+        viewer = Viewer(broker.url, f"demo-{run}-viewer", board)
+        stack.callback(viewer.stop)
+        viewer.start()
+        gateway = stack.enter_context(_gateway(broker, run, hall, board, rate, total))
+        _wait_for_the_first(agent, viewer, gateway, stop)
+        if stop.is_set():
+            return None
+        with screen(broker) as view:
+            _watch(agent, viewer, gateway, board, seconds, view, stop)
+        viewer.stop()
+        agent.stop()
+        summary = agent.join()
+        check(agent)
+        return Outcome(
+            broker=broker.describe(),
+            real=broker.kind != "development",
+            machines=len(hall.places),
+            count=board.count(),
+            dead=summary.dead,
+            batch_mean=mean(batches(agent)),
+            findings=board.findings(),
+        )
+
+
+@contextmanager
+def _gateway(broker: MqttBroker, run: str, hall: Hall, board: Board, rate: float, total: int) -> Iterator[Gateway]:
+    sink = publisher(broker.url, f"demo-{run}-gateway")
+    sink.open()
+    gateway = Gateway(sink, hall, board, rate=rate, total=total)
+    try:
+        yield gateway
+    finally:
+        gateway.stop()
+        sink.close()
+
+
+def _wait_for_the_first(agent: Agent, viewer: Viewer, gateway: Gateway, stop: threading.Event) -> None:
+    deadline = time.monotonic() + OPENING
+    while not stop.is_set():
+        gateway.probe()
+        if viewer.sees.wait(0.3):
+            viewer.check()
+            return
+        viewer.check()
+        check(agent)
+        if time.monotonic() > deadline:
+            raise StreamerError(
+                f"no score came back within {OPENING:.0f} s ({agent.ready() or 'the service runs'}); "
+                "is there an ACL on the broker for the topics factory/# and alerts/#?"
+            )
+
+
+def _watch(
+    agent: Agent, viewer: Viewer, gateway: Gateway, board: Board, seconds: float, view: Screen, stop: threading.Event
+) -> None:
+    began = time.monotonic()
+    deadline = float("inf")
+    gateway.start()
+    while True:
+        viewer.check()
+        check(agent)
+        if stop.is_set():
+            gateway.stop()
+        count = board.count()
+        if gateway.done and deadline == float("inf"):
+            deadline = time.monotonic() + LAST
+        view.show(Look(time.monotonic() - began, seconds, count, board.machines(), board.findings()))
+        if gateway.done and count.scored == count.sent:
+            deadline = min(deadline, time.monotonic() + SETTLED)
+        if time.monotonic() > deadline:
+            return
+        time.sleep(REFRESH)

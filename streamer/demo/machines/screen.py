@@ -1,0 +1,167 @@
+"""What people see while the demo runs: a live table on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from streamer.demo.drawing import curve, milliseconds
+from streamer.demo.machines.board import POINTS, Count, Finding, Standing
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.text import Text
+
+EVERY = 2.0
+"""Seconds between two plain lines."""
+FULL = 3.0
+"""mm/s of a curve's highest bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Everything that is shown at one moment."""
+
+    elapsed: float
+    seconds: float
+    """How long the machines publish."""
+    count: Count
+    machines: list[Standing]
+    findings: list[Finding]
+
+
+class Screen(Protocol):
+    """Somewhere to show looks."""
+
+    def __enter__(self) -> Screen: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def show(self, look: Look) -> None:
+        """Show this one now."""
+
+
+class PlainScreen:
+    """A line every two seconds, and one for each fault that is found."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next = EVERY
+        self._told: set[str] = set()
+
+    def __enter__(self) -> PlainScreen:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to put away."""
+
+    def show(self, look: Look) -> None:
+        """As `Screen.show`."""
+        for finding in look.findings:
+            if finding.after is not None and finding.machine not in self._told:
+                self._told.add(finding.machine)
+                self._console.print(
+                    f"{finding.began + finding.after:4.0f} s  alert: {finding.machine}, "
+                    f"{finding.after:.1f} s after its {finding.fault} began"
+                )
+        if look.elapsed < self._next:
+            return
+        self._next += EVERY
+        count = look.count
+        alerting = [machine.name for machine in look.machines if machine.alert]
+        self._console.print(
+            f"{look.elapsed:4.0f} s  {count.sent:,} windows sent, {count.scored:,} scored, latency p50 "
+            f"{milliseconds(count.p50)} p99 {milliseconds(count.p99)}, alerts of {', '.join(alerting) or 'nobody'}"
+        )
+
+
+class LiveScreen:
+    """A table that is drawn again several times a second, and gone at the end."""
+
+    def __init__(self, console: Console, where: str) -> None:
+        from rich.live import Live
+
+        self._console = console
+        self._where = where
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> LiveScreen:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.__exit__(kind, error, trace)
+
+    def show(self, look: Look) -> None:
+        """As `Screen.show`."""
+        self._live.update(self._panel(look), refresh=True)
+
+    def _panel(self, look: Look) -> RenderableType:
+        from rich.console import Group
+        from rich.panel import Panel
+        from rich.progress_bar import ProgressBar
+        from rich.text import Text
+
+        count = look.count
+        left = max(look.seconds - look.elapsed, 0.0)
+        numbers = Text.assemble(
+            (f"{count.sent:,}", "bold"),
+            " windows sent, ",
+            (f"{count.scored:,}", "bold"),
+            " scored, ",
+            (f"{count.alerts:,}", "bold"),
+            f" alerts, latency p50 {milliseconds(count.p50)}",
+        )
+        bar = ProgressBar(total=look.seconds, completed=min(look.elapsed, look.seconds))
+        return Panel(
+            Group(numbers, Text(), self._table(look), Text(), bar),
+            title="[bold]streamer demo sensors[/]  vibration -> autoencoder -> alerts",
+            subtitle=f"{self._where}, {left:.0f} s to go",
+            padding=(0, 2),
+            width=min(self._console.width, 96),
+        )
+
+    def _table(self, look: Look) -> RenderableType:
+        from rich.table import Table
+
+        wide = self._console.width >= 90
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("line", style="dim")
+        table.add_column("machine", no_wrap=True)
+        table.add_column("vibration", no_wrap=True, width=POINTS if wide else POINTS // 2)
+        table.add_column("C", justify="right")
+        table.add_column("score", justify="right")
+        table.add_column("state", no_wrap=True, width=5)
+        table.add_column("in truth", no_wrap=True, style="dim")
+        points = POINTS if wide else POINTS // 2
+        for machine in look.machines:
+            table.add_row(
+                machine.line,
+                machine.name,
+                _styled(curve(machine.vibration[-points:], FULL), "cyan"),
+                "-" if math.isnan(machine.temperature) else f"{machine.temperature:.0f}",
+                _score(machine),
+                _styled("ALERT", "bold red") if machine.alert else _styled("well", "green"),
+                machine.fault or "",
+            )
+        return table
+
+
+def _score(machine: Standing) -> Text:
+    if math.isnan(machine.score):
+        return _styled("-", "dim")
+    return _styled(f"{machine.score:.2f}", "bold red" if machine.score > 1 else "")
+
+
+def _styled(text: str, style: str) -> Text:
+    from rich.text import Text
+
+    return Text(text, style)
