@@ -11,6 +11,7 @@ service needs no code.
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +92,7 @@ def trained(inputs: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     random = np.random.default_rng(7)
     layers = [
         (random.normal(0.0, 1.0 / np.sqrt(wide), (wide, narrow)), np.zeros(narrow))
-        for wide, narrow in zip(WIDTHS, WIDTHS[1:], strict=False)
+        for wide, narrow in itertools.pairwise(WIDTHS)
     ]
     moments = [[np.zeros_like(part) for part in layer] for layer in layers]
     squares = [[np.zeros_like(part) for part in layer] for layer in layers]

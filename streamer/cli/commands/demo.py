@@ -47,8 +47,8 @@ def demo(
     digits: images on Kafka. The broker is the one of KAFKA_BOOTSTRAP_SERVERS, else a container, else Apache Kafka's
     jars (downloaded once, 43 MB), else a mock in this process.
 
-    sensors: vibration of machines on MQTT; some of them develop faults, and an autoencoder finds them. The broker is the
-    one of MQTT_BROKER, else mosquitto where it is installed, else one of our own in this process.
+    sensors: vibration of machines on MQTT; some of them develop faults, and an autoencoder finds them. The broker is
+    the one of MQTT_BROKER, else mosquitto where it is installed, else one of our own in this process.
     """
     from streamer.cli.signals import draining
     from streamer.cli.terminal import notes

@@ -16,7 +16,6 @@ from connectors.codecs.registry import codec_of
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from pipelines.errors import StreamerError
 from streamer.agent.agent import Agent
-from streamer.definition.service import Service
 from streamer.demo.images import example
 from streamer.demo.images.feeder import Feeder
 from streamer.demo.images.score import Score, Standing

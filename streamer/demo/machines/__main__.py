@@ -24,7 +24,9 @@ LONGEST = 10**12
 
 def main() -> int:
     """Publish; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m streamer.demo.machines", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(
+        prog="python -m streamer.demo.machines", description="The machines of the sensors example; Ctrl-C stops them."
+    )
     default = os.environ.get("MQTT_BROKER", "localhost:1883")
     parser.add_argument("--broker", default=default, metavar="HOST:PORT", help="by default $MQTT_BROKER, else here")
     arguments = parser.parse_args()
