@@ -28,6 +28,7 @@ import pipelines
 import streamer
 from connectors.memory import MemorySessionSource
 from connectors.mqtt.endpoint import MqttEndpointSourceConfig
+from connectors.mqtt.sinkconfig import MqttSinkConfig
 from pipelines import Image
 from streamer.cli.app import app
 from streamer.observe.connectormetrics import Measured
@@ -158,6 +159,7 @@ def test_a_metric_exists(page: Path) -> None:
     meters.connectors = lambda: [
         Measured("source bus", "memory", MemorySessionSource().metrics),
         Measured("source endpoint", "mqtt_endpoint", MqttEndpointSourceConfig().build().metrics),
+        Measured("sink bus", "mqtt", MqttSinkConfig(topic="out", client_id="docs").build().metrics),
     ]
     names = {name for family in meters.collect() for name in (family.name, f"{family.name}_total")}
     assert (
