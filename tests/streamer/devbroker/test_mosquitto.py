@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from certificates import certificate_in
 from mqttclient import MqttClient
 
 from streamer.devbroker import BrokerError
@@ -108,3 +111,25 @@ def test_the_variable_goes_before_all_else(start_mosquitto: StartMosquitto, monk
     monkeypatch.setenv("MQTT_BROKER", "localhost:1")
     with pytest.raises(BrokerError, match="does not answer"):
         open_mqtt_broker("the test").__enter__()
+
+
+def test_it_speaks_tls_with_a_certificate_that_the_test_made(start_mosquitto: StartMosquitto, tmp_path: Path) -> None:
+    made = certificate_in(tmp_path)
+    broker = start_mosquitto(certfile=str(made.certificate), keyfile=str(made.key))
+    assert broker.url == f"mqtts://127.0.0.1:{broker.port}"
+    with MqttClient("localhost", broker.port, tls=str(made.certificate)) as client:
+        client.subscribe("t", 1)
+        client.publish("t", b"x", 1)
+        assert client.take(1)[0].payload == b"x"
+
+
+def test_it_asks_for_passwords_where_it_has_a_file_of_them(start_mosquitto: StartMosquitto, tmp_path: Path) -> None:
+    program = shutil.which("mosquitto_passwd")
+    if program is None:
+        pytest.skip("mosquitto_passwd is not installed")
+    subprocess.run([program, "-c", "-b", tmp_path / "passwords", "me", "secret"], check=True, capture_output=True)
+    broker = start_mosquitto(allow_anonymous="false", password_file=str(tmp_path / "passwords"))
+    with pytest.raises(ConnectionError):
+        MqttClient(broker.host, broker.port, login=("me", "wrong")).__enter__()
+    with MqttClient(broker.host, broker.port, login=("me", "secret")) as client:
+        client.publish("t", b"", 1)

@@ -1,0 +1,26 @@
+"""Certificates for brokers and servers that a test starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from connectors.mqtt.endpoint.certificate import self_signed
+
+_END_OF_KEY = b"-----END PRIVATE KEY-----\n"
+
+
+class Certificate(NamedTuple):
+    """Files of a certificate for localhost that signed itself: clients are given `certificate` as their authority."""
+
+    certificate: Path
+    key: Path
+
+
+def certificate_in(folder: Path) -> Certificate:
+    """A new one, in this folder."""
+    key, end, rest = self_signed("localhost").partition(_END_OF_KEY)
+    made = Certificate(folder / "server.pem", folder / "server.key")
+    made.certificate.write_bytes(rest)
+    made.key.write_bytes(key + end)
+    return made
