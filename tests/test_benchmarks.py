@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from mqttclient import MqttClient
 
 pytestmark = pytest.mark.slow
 
@@ -32,3 +34,24 @@ def test_a_benchmark_prints_a_line_for_each_case(command: list[str], line: str) 
     )
     assert done.returncode == 0, done.stderr
     assert re.search(line, done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("mode", ["replay", "take"])
+def test_the_mqtt_stub_serves_a_client_as_a_broker_would(mode: str, qos: int) -> None:
+    order = json.dumps({"mode": mode, "qos": qos, "count": 500, "window": 20, "payload": 100})
+    command = [sys.executable, "-m", "benchmarks.programs.mqttstub", order]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as stub:
+        assert stub.stdout is not None
+        port = json.loads(stub.stdout.readline())["port"]
+        with MqttClient("127.0.0.1", port) as client:
+            if mode == "replay":
+                client.subscribe("#", qos)
+                received = client.take(500)
+                assert [message.payload[:8] for message in received] == [b"%08d" % number for number in range(500)]
+                assert {message.qos for message in received} == {qos}
+            else:
+                for number in range(500):
+                    client.publish("t", b"%d" % number, qos)
+            assert json.loads(stub.stdout.readline())["messages"] == 500
+        assert stub.wait(60) == 0
