@@ -135,6 +135,13 @@ class MqttClient:
                 raise AssertionError(f"{len(found)} messages of {count}: {[m.payload for m in found]}") from None
         return found
 
+    def arrived(self) -> list[MQTTMessage]:
+        """What has come by now."""
+        found: list[MQTTMessage] = []
+        while not self._messages.empty():
+            found.append(self._messages.get())
+        return found
+
     def nothing(self, seconds: float = 0.3) -> bool:
         """Whether nothing comes for so long."""
         try:

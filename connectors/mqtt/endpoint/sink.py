@@ -32,6 +32,7 @@ class MqttEndpointSink(Sink):
     A message without a key answers nobody and is refused.
 
     `failures`: its messages are dead letters. Instead of the record the client gets JSON, `{"errorMessage": TEXT}`.
+    Letters of records that no client sent are taken, and tell nobody.
     """
 
     def __init__(self, config: MqttEndpointSinkConfig, endpoint: str, *, failures: bool) -> None:
@@ -106,22 +107,26 @@ class MqttEndpointSink(Sink):
 
     def _reply(self, messages: Messages, index: int, deadline: float, *, wait: bool = False) -> Reply | None:
         key = None if messages.keys is None else messages.keys[index]
-        if key is None:
-            raise ConnectorError(
-                f"{self.name}: a result without the key of its record, which is the client's id, answers nobody; "
-                "a record made of several has none"
-            )
+        client_id = "" if key is None else bytes(key).decode(errors="replace")
         headers = (messages.headers[index] if messages.headers is not None else None) or ()
         told: tuple[tuple[str, str], ...] = ()
         if self._failures:
             topic, payload = _failure(headers, self._config.topic)
+            if why_no_name(topic):
+                # A dead letter of something that no client sent: nobody is to be told, and it is done.
+                client_id = ""
         else:
             topic = self._config.topic if messages.topics is None else messages.topics[index]
             payload, told = messages.values[index] or b"", _user_properties(headers)
-        if reason := why_no_name(topic):
-            raise ConnectorError(f"{self.name}: {topic[:100]!r} is no topic: {reason}")
+            if key is None:
+                raise ConnectorError(
+                    f"{self.name}: a result without the key of its record, which is the client's id, answers nobody; "
+                    "a record made of several has none"
+                )
+            if reason := why_no_name(topic):
+                raise ConnectorError(f"{self.name}: {topic[:100]!r} is no topic: {reason}")
         return self._replies.begin(
-            bytes(key).decode(errors="replace"),
+            client_id,
             topic,
             bytes(payload),
             self._config.qos,

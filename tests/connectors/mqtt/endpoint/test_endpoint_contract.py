@@ -1,23 +1,28 @@
-"""The endpoint keeps the contract of sources; a paho client feeds it, which sends again what is not acknowledged."""
+"""The endpoint keeps the contracts of sources and sinks; paho is its client, and sends again what it has to."""
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import pytest
+from mqttclient import MqttClient
 from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from connectors.contract import SourceBus, SourceContract
-from connectors.message import Message
-from connectors.mqtt.endpoint import MqttEndpointSourceConfig
+from connectors.contract import SinkBus, SinkContract, SourceBus, SourceContract
+from connectors.message import Message, block_of
+from connectors.mqtt.endpoint import MqttEndpointSinkConfig, MqttEndpointSourceConfig
+from connectors.mqtt.endpoint.sink import MAX_IN_FLIGHT
 from connectors.mqtt.endpoint.source import MqttEndpointSource
+from connectors.sink import Sink
 from connectors.source import Source
 from streamer.devbroker.ports import ReservedPorts
 
@@ -95,3 +100,90 @@ class TestMqttEndpointSource(SourceContract):
         yield bus
         bus.close()
         ports.close()
+
+
+class AnswersBus(SinkBus):
+    """A device that keeps what it is answered. It is the only one, so that every message is for it."""
+
+    in_flight_at_most = MAX_IN_FLIGHT
+
+    def __init__(self) -> None:
+        self.config = MqttEndpointSourceConfig(name=f"endpoint-{uuid.uuid4().hex}", listen="127.0.0.1:0")
+        self.endpoint = self.config.build()
+        self.endpoint.open()
+        self._device = MqttClient(*self.endpoint.address, "device", version=MQTTv5)
+        self._device.__enter__()
+        self._arrived: list[Message] = []
+
+    def close(self) -> None:
+        self._device.__exit__(None, None, None)
+        self.endpoint.close()
+
+    def key(self, number: int) -> bytes | None:
+        return b"device"
+
+    def sink(self) -> Sink:
+        return MqttEndpointSinkConfig(topic="answers", qos=2).in_service("", [self.config]).build()
+
+    def other_topic(self) -> str:
+        return "others"
+
+    def read_back(self, count: int, topic: str | None = None) -> list[Message]:
+        deadline = time.monotonic() + self.patience
+        while True:
+            self._arrived += [
+                Message(
+                    m.payload,
+                    b"device",
+                    tuple((n, v.encode()) for n, v in getattr(m.properties, "UserProperty", ())),
+                    topic=m.topic,
+                )
+                for m in self._device.arrived()
+            ]
+            found = [one for one in self._arrived if one.topic == (topic or "answers")]
+            if len(found) >= count or time.monotonic() > deadline:
+                return found
+            time.sleep(0.02)
+
+
+class TestMqttEndpointSink(SinkContract):
+    """The endpoint as a sink."""
+
+    cannot: ClassVar[Mapping[str, str]] = {
+        "keys": "a message's key is the id of its client, and does not travel",
+        "headers": "the contract's messages with headers have no key, so they are for nobody",
+        "binary_headers": "user properties are text",
+        "topics": "the contract's messages with a topic have no key, so they are for nobody",
+        "timestamps": "MQTT has none",
+        "tombstones": "a payload of MQTT may be empty, but not absent",
+        "limit": "what a client cannot take has nobody to have it",
+        "override": "keys are clients",
+        "cut": "there is no peer but the clients, and one that is gone needs no answer",
+        "vanish": "a topic of MQTT is there when it is used",
+        "lose": "what is sent is acknowledged, or its client is gone",
+    }
+
+    def test_what_is_left_of_a_dead_letter_is_always_taken(self, bus: SinkBus) -> None:
+        """It tells a client of a failure, or nobody; it refuses none."""
+        assert isinstance(bus, AnswersBus)
+        letters = MqttEndpointSinkConfig().for_dead_letters().in_service("", [bus.config]).build()
+        letters.open()
+        headers = (("streamer-topic", b"images"), ("streamer-text", "\u00fc".encode() * 2200))
+        nowhere = (("streamer-topic", b"a/#"), ("streamer-text", b"x"))
+        for message in (
+            Message(b"x", b"images-3-41", headers),
+            Message(b"x", None, headers),
+            Message(b"x", None),
+            Message(b"x", b"device", nowhere),
+            Message(b"x", b"device", headers),
+        ):
+            assert letters.send(block_of([message]), time.monotonic() + 30) == {}
+        assert letters.barrier(time.monotonic() + 30) == {}
+        (told,) = bus.read_back(1, "images-out")
+        assert json.loads(told.value) == {"errorMessage": "\u00fc" * 2200}
+
+    @pytest.fixture
+    def bus(self) -> Iterator[AnswersBus]:
+        bus = AnswersBus()
+        yield bus
+        bus.close()
