@@ -11,10 +11,10 @@ from connectors.mqtt.protocol.scan import Scanned, Stopped
 from connectors.mqtt.session.inbound import Inbound, Receive
 from pipelines.hotpath import HotPath
 
-_BLOCK = 2 << 20
+_BLOCK = 4 << 20
 """Bytes that are received into one block of memory: the records of a batch had better lie in one."""
-_AT_ONCE = 256 << 10
-"""Bytes that are received at once: what is scanned right afterwards is in the processor's cache then."""
+_AT_ONCE = 1 << 20
+"""Bytes that are received, and scanned, at once."""
 
 
 class Arrivals(Inbound):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-import numpy as np
-
 from connectors.mqtt.protocol.scan import Scanned
 from pipelines.data.spans import Ints
 
@@ -27,6 +25,8 @@ class Part:
     """When it came, in milliseconds since 1970."""
     byte_count: int
     """Bytes of the payloads."""
+    _totals: Ints | None = None
+    """Bytes of the payloads of each and all before it, of all rows; once it is needed."""
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -38,11 +38,16 @@ class Part:
 
     def split(self, count: int, byte_count: int) -> Part:
         """Take the first ones off, at most so many, and so many bytes; one at least, which may be larger."""
-        sizes = self.block.payload_lengths[self.picked][:count].cumsum()
-        if sizes[-1] > byte_count:
-            count = max(1, int(np.searchsorted(sizes, byte_count, side="right")))
-        size = int(sizes[count - 1])
-        first = Part(self.block, self.rows, self.start, self.start + count, self.positions, self.received_at, size)
+        if self._totals is None:
+            sizes = self.block.payload_lengths
+            self._totals = (sizes if self.rows is None else sizes[self.rows]).cumsum()
+        totals, start = self._totals, self.start
+        before = int(totals[start - 1]) if start else 0
+        size = int(totals[start + count - 1]) - before
+        if size > byte_count:
+            count = max(1, int(totals[start:].searchsorted(before + byte_count, side="right")))
+            size = int(totals[start + count - 1]) - before
+        first = Part(self.block, self.rows, start, start + count, self.positions, self.received_at, size)
         self.start += count
         self.byte_count -= size
         return first

@@ -294,11 +294,13 @@ class MqttSource(Source):
         if self._filter.stranger is not None:
             self._warn_of(self._filter.stranger)
         flags = block.flags
-        if self._config.retained == "skip" and (flags & _RETAINED).any():
+        # Most blocks hold messages that differ in nothing here.
+        seen = int(flags[0]) if (flags == flags[0]).all() else int(np.bitwise_or.reduce(flags))
+        if seen & _RETAINED and self._config.retained == "skip":
             fresh = flags & _RETAINED == 0
             wanted = fresh if wanted is None else wanted & fresh
         passed = None if wanted is None else ~wanted
-        if (flags & _DUPLICATE).any():
+        if seen & _DUPLICATE:
             self.counts.duplicates += int((flags & _DUPLICATE > 0).sum())
         follow = not self._unfinished
         if self._released or self._unfinished:

