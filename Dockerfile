@@ -19,6 +19,7 @@ COPY pipelines pipelines
 COPY connectors connectors
 COPY streamer streamer
 COPY examples/digits examples/digits
+COPY examples/sensors examples/sensors
 RUN python -m pip wheel --no-deps --wheel-dir /wheels . \
     && wheel=$(echo /wheels/*.whl) \
     && /opt/streamer/bin/python -m pip install --constraint constraints.txt "${wheel}[kafka,onnx]"

@@ -165,6 +165,7 @@ _LONGEST = (
     "streamer/cli/test_cli_topics.py",
     "connectors/kafka/test_kafka_bridge.py",
     "services/test_demo.py",
+    "services/test_sensors_demo.py",
     "pipelines/wire/test_protobuf_versions.py",
 )
 _TURNS = {Path(__file__).parent / name: turn for turn, name in enumerate(_LONGEST)}

@@ -68,6 +68,7 @@ def test_the_wheel_holds_every_package_and_nothing_else(wheel: Path) -> None:
     assert "protos/data.proto" in names
     example = ("digits.yaml", "digits.pipeline.yaml", "digits.onnx", "digits.npz")
     assert {f"streamer/demo/digits/{name}" for name in example} <= set(names)
+    assert {f"streamer/demo/sensors/{name}" for name in ("sensors.yaml", "autoencoder.onnx")} <= set(names)
 
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="no Rust toolchain (cargo) on the PATH")

@@ -17,6 +17,7 @@ from connectors.mqtt.protocol.topics import why_no_name
 from connectors.mqtt.publishing.style import Style
 from connectors.mqtt.session.settings import Settings
 from connectors.units import Duration, Size
+from pipelines.errors import DefinitionError
 
 if TYPE_CHECKING:
     from connectors.browser import Browser
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 SESSION_KEPT = 3600
 """Seconds that a broker keeps the session of a sink whose connection is lost: so long it knows what it has taken."""
 _LONGEST_EXPIRY = 0xFFFF_FFFF
+_REACHING = ("url", "version", "tls", "client")
+"""Fields by which a broker is reached: those that a sink without a `url` takes from the service's source."""
+_LOGIN = ("username", "password", "token")
+"""The same for logging in; a sink that has one of them logs in by itself."""
 
 
 class Announcement(BaseModel):
@@ -74,6 +79,8 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
 
     type: Literal["mqtt"] = "mqtt"
     """Which connector this is."""
+    url: str = "mqtt://localhost:1883"
+    """The broker: `mqtt://host:1883`, or `mqtts://host:8883` with TLS; with `client: paho` also `ws://host/path` and `wss://host/path`. A sink that names none uses that of the service's first MQTT source, and its login."""  # noqa: E501
     topic: str = Field(min_length=1)
     """The topic; may be made from values: `results/{device}`, `{record.topic}/out`, `{record.response_topic}`. Then `topics` says which are allowed."""  # noqa: E501
     topics: tuple[str, ...] = ()
@@ -140,8 +147,19 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
         return None
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
-        """The same sink; where it names no `client_id`, the names of the service and the sink make it."""
-        return self if self.client_id is not None else self.model_copy(update={"client_id": self.named_in(service)})
+        """The same sink. Where it names no `client_id`, the names of the service and the sink make it; where it names
+        no `url`, it uses the broker of the service's first MQTT source, and logs in as that does."""
+        found: dict[str, Any] = {} if self.client_id is not None else {"client_id": self.named_in(service)}
+        source = next((config for config in sources if isinstance(config, MqttClientFields)), None)
+        if source is not None and "url" not in self.model_fields_set:
+            own = self.model_fields_set
+            names = _REACHING if own.intersection(_LOGIN) else _REACHING + _LOGIN
+            found |= {name: getattr(source, name) for name in names if name not in own}
+            if found.get("client") == "paho" and self.qos == 2:
+                raise DefinitionError(
+                    f'sink "{self.label}": its source has client: paho, which does not do QoS 2; write qos: 1, or a url'
+                )
+        return self.model_copy(update=found) if found else self
 
     def for_dead_letters(self) -> Self:
         """The same sink, for dead letters."""

@@ -32,4 +32,4 @@ def service(broker: str, run: str) -> Service:
     letters = found.dead_letter
     if letters is not None:
         letters = letters.model_copy(update={"client_id": f"demo-{run}-dead"})
-    return found.model_copy(update={"sources": sources, "sinks": sinks, "dead_letter": letters})
+    return found.model_copy(update={"source": sources, "sink": sinks, "dead_letter": letters})

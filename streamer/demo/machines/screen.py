@@ -18,6 +18,8 @@ EVERY = 2.0
 """Seconds between two plain lines."""
 FULL = 3.0
 """mm/s of a curve's highest bar."""
+_COLUMNS = {"line": 70, "machine": 0, "vibration": 0, "C": 0, "score": 0, "state": 0, "in truth": 78}
+"""Columns, and how wide the terminal has to be for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,27 +134,34 @@ class LiveScreen:
     def _table(self, look: Look) -> RenderableType:
         from rich.table import Table
 
-        wide = self._console.width >= 90
+        width = self._console.width
+        points = POINTS if width >= 90 else POINTS // 2
+        shown = [name for name, least in _COLUMNS.items() if width >= least]
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-        table.add_column("line", style="dim")
-        table.add_column("machine", no_wrap=True)
-        table.add_column("vibration", no_wrap=True, width=POINTS if wide else POINTS // 2)
-        table.add_column("C", justify="right")
-        table.add_column("score", justify="right")
-        table.add_column("state", no_wrap=True, width=5)
-        table.add_column("in truth", no_wrap=True, style="dim")
-        points = POINTS if wide else POINTS // 2
-        for machine in look.machines:
-            table.add_row(
-                machine.line,
-                machine.name,
-                _styled(curve(machine.vibration[-points:], FULL), "cyan"),
-                "-" if math.isnan(machine.temperature) else f"{machine.temperature:.0f}",
-                _score(machine),
-                _styled("ALERT", "bold red") if machine.alert else _styled("well", "green"),
-                machine.fault or "",
+        for name in shown:
+            table.add_column(
+                name,
+                justify="right" if name in ("C", "score") else "left",
+                style="dim" if name in ("line", "in truth") else None,
+                no_wrap=True,
+                width=points if name == "vibration" else None,
             )
+        for machine in look.machines:
+            cells = _cells(machine, points)
+            table.add_row(*(cells[name] for name in shown))
         return table
+
+
+def _cells(machine: Standing, points: int) -> dict[str, Text | str]:
+    return {
+        "line": machine.line,
+        "machine": machine.name,
+        "vibration": _styled(curve(machine.vibration[-points:], FULL), "cyan"),
+        "C": "-" if math.isnan(machine.temperature) else f"{machine.temperature:.0f}",
+        "score": _score(machine),
+        "state": _styled("ALERT", "bold red") if machine.alert else _styled("well", "green"),
+        "in truth": machine.fault or "",
+    }
 
 
 def _score(machine: Standing) -> Text:

@@ -71,14 +71,19 @@ def test_kafka_can_be_reached_from_the_host_and_from_containers(services: dict[s
 
 
 def test_every_service_that_stays_up_has_a_health_check_and_a_restart(services: dict[str, Any]) -> None:
-    for name in ("kafka", "mosquitto", "digits"):
+    for name in ("kafka", "mosquitto", "digits", "sensors"):
         assert services[name]["healthcheck"]["test"][0] == "CMD"
         assert services[name]["restart"] == "unless-stopped"
 
 
 def test_ports_are_open_on_this_machine_only(services: dict[str, Any]) -> None:
     ports = [port for service in services.values() for port in service.get("ports", ())]
-    assert sorted(ports) == ["127.0.0.1:1883:1883", "127.0.0.1:9092:9092", "127.0.0.1:9464:9464"]
+    assert sorted(ports) == [
+        "127.0.0.1:1883:1883",
+        "127.0.0.1:9092:9092",
+        "127.0.0.1:9464:9464",
+        "127.0.0.1:9465:9464",
+    ]
 
 
 def test_the_service_is_the_example_with_a_control_port_that_is_checked(services: dict[str, Any]) -> None:
@@ -91,6 +96,41 @@ def test_the_service_is_the_example_with_a_control_port_that_is_checked(services
     assert (ROOT / "deploy" / deployed["pipeline"]).resolve() == ROOT / "examples/digits/digits.pipeline.yaml"
     deployed["pipeline"] = "digits.pipeline.yaml"
     assert deployed == yaml.safe_load((ROOT / "examples/digits/digits.yaml").read_text())
+
+
+def test_the_sensors_are_a_profile_whose_service_is_the_example_with_a_control_port(services: dict[str, Any]) -> None:
+    sensors, machines = services["sensors"], services["machines"]
+    assert sensors["profiles"] == machines["profiles"] == ["sensors"]
+    assert sensors["command"] == ["run", "deploy/sensors.yaml"]
+    assert sensors["depends_on"]["mosquitto"] == {"condition": "service_healthy"}
+    assert sensors["environment"] == machines["environment"] == {"MQTT_BROKER": "mosquitto:1883"}
+    text = (ROOT / "deploy/sensors.yaml").read_text()
+    deployed = yaml.safe_load(text.replace("${MQTT_BROKER}", "${MQTT_BROKER:-localhost:1883}"))
+    assert deployed.pop("control") == {"listen": "0.0.0.0:9464"}
+    model = deployed["pipeline"][0]
+    assert (ROOT / "deploy" / model["modelUri"]).resolve() == ROOT / "examples/sensors/autoencoder.onnx"
+    model["modelUri"] = "autoencoder.onnx"
+    assert deployed == yaml.safe_load((ROOT / "examples/sensors/sensors.yaml").read_text())
+
+
+def test_without_the_profile_there_are_no_machines(services: dict[str, Any]) -> None:
+    assert {name for name, service in services.items() if "profiles" in service} == {"sensors", "machines"}
+
+
+def test_the_simulated_machines_are_a_module_of_the_image(services: dict[str, Any]) -> None:
+    python, flag, module = services["machines"]["entrypoint"]
+    assert (python, flag) == ("python", "-m")
+    assert (ROOT / module.replace(".", "/") / "__main__.py").exists()
+
+
+def test_mosquitto_keeps_sessions_and_what_waits_for_them(services: dict[str, Any]) -> None:
+    lines = (ROOT / "deploy/mosquitto.conf").read_text().splitlines()
+    settings = dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
+    assert settings["persistence"] == "true"
+    assert f"mosquitto-data:{settings['persistence_location'].rstrip('/')}" in services["mosquitto"]["volumes"]
+    # Its default of 1000 messages for a client that is away is lost without a word.
+    assert int(settings["max_queued_messages"]) >= 100_000
+    assert settings["set_tcp_nodelay"] == "true"
 
 
 def test_the_topics_of_the_service_are_created_before_it_starts(services: dict[str, Any]) -> None:

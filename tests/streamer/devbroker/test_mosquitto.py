@@ -133,3 +133,16 @@ def test_it_asks_for_passwords_where_it_has_a_file_of_them(start_mosquitto: Star
         MqttClient(broker.host, broker.port, login=("me", "wrong")).__enter__()
     with MqttClient(broker.host, broker.port, login=("me", "secret")) as client:
         client.publish("t", b"", 1)
+
+
+def test_where_mosquitto_is_missing_our_own_broker_serves_if_that_is_allowed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("streamer.devbroker.mqtt.mosquitto._SYSTEM_FOLDERS", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("MQTT_BROKER", raising=False)
+    with open_mqtt_broker("the test", allow_development=True) as broker:
+        assert broker.kind == "development"
+        assert broker.address == f"{broker.host}:{broker.port}"
+        with MqttClient(broker.host, broker.port) as client:
+            assert client.published("t", b"", 1, seconds=30)

@@ -7,12 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, cast
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
 from mqttserver import PlayedServer
+from pydantic import SecretStr
 
 from connectors.message import Message, block_of
+from connectors.mqtt.client import TlsConfig
+from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.protocol.packets import (
     V5,
     V311,
@@ -33,7 +37,7 @@ from connectors.mqtt.sink import MqttSink
 from connectors.mqtt.sinkconfig import MqttSinkConfig
 from connectors.records import Messages
 from connectors.sink import Refused
-from pipelines.errors import ConnectorError
+from pipelines.errors import ConnectorError, DefinitionError
 
 MakeSink = Callable[..., MqttSink]
 
@@ -652,3 +656,26 @@ def test_its_client_id_is_made_of_service_and_sink_and_is_not_that_of_a_source()
     config = MqttSinkConfig(topic="out", name="alerts").in_service("factory")
     assert config.client_id == "factory-alerts-out"
     assert config.for_dead_letters().dead_letters
+
+
+def test_a_sink_without_a_broker_uses_that_of_the_services_source_and_its_login() -> None:
+    source = MqttSourceConfig(
+        url="mqtts://edge:8883", topics=("a",), username="me", password=SecretStr("pw"), tls=TlsConfig(verify=False)
+    )
+    found = MqttSinkConfig(topic="out").in_service("factory", [source])
+    assert found.connection() == {**source.connection(), "client_id": "factory-mqtt-out", "tls": ANY}
+    assert MqttSinkConfig(topic="out").in_service("factory").url == "mqtt://localhost:1883"
+
+
+def test_a_sink_with_a_broker_of_its_own_takes_nothing_of_the_source() -> None:
+    source = MqttSourceConfig(url="edge", topics=("a",), username="me", password=SecretStr("pw"))
+    found = MqttSinkConfig(topic="out", url="mqtt://localhost:1883").in_service("factory", [source])
+    assert (found.url, found.username, found.password) == ("mqtt://localhost:1883", None, None)
+    own = MqttSinkConfig(topic="out", username="you").in_service("factory", [source])
+    assert (own.url, own.username, own.password) == ("mqtt://edge:1883", "you", None)
+
+
+def test_a_sink_of_qos_2_cannot_take_paho_from_its_source() -> None:
+    source = MqttSourceConfig(url="ws://edge/mqtt", topics=("a",), client="paho")
+    with pytest.raises(DefinitionError, match="write qos: 1, or a url"):
+        MqttSinkConfig(topic="out", qos=2).in_service("factory", [source])
