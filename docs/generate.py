@@ -25,6 +25,9 @@ from steppages import OURS, about, has_fields, index, missing_pages, part_name, 
 from connectors.codecs.config import MessageConfig
 from connectors.codecs.registry import CODECS
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
+from connectors.mqtt.client import TlsConfig
+from connectors.mqtt.config import Shard
+from connectors.mqtt.sinkconfig import Announcement, LastWill
 from connectors.outbox import OutboxConfig
 from connectors.registry import SINKS, SOURCES
 from connectors.units import Position, seconds, size_in_bytes
@@ -101,6 +104,10 @@ def tables() -> dict[str, Callable[[], str]]:
         "source": lambda: fields(SourceConfig),
         "sink": lambda: fields(SinkConfig),
         "codecs": codecs,
+        "mqtt.tls": lambda: fields(TlsConfig),
+        "mqtt.shard": lambda: fields(Shard),
+        "mqtt.birth": lambda: fields(Announcement),
+        "mqtt.will": lambda: fields(LastWill, without=set(Announcement.model_fields)),
     }
     for name in SOURCES.known:
         found[f"source.{name}"] = partial(_connector, SOURCES.get(name), SourceConfig)

@@ -27,6 +27,7 @@ from pageblocks import ROOT, Block, blocks_of
 import pipelines
 import streamer
 from connectors.memory import MemorySessionSource
+from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.endpoint import MqttEndpointSourceConfig
 from connectors.mqtt.sinkconfig import MqttSinkConfig
 from pipelines import Image
@@ -159,6 +160,7 @@ def test_a_metric_exists(page: Path) -> None:
     meters.connectors = lambda: [
         Measured("source bus", "memory", MemorySessionSource().metrics),
         Measured("source endpoint", "mqtt_endpoint", MqttEndpointSourceConfig().build().metrics),
+        Measured("source bus", "mqtt", MqttSourceConfig(topics=("in",), client_id="docs").build().metrics),
         Measured("sink bus", "mqtt", MqttSinkConfig(topic="out", client_id="docs").build().metrics),
     ]
     names = {name for family in meters.collect() for name in (family.name, f"{family.name}_total")}

@@ -298,7 +298,8 @@ def test_what_was_built_installs_offline_in_a_clean_environment_and_the_service_
 def test_a_wheel_of_a_checkout_holds_our_packages_and_the_demo(clean: Path) -> None:
     (wheel,) = (clean / "out" / "wheels").glob("streamer_inference-*.whl")
     found = zipfile.ZipFile(wheel).namelist()
-    for name in ("pipelines/data/data.py", "protos/data.proto", "streamer/py.typed", "streamer/demo/digits/digits.yaml", "streamer/demo/sensors/autoencoder.onnx"):
+    examples = ("streamer/demo/digits/digits.yaml", "streamer/demo/sensors/autoencoder.onnx")
+    for name in ("pipelines/data/data.py", "protos/data.proto", "streamer/py.typed", *examples):
         assert name in found
     compiled = {path.name for path in (ROOT / "streamer_native").glob(f"*{EXTENSION_SUFFIXES[0]}")}
     taken = {Path(name).name for name in found if name.endswith(EXTENSION_SUFFIXES[0])}
