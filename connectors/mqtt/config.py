@@ -69,7 +69,7 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
     expiry: Annotated[Duration, Field(le=_LONGEST_EXPIRY)] | None = None
     """How long the broker keeps the session, and what comes for it, while the service is away: by default 1h, and 0 with `qos: 0`. A broker of MQTT 3.1.1 keeps it for good."""  # noqa: E501
     window: Annotated[int, Field(ge=1, le=65_535)] = 2000
-    """How many messages the broker may send ahead of their acknowledgement (Receive Maximum of MQTT 5). At least the records of three batches keep it busy."""  # noqa: E501
+    """How many messages may be under way before they are acknowledged, and so come again after a crash; the broker is told not to send more ahead (Receive Maximum of MQTT 5). At least the records of three batches keep it busy."""  # noqa: E501
     share: str | None = Field(default=None, min_length=1)
     """The group of a shared subscription: its members divide the messages. A member that dies keeps its part until its session expires; `shard` does without that."""  # noqa: E501
     shard: Shard | None = None

@@ -73,7 +73,7 @@ class MqttSource(Source):
 
     `poll` reads the socket, `acknowledge` writes it: the connection belongs to the thread that calls them, which also
     keeps it alive, by `poll` and `standing_still`. No more is read than is polled, so that memory stays bounded
-    whatever the broker sends ahead.
+    whatever the broker sends ahead, and no more is polled than `window` before something is acknowledged.
 
     At QoS 1 and 2 a message is acknowledged to the broker (PUBACK, PUBREC) when its position is, in the order of
     arrival, and only on the connection on which it came. When the connection is cut and the broker has kept the
@@ -140,9 +140,14 @@ class MqttSource(Source):
 
         Raises `ConnectorError` when another client takes over the session, and for QoS 0 where QoS 1 was asked for.
         """
-        self._fill(max_records, max_bytes, time.monotonic() + timeout)
+        max_records = min(max_records, self._room)
+        if max_records:
+            self._fill(max_records, max_bytes, time.monotonic() + timeout)
+        else:
+            self._open_session.turn(timeout, read=False)
+            self._open_session.woken()
         self._look_at_the_connection()
-        if self._lane is None or not self._pending.count:
+        if self._lane is None or not self._pending.count or not max_records:
             return Records.empty(self.name)
         lane = self._lane
         return Records.concat(
@@ -185,7 +190,7 @@ class MqttSource(Source):
 
     def starved(self) -> bool:
         """See `Source.starved`."""
-        return not self._pending.count and self._starvation.stands(self._window.count)
+        return not self._room or (not self._pending.count and self._starvation.stands(self._window.count))
 
     def metrics(self) -> Sequence[Measure]:
         """See `Source.metrics`."""
@@ -269,6 +274,14 @@ class MqttSource(Source):
     @property
     def _max_packet(self) -> int:
         return self._config.max_message + _OVERHEAD
+
+    @property
+    def _room(self) -> int:
+        """How many more may be polled before something is acknowledged. Not every broker keeps to the window that it is
+        told (mosquitto exceeds it, over MQTT 3.1.1 it is told none), but so many come again when this process is killed.
+        """
+        polled = self._window.count - self._pending.count
+        return max(0, self._config.window - max(polled, 0))
 
     def _fill(self, max_records: int, max_bytes: int, deadline: float) -> None:
         """Receive until there is enough, or it is late, or no more comes."""

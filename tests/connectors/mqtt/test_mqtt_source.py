@@ -328,6 +328,26 @@ class TestWindows:
         feed_and_take(broker, 3000)
         assert len(broker.connects) == 1
 
+    @pytest.mark.parametrize("version", ["5", "3.1.1"])
+    def test_no_more_than_the_window_is_under_way_whatever_the_broker_sends(
+        self, broker: FaultyMqtt, version: str
+    ) -> None:
+        """What is not acknowledged comes again after a crash: `window` bounds it, and brokers do not."""
+        broker.faults.window = lambda connect: Window(5000)
+        with opened(broker, window=100, version=version) as reader:
+            feed(broker, 0, 1000)
+            got = reader.take(100, max_records=64)
+            assert reader.source.starved()
+            assert reader.listen(0.2) == []
+            reader.acknowledge(got[:30], wait=False)
+            assert not reader.source.starved()
+            got += reader.take(30, max_records=64)
+            assert reader.listen(0.2) == []
+            while len(got) < 1000:
+                reader.acknowledge(got, wait=False)
+                got += reader.poll(max_records=64)
+            assert numbers(got) == list(range(1000))
+
     def test_acknowledgements_leave_in_the_order_of_arrival(self, broker: FaultyMqtt) -> None:
         broker.faults.strict = True
         with opened(broker) as reader:
