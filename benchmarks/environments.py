@@ -11,13 +11,33 @@ ROOT = Path(__file__).parents[1]
 """The root of the repository."""
 PEERS = {"bytewax": "bytewax", "quix": "quix", "faststream": "faststream", "faust": "faust_app"}
 """Framework to the program that does the work with it."""
+MQTT_PEERS = {
+    "mqtt-gmqtt": "gmqtt",
+    "mqtt-aiomqtt": "aiomqtt",
+    "mqtt-bridge": "mqbridge",
+    "mqtt-faststream": "faststream",
+}
+"""MQTT client to the program of `benchmarks.programs.mqtt` that does the work with it."""
 TITLES = {
     "bytewax": "Bytewax",
     "quix": "Quix Streams",
     "faststream": "FastStream",
     "faust": "Faust (faust-streaming)",
+    "mqtt-gmqtt": "gmqtt",
+    "mqtt-aiomqtt": "aiomqtt",
+    "mqtt-bridge": "mq-bridge",
+    "mqtt-faststream": "FastStream",
 }
-_PACKAGES = {"bytewax": "bytewax", "quix": "quixstreams", "faststream": "faststream", "faust": "faust-streaming"}
+_PACKAGES = {
+    "bytewax": "bytewax",
+    "quix": "quixstreams",
+    "faststream": "faststream",
+    "faust": "faust-streaming",
+    "mqtt-gmqtt": "gmqtt",
+    "mqtt-aiomqtt": "aiomqtt",
+    "mqtt-bridge": "mq-bridge",
+    "mqtt-faststream": "faststream",
+}
 
 
 def python_of(peer: str, progress: Callable[[str], None]) -> Path:

@@ -39,6 +39,8 @@ class Program:
     def __init__(self, contestant: Contestant, job: Job) -> None:
         self.name = contestant.name
         self.first: First | None = None
+        self.marks: dict[int, float] = {}
+        """Numbers of messages that it said it had got, and when (seconds since 1970)."""
         self.code: int | None = None
         self._log = Path(job.folder) / f"{job.group}.log"
         with self._log.open("wb") as log:
@@ -117,3 +119,6 @@ class Program:
             if line.startswith(b'{"first"'):
                 found = json.loads(line)
                 self.first = First(found["first"], found["cpu"])
+            elif line.startswith(b'{"mark"'):
+                found = json.loads(line)
+                self.marks[found["mark"]] = found["time"]

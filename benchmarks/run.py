@@ -47,7 +47,7 @@ def main(
         console=console, transient=True,
     )  # fmt: skip
     with bar, tempfile.TemporaryDirectory(prefix="streamer-bench-") as folder:
-        say = _Say(console, bar)
+        say = Say(console, bar)
         programs, left_out = contestants(Path(folder), say.note, peers=peers)
         for name, why in left_out.items():
             console.print(f"left out: {name}: {why}", highlight=False, markup=False)
@@ -89,7 +89,7 @@ def _rows(names: list[str] | None, *, quick: bool) -> list[Row]:
     return [row for row in (QUICK if quick else ROWS) if not row.extra]
 
 
-class _Say:
+class Say:
     """Tells what is being done: on a bar where there is a terminal, else line by line."""
 
     def __init__(self, console: Console, bar: Progress) -> None:

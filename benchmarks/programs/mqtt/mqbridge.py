@@ -1,0 +1,31 @@
+"""mq-bridge: `poll` of a batch, `commit` after it."""
+
+from __future__ import annotations
+
+from mq_bridge import Consumer
+
+from benchmarks.programs.mqtt.job import WINDOW, MqttJob, Told
+
+
+def main() -> None:
+    """Run until SIGTERM."""
+    job = MqttJob.from_arguments()
+    told = Told(job)
+    endpoint = {
+        "url": f"mqtt://{job.bootstrap}",
+        "topic": job.source,
+        "client_id": job.group,
+        "qos": 1,
+        "protocol": "v5" if job.version == "5" else "v3",
+        "max_inflight": WINDOW,
+    }
+    with Consumer({"mqtt": endpoint}) as consumer:
+        while True:
+            messages = consumer.poll(job.batch, timeout_ms=100)
+            if messages:
+                consumer.commit()
+                told.add(len(messages))
+
+
+if __name__ == "__main__":
+    main()
