@@ -1,4 +1,4 @@
-"""The executor of a pipeline that a trigger runs: whoever asks gets what the trigger gives."""
+"""The executor of a pipeline that a trigger runs: each record gets the trigger's result."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.data.result import Result
 from pipelines.errors import StepError, StreamerError
+from pipelines.executors.accounting import NO_ROWS
 from pipelines.executors.openpipeline import Outcome, Output
 from pipelines.executors.pipeline import Executor
-from pipelines.executors.settling import NOBODY
 from pipelines.executors.trigger import OpenTrigger
 from pipelines.observe.metrics import Metrics
 from pipelines.observe.observing import Observer
 from pipelines.observe.tracing import Trace, traced
 from pipelines.runners.runner import DROPPED, rebuilt
 
-NOBODYS_NUMBER = -1
+NO_ROW = -1
+"""A row number that no record has: its trace holds no steps."""
 
 
 class AsyncExecutor:
     """An open pipeline and the trigger that runs it, from the moment it is opened until it is closed.
 
-    `run`, `run_many` and `run_batch` ask the trigger for each record. What a step of the pipeline holds back comes out
-    only with later runs: `tick` and `flush` give nothing.
+    `run`, `run_many` and `run_batch` query the trigger for each record. Rows that a step of the pipeline holds come out
+    only in later runs: `tick` and `flush` give nothing.
     """
 
     def __init__(self, name: str, executor: Executor, trigger: OpenTrigger) -> None:
@@ -54,7 +55,7 @@ class AsyncExecutor:
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """Input keys that the first steps read, as far as known; none if the trigger takes no notice of the input."""
+        """Input keys that the first steps read, as far as known; none if the trigger ignores the input."""
         return self._executor.reads if self._trigger.uses_input else frozenset()
 
     @property
@@ -68,11 +69,11 @@ class AsyncExecutor:
         return self._trigger.uses_input and self._executor.opens_images
 
     def limit(self, records: int) -> bool:
-        """No: when the steps run, and with what, is for the trigger to say."""
+        """Changes nothing, and returns `False`: the trigger decides when the steps run, one record at a time."""
         return False
 
     def run(self, data: Data) -> Output:
-        """What the trigger gives for one record: usually the latest result, which everybody may write to as his own.
+        """The trigger's result for one record: usually the latest one, as a copy that the caller may change.
 
         Raises `StepError` if the run that should have given it failed, `StreamerError` after `close`.
         """
@@ -85,15 +86,15 @@ class AsyncExecutor:
             raise failure from failure.__cause__
 
     def trace(self, data: Data) -> Trace:
-        """As `run`, with what the steps did if the trigger runs them for whoever asks; else no steps are in it."""
-        return traced(self, data, None if self._trigger.uses_input else NOBODYS_NUMBER)
+        """As `run`, with a trace of the steps if the trigger runs them on this record; else without steps."""
+        return traced(self, data, None if self._trigger.uses_input else NO_ROW)
 
     def run_many(self, datas: Iterable[Data]) -> list[Outcome]:
-        """What the trigger gives for each record, in order; a `StepError` for one that fails."""
+        """The trigger's result for each record, in order; a `StepError` for a record that fails."""
         return [self._outcome(data) for data in datas]
 
     def run_batch(self, batch: Batch) -> Result:
-        """What the trigger gives for each row, under its number."""
+        """The trigger's result for each row, under the row's number."""
         emitted: list[Data] = []
         positions: list[int] = []
         failed: dict[int, Exception] = {}
@@ -118,11 +119,11 @@ class AsyncExecutor:
 
     def tick(self, now: float) -> Result:
         """Nothing."""
-        return Result(NOBODY)
+        return Result(NO_ROWS)
 
     def flush(self) -> Result:
         """Nothing."""
-        return Result(NOBODY)
+        return Result(NO_ROWS)
 
     def forget(self, lanes: Iterable[Hashable]) -> None:
         """Nothing is kept for a lane."""

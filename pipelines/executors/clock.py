@@ -1,4 +1,4 @@
-"""Time as triggers see it, so that tests can move it."""
+"""`Clock`: the time that triggers use, which tests can replace."""
 
 from __future__ import annotations
 

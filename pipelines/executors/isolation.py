@@ -1,4 +1,4 @@
-"""Finding the rows to blame where something that works on many rows at once raises."""
+"""Finding the rows that make a call on many rows raise."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from pipelines.runners.runner import ContractError
 Found = TypeVar("Found")
 
 WHOLE: Final = 4
-"""How often the rest is run in one piece after rows were named; from then on it is run in halves."""
+"""How often the remaining rows are run in one piece after a `RowsFailed`; from then on they are run in halves."""
 DOUBT: Final = 16
-"""Rows that failed, while no call has gone well, after which it is asked whether all fail."""
+"""Rows that failed, while no call has succeeded, after which a sample is run to find out whether all rows fail."""
 TRIED: Final = 512
-"""Rows that are tried alone to answer that."""
+"""Rows of that sample; each is run alone."""
 
 
 class Isolated(NamedTuple, Generic[Found]):
-    """What became of N rows."""
+    """The results of the rows that succeeded, and the errors of the others."""
 
     found: list[Found]
-    """The results of the calls that went well, in the order of their rows."""
+    """The results of the calls that succeeded, in the order of their rows."""
     failed: dict[int, Exception]
-    """Position to what is wrong with the row."""
+    """The error of each row that failed, by its position."""
 
 
 def isolated(
     size: int, run: Callable[[Rows | None], Found], *, pure: bool = True, raised: Exception | None = None
 ) -> Isolated[Found]:
-    """Call `run` with the positions of rows, `int64 (n,)` and rising, until each row is in a call that went well or is
-    to blame. `None` means all `size` rows, which come first; where they were run already, `raised` is what it raised.
+    """Call `run` with the positions of rows, `int64 (n,)` and rising, until each row has failed or was in a call that
+    succeeded. The first call is for all `size` rows, as `None`; if the caller has made it, `raised` is its exception.
 
-    - Rows that a `RowsFailed` names are to blame, and `run` is called with the rest; after a few times with the halves
-      of the rest, so that rows which are named one by one do not cost a run of all rows each.
-    - Any other exception is searched for by halves; a row that is alone is to blame for it. What is not `pure` must not
-      be run again: all rows of the call have failed.
-    - Calls are about two for each row that fails, as long as some call goes well. Where none does, and more than
-      `TRIED` rows are left when a few have failed, so many of those are tried alone, chosen at random; if they all
-      fail, all do. So what always raises costs some hundred calls, however many rows there are, and of up to `TRIED`
-      rows each one is tried.
+    - Rows that a `RowsFailed` names have failed, and `run` is called with the remaining rows; after a few times with
+      halves of them, so that rows which are named one by one do not cost a run of all rows each.
+    - After any other exception both halves of the rows are run; a row that raises alone has failed. If `run` is not
+      `pure`, it must not see a row twice: all rows of the call have failed.
+    - There are about two calls for each row that fails, as long as some call succeeds. If none does, and more than
+      `TRIED` rows are left when a few have failed, a random sample of `TRIED` rows is run, one by one; if they all
+      fail, all rows have failed. So a function that always raises costs some hundred calls, however many rows there
+      are, and up to `TRIED` rows are each run alone.
 
-    Raises `ContractError` if `run` does or names rows that it was not given, and what is no `Exception`.
+    Raises `ContractError` if `run` does or names rows that it was not given, and exceptions that are no `Exception`.
     """
     if raised is not None:
         return _Search(size, run, pure).result(raised)
@@ -67,8 +67,8 @@ def isolated_rows(
 ) -> Isolated[Found]:
     """`isolated` for batches of the same rows: `run` is called with them, then with parts of them.
 
-    A `RowsFailed` with the positions of something else than what `run` was given, a part that it made itself, says that
-    something is wrong and not with which row; it is searched for by halves.
+    A `RowsFailed` about a batch that `run` made itself does not tell which of the given rows failed; it is treated as
+    any other exception.
     """
 
     def run_rows(rows: Rows | None) -> Found:
@@ -87,15 +87,15 @@ def isolated_rows(
 
 
 def _of_rows(error: RowsFailed, given: Sequence[Batch]) -> Exception:
-    """The error as it is if it names rows of what was given, else the first of its reasons, which blames no row."""
+    """The error itself if it is about rows of the given batches, else the first of its reasons, which names no row."""
     if error.of is None or any(batch.holds(error.of) for batch in given):
         return error
     return next(iter(error.failures.values()))
 
 
 def concatenated(parts: Sequence[Batch], failed: dict[int, Exception]) -> Batch:
-    """The rows of all parts. Those with undecoded values that have to be decoded, to stand next to values of another
-    part, and cannot be are left out; `failed` says why, by row number.
+    """The rows of all parts. Undecoded values are decoded where another part has decoded ones; rows whose value cannot
+    be decoded are left out, and their errors are added to `failed`, by row number.
     """
     while parts := [part for part in parts if part.size]:
         try:
@@ -130,7 +130,7 @@ class _Search(Generic[Found]):
         self._asked = not pure
 
     def result(self, first: Exception) -> Isolated[Found]:
-        """What became of all rows, for whose first call raised `first`."""
+        """The outcome of all rows, when the first call has raised `first`."""
         self._blame(np.arange(self._size, dtype=np.int64), first)
         while self._left:
             if not (self._asked or self._found) and len(self._failed) >= DOUBT:
@@ -176,12 +176,12 @@ class _Search(Generic[Found]):
         self._left += [rows[middle:], rows[:middle]]
 
     def _ask(self) -> None:
-        """Fail everything that is left if all that is tried of it fails."""
+        """Run a sample of the rows that are left; if it fails whole, all of them have failed."""
         left = np.concatenate(self._left)
         if len(left) <= TRIED:
             return
         failed: dict[int, Exception] = {}
-        # Always the same rows, so that what happens can be repeated.
+        # A fixed seed, so that a failure can be reproduced.
         for row in np.random.default_rng(0).choice(left, TRIED, replace=False).tolist():
             try:
                 self._run(np.array([row], np.int64))
@@ -190,7 +190,7 @@ class _Search(Generic[Found]):
             except Exception as error:  # noqa: BLE001 - as above
                 failed[row] = error.failures.get(0, error) if isinstance(error, RowsFailed) else error
             else:
-                # Its result comes again, in its place.
+                # The row is run again with the others, for a result in their order.
                 return
         self._left = []
         self._failed.update(failed)

@@ -1,4 +1,4 @@
-"""What all executors have in common: open steps that are closed together, records in and out, the state of steps."""
+"""`OpenPipeline`, the base of executors: opens and closes steps, takes and returns records, saves the steps' state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.data.result import Result
 from pipelines.errors import StepError, StreamerError
-from pipelines.executors.openstep import OpenStep
+from pipelines.executors.openstep import Emit, OpenStep
 from pipelines.executors.snapshot import packed, unpacked
 from pipelines.observe.metrics import Metrics, begin, end
 from pipelines.observe.observing import Observer
@@ -26,7 +26,7 @@ Output: TypeAlias = Data | list[Data] | None
 """What a pipeline made of a record: a result, several, or none (it was dropped, or is held by a stateful step)."""
 
 Outcome: TypeAlias = Output | StepError
-"""What became of a record of many: its output or its failure."""
+"""For one record of several: its output or its failure."""
 
 Opened = TypeVar("Opened")
 
@@ -37,7 +37,7 @@ class RunnerSource(Protocol):
     """Makes runners; `pipelines.plugins.registry.Registry` is one."""
 
     def create(self, step: Step, context: OpenContext) -> Runner:
-        """A runner, ready to run. Raises what goes wrong."""
+        """A runner for the step, ready to run. Raises whatever error prevents that."""
 
 
 class OpenPipeline(ABC):
@@ -86,9 +86,11 @@ class OpenPipeline(ABC):
         return any(step.runner.opens_images for step in self._steps)
 
     def limit(self, records: int) -> bool:
-        """Have models work on at most so many records at a time; whether larger batches may be run because of that."""
-        told = [step.runner.limit(records) for step in self._steps]
-        return all(told)
+        """Have models work on at most `records` records at a time. Returns whether batches may be larger than that,
+        as every runner splits them itself.
+        """
+        splits = [step.runner.limit(records) for step in self._steps]
+        return all(splits)
 
     def run(self, data: Data) -> Output:
         """The result of one record: `None` if it was dropped or is held, a list if the steps made several of it.
@@ -107,7 +109,7 @@ class OpenPipeline(ABC):
         return traced(self, data, self._next)
 
     def run_many(self, datas: Iterable[Data]) -> list[Outcome]:
-        """What became of each record, in order; a record that fails harms no other.
+        """The outcome of each record, in order; a record that fails harms no other.
 
         A result that a stateful step made of several records stands at the last of them.
         """
@@ -120,18 +122,22 @@ class OpenPipeline(ABC):
 
     @abstractmethod
     def run_batch(self, batch: Batch) -> Result:
-        """What became of each row of `batch`, by its row number. Raises `ContractError` if a step loses a row."""
+        """The result for all rows of `batch`, by row number. Raises `ContractError` if a step loses a row."""
 
-    @abstractmethod
     def tick(self, now: float) -> Result:
-        """What time alone makes ready in stateful steps, run through the steps after them.
+        """The results that are due at the time `now` in stateful steps, run through the steps after them.
 
         `now` is in seconds of a monotonic clock. Raises `StepError` if a stateful step does.
         """
+        return self._drained(lambda runner: runner.tick(now))
 
-    @abstractmethod
     def flush(self) -> Result:
         """Everything that stateful steps still hold, run through the steps after them. Raises as `tick` does."""
+        return self._drained(lambda runner: runner.flush())
+
+    @abstractmethod
+    def _drained(self, emit: Emit) -> Result:
+        """The results of `emit` for each stateful step, run through the steps after it."""
 
     def forget(self, lanes: Iterable[Hashable]) -> None:
         """Discard what stateful steps hold for these lanes."""
@@ -197,7 +203,7 @@ class OpenPipeline(ABC):
 
 
 def opened(name: str, open_: Callable[[], Opened]) -> Opened:
-    """What `open_` returns. What it raises comes as a `StepError` that names the step, with the error as its cause."""
+    """The result of `open_`. Raises its error as a `StepError` that names the step, with the error as its cause."""
     try:
         return open_()
     except StepError as error:
@@ -217,7 +223,7 @@ def _outcomes(result: Result, first: int, count: int) -> list[Outcome]:
         if 0 <= row - first < count and isinstance(error, StepError):
             outcomes[row - first] = error
     for position, data in enumerate(result.batch.to_list()):
-        # Of rows that an earlier call brought only the first of this call can speak.
+        # A result of earlier calls' records alone stands at the first record of this call.
         place = max(int(result.batch.parents(position).max(initial=first)) - first, 0)
         known = outcomes[place]
         if isinstance(known, Data):

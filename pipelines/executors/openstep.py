@@ -6,15 +6,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
 from pipelines.errors import StepError
+from pipelines.executors.accounting import NO_ROWS, accounted, all_emitted, check_account, in_order, joined
 from pipelines.executors.isolation import isolated_rows
-from pipelines.executors.settling import NOBODY, check_account, in_order, is_settled, joined, settled
 from pipelines.observe.metrics import StepMetrics, begin, end
 from pipelines.observe.observing import NO_ERRORS, Observer, StepRun
 from pipelines.runners.runner import ContractError, Runner, StatefulRunner
+
+Emit: TypeAlias = Callable[[StatefulRunner], Result]
+"""Calls `tick` or `flush` of a stateful runner."""
 
 
 class OpenStep:
@@ -23,11 +27,11 @@ class OpenStep:
     What a runner raises is pinned to rows as `pipelines.executors.isolation` says: `RowsFailed` fails those rows, and
     the rest is run again. Any other exception is searched for by halves if the runner is pure, else all rows of the
     batch fail. That holds for a `MemoryError` too: a record can be too large, and half a batch needs half the memory.
-    What is no `Exception` (`KeyboardInterrupt`, `SystemExit`) and `ContractError` are raised.
+    `ContractError` and exceptions that are no `Exception` (`KeyboardInterrupt`, `SystemExit`) are raised.
     """
 
     def __init__(self, name: str, runner: Runner, metrics: StepMetrics) -> None:
-        """`metrics` is what the functions of `pipelines.observe.metrics` are about while the runner runs."""
+        """`metrics` gets what the runner counts and measures by the functions of `pipelines.observe.metrics`."""
         self.name = name
         self.runner = runner
         self._metrics = metrics
@@ -35,7 +39,7 @@ class OpenStep:
         self._inside = runner.inside
 
     def run(self, batch: Batch, observer: Observer | None = None) -> Result:
-        """The settled result of all rows, in the order of `batch` unless the runner is stateful.
+        """The result of all rows, each accounted for, in the order of `batch` unless the runner is stateful.
 
         Raises `ContractError` if the runner loses a row.
         """
@@ -57,15 +61,15 @@ class OpenStep:
             result = self._run(batch)
         finally:
             end(token)
-        if not is_settled(result, batch):
+        if not all_emitted(result, batch):
             check_account(result, batch, self.name, stateful=self._stateful)
-            result = settled(result, self.name)
+            result = accounted(result, self.name)
             if not self._stateful:
                 result.batch = in_order(result.batch, batch)
         return result
 
-    def emitted(self, emit: Callable[[StatefulRunner], Result], observer: Observer | None = None) -> Result | None:
-        """What a stateful runner gives without input, settled; `None` for another runner.
+    def emitted(self, emit: Emit, observer: Observer | None = None) -> Result | None:
+        """The accounted result of `emit` for a stateful runner; `None` for another runner.
 
         Raises `StepError` if the runner does.
         """
@@ -81,7 +85,7 @@ class OpenStep:
             raise failure from failure.__cause__
         finally:
             end(token)
-        return settled(result, self.name)
+        return accounted(result, self.name)
 
     def _run(self, batch: Batch) -> Result:
         try:
@@ -99,7 +103,7 @@ class OpenStep:
         failed = {
             int(parent): error for position, error in errors.items() for parent in batch.parents(position).tolist()
         }
-        return joined([Result(NOBODY, failed), *found])
+        return joined([Result(NO_ROWS, failed), *found])
 
     def _run_rows(self, batches: Sequence[Batch]) -> Result:
         result = self.runner.run_batch(batches[0])
@@ -108,7 +112,7 @@ class OpenStep:
         return result
 
     def _own_errors(self, failed: Mapping[int, Exception]) -> Mapping[str, int]:
-        # What failed in a step inside was told of when that step ran.
+        # A failure of a step inside was reported to the observer when that step ran.
         inside = None if self._inside is None else f"{self.name}/"
         return Counter(
             type(error.__cause__ or error).__name__

@@ -1,4 +1,4 @@
-"""What every pipeline is, whatever runs it: a definition that can be opened, and the executor that it gives."""
+"""The protocols of all pipelines: `Pipeline`, a definition that can be opened, and `Executor`, an open pipeline."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Executor(Protocol):
         """Whether a step may look at the pixels of images."""
 
     def limit(self, records: int) -> bool:
-        """Have models work on at most so many records at a time; whether larger batches may be run because of that."""
+        """Have models work on at most `records` records at a time. Returns whether batches may be larger than that."""
 
     def run(self, data: Data) -> Output:
         """The result of one record: `None` if it was dropped or is held, a list if the steps made several of it.
@@ -62,13 +62,13 @@ class Executor(Protocol):
         """
 
     def run_many(self, datas: Iterable[Data]) -> list[Outcome]:
-        """What became of each record, in order; a record that fails harms no other."""
+        """The outcome of each record, in order; a record that fails harms no other."""
 
     def run_batch(self, batch: Batch) -> Result:
-        """What became of each row of `batch`, by its row number. Raises `ContractError` if a step loses a row."""
+        """The result for all rows of `batch`, by row number. Raises `ContractError` if a step loses a row."""
 
     def tick(self, now: float) -> Result:
-        """What time alone makes ready in stateful steps; `now` is in seconds of a monotonic clock."""
+        """The results that are due at the time `now` in stateful steps; in seconds of a monotonic clock."""
 
     def flush(self) -> Result:
         """Everything that stateful steps still hold."""

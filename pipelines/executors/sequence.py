@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
 
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.data.result import Result
+from pipelines.executors.accounting import Journal, joined
 from pipelines.executors.openpipeline import OpenPipeline, Outcome
-from pipelines.executors.openstep import OpenStep
-from pipelines.executors.settling import Journal, joined
-from pipelines.runners.runner import StatefulRunner
-
-_Emit: TypeAlias = Callable[[StatefulRunner], Result]
+from pipelines.executors.openstep import Emit, OpenStep
 
 
 class SequenceExecutor(OpenPipeline):
@@ -21,7 +17,6 @@ class SequenceExecutor(OpenPipeline):
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """Input keys that the first steps read, as far as known: worth decoding early. `None`: nothing is known."""
         found: frozenset[str] | None = None if self._steps else frozenset()
         for step in self._steps:
             reads = step.runner.reads
@@ -33,30 +28,14 @@ class SequenceExecutor(OpenPipeline):
         return found
 
     def run_many(self, datas: Iterable[Data]) -> list[Outcome]:
-        """What became of each record, in order; a record that fails harms no other.
-
-        A result that a stateful step made of several records stands at the last of them.
-        """
         if self._steps:
             return super().run_many(datas)
         self._check_open()
         return list(datas)
 
     def run_batch(self, batch: Batch) -> Result:
-        """What became of each row of `batch`, by its row number. Raises `ContractError` if a step loses a row."""
         self._check_open()
         return self._pushed(batch, self._steps)
-
-    def tick(self, now: float) -> Result:
-        """What time alone makes ready in stateful steps, run through the steps after them.
-
-        `now` is in seconds of a monotonic clock. Raises `StepError` if a stateful step does.
-        """
-        return self._drained(lambda runner: runner.tick(now))
-
-    def flush(self) -> Result:
-        """Everything that stateful steps still hold, run through the steps after them. Raises as `tick` does."""
-        return self._drained(lambda runner: runner.flush())
 
     def _pushed(self, batch: Batch, steps: Sequence[OpenStep], journal: Journal | None = None) -> Result:
         result = Result(batch)
@@ -70,7 +49,7 @@ class SequenceExecutor(OpenPipeline):
                 journal.add(step.name, result)
         return result if journal is None else journal.result(batch)
 
-    def _drained(self, emit: _Emit) -> Result:
+    def _drained(self, emit: Emit) -> Result:
         self._check_open()
         journal = Journal()
         batches: list[Batch] = []

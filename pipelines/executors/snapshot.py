@@ -23,7 +23,7 @@ def packed(states: Mapping[str, bytes]) -> bytes:
 
 
 def unpacked(packet: bytes) -> dict[str, bytes]:
-    """What `packed` was given. Raises `StreamerError` for other or damaged bytes."""
+    """The states that `packed` was given. Raises `StreamerError` for other or damaged bytes."""
     if not packet:
         return {}
     if packet[:1] != _VERSION:

@@ -1,4 +1,4 @@
-"""Open triggers: a loop in a thread of its own, and a cache. What they run is a callback, one run at a time."""
+"""Open triggers: a loop in a thread of its own, and a cache. Each runs a callback, one run at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipelines.executors.openpipeline import Output
 from pipelines.steps.flow.trigger import CachingTrigger, SimpleLoopTrigger, TimeLoopTrigger
 
 Callback: TypeAlias = Callable[[Data], Output]
-"""Runs the pipeline on one record. Raises what goes wrong."""
+"""Runs the pipeline on one record. Raises the error of the run."""
 
 LONGEST_SLEEP = 60.0
 """Seconds after which a sleeping loop looks at the clock again: it may have been set, or the machine suspended."""
@@ -31,35 +31,35 @@ class OpenTrigger(ABC):
     """Decides when the pipeline runs. `query` may be called from any number of threads."""
 
     uses_input: bool
-    """Whether what is handed to `query` goes into the pipeline."""
+    """Whether the record given to `query` goes into the pipeline."""
 
     @abstractmethod
     def set_callback(self, callback: Callback) -> None:
-        """What to run from now on; what was there before is stopped, and its result forgotten."""
+        """Run `callback` from now on. An earlier callback is stopped, and its result forgotten."""
 
     @abstractmethod
     def query(self, data: Data) -> Output:
-        """The result for somebody who asks; may wait. Raises `TriggerError`, or what the run raised."""
+        """The result for a record; may wait for a run. Raises `TriggerError`, or the error of the run."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Run no more; waits for the end of a run that is under way. A second call does nothing."""
+        """Start no more runs, and wait for the end of a run that is under way. A second call does nothing."""
 
 
-class Pace(ABC):
+class RunTimes(ABC):
     """When the runs of a loop start, in milliseconds of a clock."""
 
     @abstractmethod
     def now(self, clock: Clock) -> float:
-        """The time."""
+        """The time of that clock."""
 
     @abstractmethod
     def following(self, clock: Clock, started: float | None) -> float:
-        """When the next run starts, if the last one did at `started` (`None`: there was none) and has ended now."""
+        """When the next run starts, as the last one, started at `started` (`None`: there was none), has ended now."""
 
 
-class FixedPace(Pace):
-    """So long from start to start; a run that takes longer is followed at once. `None`: no pause."""
+class FixedPeriod(RunTimes):
+    """Runs start `frequency_ms` apart; after a run that takes longer the next starts at once. `None`: no pause."""
 
     def __init__(self, frequency_ms: int | None) -> None:
         self._period = frequency_ms or 0
@@ -71,8 +71,8 @@ class FixedPace(Pace):
         return self.now(clock) if started is None else started + self._period
 
 
-class ClockPace(Pace):
-    """At the times of the system's clock that are `offset` past a multiple of the period, the next that is to come."""
+class ClockAligned(RunTimes):
+    """Runs start when the system's clock is `offset` milliseconds past a multiple of `frequency_ms`."""
 
     def __init__(self, frequency_ms: int, offset: int) -> None:
         self._period = frequency_ms
@@ -82,42 +82,42 @@ class ClockPace(Pace):
         return clock.time() * 1000
 
     def following(self, clock: Clock, started: float | None) -> float:
-        # In whole milliseconds, so that a time that has come is never taken for one to come.
+        # In whole milliseconds, so that the present start time is never returned as the next one.
         now = int(self.now(clock))
         return now + self._period - (now - self._offset) % self._period
 
 
 class Loop(OpenTrigger):
-    """Runs at a pace, in a daemon thread, from the moment it has something to run.
+    """Runs the callback at the times that `times` gives, in a daemon thread, as soon as there is a callback.
 
-    The latest result is there for everybody; before the first they wait. With `on_error` "stop" a run that raises ends
-    the loop, and everybody who asks gets a `TriggerError` from then on; with "continue" it is logged.
+    Every query gets the latest result; queries before the first result wait for it. With `on_error` "stop" a run that
+    raises ends the loop, and every later query raises `TriggerError`; with "continue" the error is logged.
     """
 
     uses_input = False
 
-    def __init__(self, pace: Pace, data: Data | None, on_error: Literal["stop", "continue"], clock: Clock) -> None:
-        self._pace = pace
+    def __init__(self, times: RunTimes, data: Data | None, on_error: Literal["stop", "continue"], clock: Clock) -> None:
+        self._times = times
         self._data = Data() if data is None else data
         self._on_error = on_error
         self._clock = clock
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        # Each thread has its number: one that is no longer the last has been stopped.
+        # Each thread has a number; a thread whose number is not the last one has been stopped.
         self._last = 0
         self._output: tuple[Output] | None = None
         self._error: BaseException | None = None
         self._stopped = True
 
     @classmethod
-    def at_a_pace(cls, trigger: SimpleLoopTrigger, clock: Clock) -> Loop:
-        """That of a `SimpleLoopTrigger`."""
-        return cls(FixedPace(trigger.frequency_ms), trigger.data, trigger.on_error, clock)
+    def periodic(cls, trigger: SimpleLoopTrigger, clock: Clock) -> Loop:
+        """The loop of a `SimpleLoopTrigger`."""
+        return cls(FixedPeriod(trigger.frequency_ms), trigger.data, trigger.on_error, clock)
 
     @classmethod
-    def by_the_clock(cls, trigger: TimeLoopTrigger, clock: Clock) -> Loop:
-        """That of a `TimeLoopTrigger`."""
-        return cls(ClockPace(trigger.frequency_ms, trigger.offset), trigger.data, trigger.on_error, clock)
+    def clock_aligned(cls, trigger: TimeLoopTrigger, clock: Clock) -> Loop:
+        """The loop of a `TimeLoopTrigger`."""
+        return cls(ClockAligned(trigger.frequency_ms, trigger.offset), trigger.data, trigger.on_error, clock)
 
     def set_callback(self, callback: Callback) -> None:
         self.stop()
@@ -152,11 +152,11 @@ class Loop(OpenTrigger):
 
     def _run(self, callback: Callback, me: int) -> None:
         started: float | None = None
-        while self._sleep(self._pace.following(self._clock, started), me):
-            started = self._pace.now(self._clock)
+        while self._sleep(self._times.following(self._clock, started), me):
+            started = self._times.now(self._clock)
             try:
                 output = callback(self._data.copy())
-            except BaseException as error:  # noqa: BLE001 - whoever asks is told, instead of waiting for ever
+            except BaseException as error:  # noqa: BLE001 - queries raise it, instead of waiting for ever
                 if self._ends(error, me):
                     return
                 continue
@@ -168,7 +168,7 @@ class Loop(OpenTrigger):
 
     def _sleep(self, until: float, me: int) -> bool:
         with self._changed:
-            while self._last == me and (left := until - self._pace.now(self._clock)) > 0:
+            while self._last == me and (left := until - self._times.now(self._clock)) > 0:
                 self._clock.wait(self._changed, min(left / 1000, LONGEST_SLEEP))
             return self._last == me
 
@@ -185,9 +185,9 @@ class Loop(OpenTrigger):
 
 
 class Cache(OpenTrigger):
-    """Runs when somebody asks and the last result is older than the period; others wait for that run meanwhile.
+    """Runs on a query if the last result is older than the period; other queries wait for that run meanwhile.
 
-    The age counts from the start of the run. A run that raises leaves no result: the next who asks runs again.
+    The age counts from the start of the run. A run that raises leaves no result: the next query runs again.
     """
 
     uses_input = True
@@ -202,7 +202,7 @@ class Cache(OpenTrigger):
 
     @classmethod
     def of(cls, trigger: CachingTrigger, clock: Clock) -> Cache:
-        """That of a `CachingTrigger`."""
+        """The cache of a `CachingTrigger`."""
         return cls(trigger.frequency_ms, clock)
 
     def set_callback(self, callback: Callback) -> None:

@@ -15,7 +15,7 @@ from connectors.records import Lane, Records
 from connectors.source import Replays
 from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError, StreamerError
-from pipelines.executors.settling import NOBODY
+from pipelines.executors.accounting import NO_ROWS
 from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import BatchQueue
 from streamer.agent.bytebudget import ByteBudget
@@ -261,7 +261,7 @@ class RunLoop:
         if done < size:
             part, self._rest = work.cut(done)
             # The ledger keeps the whole of it: of that only the records may still be needed.
-            work.batch = NOBODY
+            work.batch = NO_ROWS
         if done:
             self._sizer.ran(done, seconds, last=self._rest is None)
         if self._service.keep:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
-from pipelines.executors.settling import joined
+from pipelines.executors.accounting import joined
 
 
 def run_in_portions(

@@ -19,7 +19,7 @@ from pipelines.data.membership import among
 from pipelines.data.result import Result
 from pipelines.data.rowrange import RowNumbers, as_array
 from pipelines.errors import ConnectorError, StepError
-from pipelines.executors.settling import NOBODY, settled
+from pipelines.executors.accounting import NO_ROWS, accounted
 from streamer.agent.work import SOURCE_BITS, Work
 from streamer.delivery.deadletter import Letter, dead_letters
 from streamer.delivery.failures import FailureWatch, ServiceStopped, let_go
@@ -112,7 +112,7 @@ class Delivery:
         self._meters.stage("encode", began, encoded - began, result.batch.size)
         self._meters.stage("send", encoded, time.perf_counter() - encoded, result.batch.size)
         # The ledger keeps the work until it is confirmed; of that only the records may still be needed.
-        work.batch = NOBODY
+        work.batch = NO_ROWS
 
     def emit(self, result: Result) -> None:
         """Send what a stateful step gave without new input: its rows are in the ledger already, held.
@@ -205,7 +205,7 @@ class Delivery:
         if not wrong:
             return blocks
         # Records that share all their results with one that fails, in windows, fail with it.
-        failed.update(settled(Result(result.batch, wrong), "sink").failed)
+        failed.update(accounted(Result(result.batch, wrong), "sink").failed)
         return [without(messages, wrong) for messages in blocks]
 
     def _publish(

@@ -22,11 +22,13 @@ class Aligned:
     lacking: dict[int, int] = field(default_factory=dict)
     """Id to the place of the first batch that has no such row."""
     torn: dict[int, Exception] = field(default_factory=dict)
-    """Ids of rows of which several were made in more than one batch, so that nobody knows which belong together."""
+    """Ids of rows of which several were made in more than one batch, so that it is unknown which belong together."""
 
 
 def aligned(batches: Sequence[Batch], lineage: Lineage) -> Aligned:
-    """The rows that all batches have; a row and what was made of it are the same, repeated as often as needed."""
+    """The rows that all batches have. A row of one batch belongs to each row that a step made of it in another, and is
+    repeated for each of them.
+    """
     if all(batch.same_rows(batches[0]) for batch in batches[1:]):
         return Aligned(batches)
     if lineage.multiplied:
@@ -84,11 +86,11 @@ def _joined(
         partners = [above] if above is not None else below.get(row, [])
         for partner in partners:
             met.add(partner)
-            # The one that was made of the other is the narrower of the two.
+            # The aligned row has the id of the descendant.
             found.append((row if above is not None else partner, (*positions, own[partner])))
         if not partners and there.covers(row):
             result.torn[row] = DataError(
-                "several records were made of this one in more than one branch; nobody knows which belong together"
+                "several records were made of this one in more than one branch; it is unknown which belong together"
             )
         elif not partners:
             result.lacking[row] = place

@@ -1,4 +1,4 @@
-"""COMBINE: one row out of those that several branches have for it."""
+"""COMBINE: one row made of the rows that several branches have for a record."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ Array = npt.NDArray[Any]
 
 
 class Combiner(Protocol):
-    """What a combine function opens as: one batch out of several whose rows belong together one by one."""
+    """An open combine function: makes one batch of several whose rows belong together one by one."""
 
     def __call__(self, inputs: Sequence[Batch]) -> Batch | Result:
-        """The rows that go on. For rows that cannot be combined it raises `RowsFailed` and is called again with the
-        others, or returns a `Result` that says so."""
+        """The combined rows. If rows cannot be combined it raises `RowsFailed`, and is called again with the others, or
+        returns a `Result` with their failures."""
 
 
 class CombineJunction(Junction):
-    """Aligns the rows and calls the combiner; a row that cannot be combined fails alone, one left out is dropped."""
+    """Aligns the rows and calls the combiner. A row that cannot be combined fails alone; a row that the combiner leaves
+    out is dropped."""
 
     def __init__(self, name: str, inputs: tuple[str, ...], combiner: Combiner) -> None:
         super().__init__(name, inputs)
@@ -210,7 +211,7 @@ def _averages_whole(column: Column, first: Column) -> TypeGuard[DenseColumn]:
 
 
 def _average_of(key: str, given: Sequence[Any], weights: Sequence[float], *, chosen: bool) -> Any:
-    # An INT64 is a number or a name (a class index): it is averaged where that is asked for, or beside a DOUBLE.
+    # An INT64 may be a class index, which has no average: it is averaged if its key is named, or beside a DOUBLE.
     integers = chosen or float in {value.__class__ for value in given}
     for value in given:
         if value is MISSING and chosen:

@@ -1,4 +1,4 @@
-"""The executor of a graph: every row goes along its branches, and none is lost where they part and join."""
+"""The executor of a graph: rows run through branches, and none is lost where branches split and join."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pipelines.data.batch import Batch
 from pipelines.data.result import Result
 from pipelines.definitions.wiring import INPUT, Node, above
 from pipelines.errors import DefinitionError, StepError
+from pipelines.executors.accounting import NO_ROWS, accounted
+from pipelines.executors.graph.graphrun import GraphRun, StepOutput
 from pipelines.executors.graph.junction import Flow, Junction
 from pipelines.executors.graph.lineage import Lineage
 from pipelines.executors.graph.schedule import OpenNode, Schedule
-from pipelines.executors.graph.turn import Done, Emit, Turn
 from pipelines.executors.openpipeline import OpenPipeline, RunnerSource, opened
-from pipelines.executors.openstep import OpenStep
-from pipelines.executors.settling import NOBODY, settled
+from pipelines.executors.openstep import Emit, OpenStep
 from pipelines.runners.runner import OpenContext, StatefulRunner
 from pipelines.steps import GraphStep, Step
 
@@ -27,15 +27,15 @@ class GraphExecutor(OpenPipeline):
     """An open graph of steps; `OpenPipeline` says how it is opened, used and closed.
 
     A record that fails on any way to the output has failed (but see `First`); one that is dropped on all its ways, or
-    that a MERGE misses in one of its inputs, is dropped. Branches that are independent run at the same time on the
-    pool; what comes out does not depend on it.
-    Refuses to open where a step that holds records stands on one of several ways to a step that aligns rows.
+    that a MERGE misses in one of its inputs, is dropped. Independent branches run at the same time on the pool; the
+    results do not depend on that. Opening raises `StepError` if a step that holds records stands on one of several
+    ways to a step that aligns rows.
     """
 
     def __init__(self, nodes: Mapping[str, Node], output: str, context: OpenContext, registry: RunnerSource) -> None:
         steps = {name: node.step for name, node in nodes.items() if isinstance(node.step, Step)}
         super().__init__([(context.named(name), step) for name, step in steps.items()], context, registry)
-        self._late: dict[str, Future[Done]] = {}
+        self._late: dict[str, Future[StepOutput]] = {}
         self._pool = context.pool
         self._output = output
         try:
@@ -52,7 +52,6 @@ class GraphExecutor(OpenPipeline):
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """Input keys that the first steps read, as far as known: worth decoding early. `None`: nothing is known."""
         found: frozenset[str] | None = None
         passing = {INPUT}
         for node in self._nodes:
@@ -75,20 +74,8 @@ class GraphExecutor(OpenPipeline):
         )
 
     def run_batch(self, batch: Batch) -> Result:
-        """What became of each row of `batch`, by its row number. Raises `ContractError` if a step loses a row."""
         self._check_open()
         return self._run(batch, None) if batch.size else Result(batch)
-
-    def tick(self, now: float) -> Result:
-        """What time alone makes ready in stateful steps, run through the steps after them.
-
-        `now` is in seconds of a monotonic clock. Raises `StepError` if a stateful step does.
-        """
-        return self._drained(lambda runner: runner.tick(now))
-
-    def flush(self) -> Result:
-        """Everything that stateful steps still hold, run through the steps after them. Raises as `tick` does."""
-        return self._drained(lambda runner: runner.flush())
 
     def close(self) -> None:
         """Close all runners, the last first; a second call does nothing. What a runner raises is logged.
@@ -100,21 +87,21 @@ class GraphExecutor(OpenPipeline):
 
     def _drained(self, emit: Emit) -> Result:
         self._check_open()
-        return self._run(NOBODY, emit) if self.stateful else Result(NOBODY)
+        return self._run(NO_ROWS, emit) if self.stateful else Result(NO_ROWS)
 
     def _run(self, batch: Batch, emit: Emit | None) -> Result:
         lineage = Lineage(batch)
-        turn = Turn(lineage, self.observer, emit, self._meters)
-        schedule = Schedule(self._nodes, turn, self._pool, self._late)
+        graph_run = GraphRun(lineage, self.observer, emit, self._meters)
+        schedule = Schedule(self._nodes, graph_run, self._pool, self._late)
         flow = schedule.run(Flow(lineage.entered), self._output)
         out = lineage.outside(flow.batch)
-        held = turn.held()
+        held = graph_run.held()
         failed = flow.failed
         if schedule.cut:
             failed = {**self._missed(schedule.cut[0], batch, out, flow, held), **failed}
         if not (failed or flow.dropped or held):
             return Result(out)
-        return settled(Result(out, failed, flow.dropped, np.array(sorted(held), np.int64)), "")
+        return accounted(Result(out, failed, flow.dropped, np.array(sorted(held), np.int64)), "")
 
     def _missed(self, name: str, batch: Batch, out: Batch, flow: Flow, held: set[int]) -> dict[int, Exception]:
         known = set(out.rows.tolist()) | flow.failed.keys() | flow.dropped.keys() | held

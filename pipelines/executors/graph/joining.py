@@ -11,11 +11,11 @@ from pipelines.data.columns import Column
 from pipelines.data.data import Data
 from pipelines.data.sparsecolumn import SparseColumn
 from pipelines.errors import DataError, RowsFailed
+from pipelines.executors.accounting import NO_ROWS
 from pipelines.executors.graph.aligning import Aligned, aligned
 from pipelines.executors.graph.junction import Flow, Junction, gathered, searched
 from pipelines.executors.graph.lineage import Answered, Lineage
 from pipelines.executors.isolation import concatenated
-from pipelines.executors.settling import NOBODY
 from pipelines.runners.runner import OpenContext
 from pipelines.steps.flow.combine import First
 
@@ -60,8 +60,8 @@ class FirstJunction(Junction):
         batch = _first_of(usable, lineage, errors)
         failed, dropped = gathered(flows)
         if failed:
-            settled = lineage.all_roots(row for one in usable for row in one.rows.tolist()) | dropped.keys()
-            failed = {root: error for root, error in failed.items() if root not in settled}
+            done = lineage.all_roots(row for one in usable for row in one.rows.tolist()) | dropped.keys()
+            failed = {root: error for root, error in failed.items() if root not in done}
         return Flow(batch, {**self.failures(errors, lineage), **failed}, dropped)
 
 
@@ -87,7 +87,7 @@ def flow_of(
     flows: Sequence[Flow],
     lineage: Lineage,
 ) -> Flow:
-    """What goes on behind a junction that aligns: `batches`, and what became of the rows that are not in them."""
+    """The flow after a junction that aligns rows: `batches`, and the failures and drops of the rows that lack there."""
     failed, dropped = gathered(flows)
     for row, place in found.lacking.items():
         reason = f'{junction.name}: no such record comes from "{junction.inputs[place]}"'
@@ -100,7 +100,7 @@ def flow_of(
 def _first_of(batches: Iterable[Batch], lineage: Lineage, errors: dict[int, Exception]) -> Batch:
     parts: list[Batch] = []
     answered = Answered(lineage)
-    taken = NOBODY.rows
+    taken = NO_ROWS.rows
     for batch in batches:
         if lineage.multiplied:
             fresh = np.array([not answered.covers(row) for row in batch.rows.tolist()], np.bool_)
@@ -155,7 +155,7 @@ def _either(key: str, a: Column, b: Column, twice: dict[int, Exception]) -> Colu
         )
     if isinstance(a, SparseColumn) and isinstance(b, SparseColumn):
         return a.overlaid(b)
-    # As far as it is known which have it: merging decodes nothing.
+    # Undecoded values count as present: merging decodes nothing.
     has_a = np.ones(len(a), np.bool_) if a.mask is None else a.mask
     from_a, from_b = np.flatnonzero(has_a), np.flatnonzero(~has_a)
     index = np.concatenate([from_a, from_b])

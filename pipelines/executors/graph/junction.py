@@ -1,4 +1,4 @@
-"""What flows between the steps of a graph, and what joins and parts it: the base of the graph steps' executors."""
+"""`Flow`, the rows between two steps of a graph, and `Junction`, the base of the steps that split and join flows."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ Found = TypeVar("Found")
 
 @dataclass(slots=True)
 class Flow:
-    """What has come out of a step of a graph, and what became of the other records on the way there."""
+    """The rows that a step of a graph has emitted, and the records that failed or were dropped on the way there."""
 
     batch: Batch
     """Rows under ids of a `Lineage`."""
     failed: Mapping[int, Exception] = field(default_factory=dict)
-    """Record number to what went wrong, on any way that leads here."""
+    """Record number to the error, on any way that leads here."""
     dropped: Mapping[int, str] = field(default_factory=dict)
     """Record number to the reason."""
     branches: Rows | None = None
     """Of a SWITCH: the branch of each row of `batch`."""
     seconds: float = 0.0
-    """When it was there, from the start of the run."""
+    """Seconds from the start of the run until the flow was complete."""
 
 
 class Junction(ABC):
-    """An open graph step: joins the flows of its inputs, or parts one. Used by one thread; has nothing to close."""
+    """An open graph step: joins the flows of its inputs, or splits one. Used by one thread; has nothing to close."""
 
     timeout: float | None = None
-    """After how many seconds from the start of the run it makes do with the inputs that are there, one at least."""
+    """Seconds from the start of the run after which it runs with the inputs that have arrived, one at least."""
 
     def __init__(self, name: str, inputs: tuple[str, ...]) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class Junction(ABC):
 
     @classmethod
     def of(cls, step: Any, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
-        """That of a graph step, or of a COMBINE's function, under this name and with inputs of these names."""
+        """The junction of a graph step, or of a COMBINE's function, with this name and inputs of these names."""
         return cls(name, inputs)
 
     @property
@@ -65,7 +65,7 @@ class Junction(ABC):
 
     @abstractmethod
     def run(self, flows: Sequence[Flow], lineage: Lineage) -> Flow:
-        """The flow that goes on. `flows` are those of the inputs, in their order: all, or those in time."""
+        """The flow after the junction. `flows` are those of its inputs, in their order: all, or those in time."""
 
     def failures(self, errors: Mapping[int, Exception], lineage: Lineage) -> dict[int, Exception]:
         """Errors by id as failures by record number, in the name of this step."""
@@ -78,7 +78,7 @@ class Junction(ABC):
 
 
 def gathered(flows: Iterable[Flow]) -> tuple[dict[int, Exception], dict[int, str]]:
-    """What failed and what was dropped in any of the flows; the first that tells of a record counts."""
+    """The records that failed, and those that were dropped, in any flow; of several reasons the first counts."""
     failed: dict[int, Exception] = {}
     dropped: dict[int, str] = {}
     for flow in flows:
@@ -90,10 +90,10 @@ def gathered(flows: Iterable[Flow]) -> tuple[dict[int, Exception], dict[int, str
 def searched(
     parts: Sequence[Batch], run: Callable[[Sequence[Batch]], Found], failed: dict[int, Exception]
 ) -> list[Found]:
-    """`run(parts)`, for batches of the same rows; what it raises is pinned to rows, by id, in `failed`.
+    """The results of `run` for batches of the same rows; errors of rows are added to `failed`, by id.
 
-    `pipelines.executors.isolation` says how. There is a result for each call that went well, in the order of the rows.
-    `ContractError` is raised.
+    `pipelines.executors.isolation` says how rows are found. There is a result for each call that succeeded, in the
+    order of the rows. Raises `ContractError` if `run` does.
     """
     found, errors = isolated_rows(parts, run)
     failed.update({int(parts[0].rows[position]): error for position, error in errors.items()})

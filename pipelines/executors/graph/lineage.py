@@ -1,4 +1,4 @@
-"""Which rows inside a graph are the same: each has an id of its own, and what steps made of it is remembered."""
+"""`Lineage`: an id for each row inside a graph, and which row it was made of."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipelines.data.record import RecordContext
 from pipelines.data.rowrange import RowNumbers
 
 Chain = list[tuple[str, int]]
-"""A row's ancestry: `(step that made it, id)`, from the row that came in, made by nobody, down to itself."""
+"""A row's ancestry: `(step that made it, id)`, from the row that came in (whose step is "") down to the row itself."""
 
 
 class Lineage:
@@ -120,7 +120,7 @@ class Lineage:
         for one in parents:
             ids = known.get(one[0], []) if len(one) == 1 else []
             if ids and len(ids) == counts[one[0]]:
-                # As many as went in: they come out in the order in which they went in.
+                # As many rows as went in: the step emits them in the order in which they went in.
                 found.append(ids[0])
                 known[one[0]] = [*ids[1:], ids[0]]
             elif len(ids) == 1:
@@ -174,14 +174,14 @@ class Lineage:
     def _key(self, row: int, places: Mapping[int, int]) -> tuple[float, ...]:
         (_, first), *rest = self.chain(row)
         if first in self._windows:
-            # Behind the record that completed it; before all if that is of an earlier batch.
+            # After the record that completed the window; first if that record is of an earlier batch.
             last = max((places.get(root, -1) for root in self._windows[first].tolist()), default=-1)
             return (last + 0.5, first, *(one for _, one in rest))
         return (first, *(one for _, one in rest))
 
 
 class Answered:
-    """Rows of which some input of a join has something already; descendants and ancestors stand for each other."""
+    """Rows that an earlier input of a join has emitted already; descendants and ancestors stand for each other."""
 
     def __init__(self, lineage: Lineage) -> None:
         self._lineage = lineage
@@ -189,16 +189,16 @@ class Answered:
         self._below: dict[int, set[str]] = {}
 
     def add(self, row: int) -> None:
-        """There is something of the row with this id."""
+        """An input has emitted the row with this id."""
         self._ids.add(row)
         chain = self._lineage.chain(row)
         for (_, ancestor), (step, _) in pairwise(chain):
             self._below.setdefault(ancestor, set()).add(step)
 
     def covers(self, row: int) -> bool:
-        """Whether there is something of this row: of itself, of what it was made of, or of what was made of it.
+        """Whether an input has emitted this row, an ancestor or a descendant of it.
 
-        Rows that one step made of one row are different rows. Two steps that each make several of one row tell of the
+        Rows that one step made of one row are different rows. Rows that two steps each made of one row stand for the
         same row.
         """
         chain = self._lineage.chain(row)

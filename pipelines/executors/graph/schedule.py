@@ -1,4 +1,4 @@
-"""One run of a graph: every step as soon as its inputs are there, independent ones at the same time."""
+"""`Schedule`: runs each step of a graph as soon as its inputs are there, independent steps at the same time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from pipelines.definitions.wiring import INPUT
 from pipelines.errors import StreamerError
+from pipelines.executors.graph.graphrun import GraphRun, StepOutput
 from pipelines.executors.graph.junction import Flow, Junction
-from pipelines.executors.graph.turn import Done, Turn
 from pipelines.executors.openstep import OpenStep
 
 STEAL_AFTER = 0.001
-"""Seconds after which work that no thread of the pool has begun is done by the thread that waits for it."""
+"""Seconds after which a step that no thread of the pool has begun is run by the thread that waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +28,28 @@ class OpenNode:
 
 
 class Schedule:
-    """Runs the nodes of a graph once; they are given in an order in which inputs come before what reads them.
+    """Runs the nodes of a graph once; they are given in an order in which a node comes after its inputs.
 
-    With a pool, steps that are ready at the same time run at the same time; everything that touches rows of several
-    steps happens in the calling thread. It never waits for work that nobody has begun, so that graphs inside graphs can
-    share a pool. `late` holds work of earlier runs that was not waited for; a step does not begin before that is done.
+    With a pool, steps that are ready at the same time run at the same time; junctions run in the calling thread. That
+    thread never waits for a step that no other thread has begun, so that graphs inside graphs can share a pool. `late`
+    holds runs of steps that earlier runs of the graph did not wait for; such a step begins only after they have ended.
     """
 
-    def __init__(self, nodes: Iterable[OpenNode], turn: Turn, pool: Pool | None, late: dict[str, Future[Done]]) -> None:
+    def __init__(
+        self, nodes: Iterable[OpenNode], graph_run: GraphRun, pool: Pool | None, late: dict[str, Future[StepOutput]]
+    ) -> None:
         self._waiting = {node.name: node for node in nodes}
-        self._turn = turn
+        self._graph_run = graph_run
         self._pool = pool
         self._late = late
         self._flows: dict[str, Flow] = {}
-        self._running: dict[Future[Done], tuple[OpenNode, OpenStep]] = {}
+        self._running: dict[Future[StepOutput], tuple[OpenNode, OpenStep]] = {}
         self._started = time.monotonic()
         self.cut: list[str] = []
         """Junctions that went on without some of their inputs."""
 
     def run(self, entry: Flow, output: str) -> Flow:
-        """The flow of the node `output`. Raises what a step raises; then, too, no step is begun any more."""
+        """The flow of the node `output`. Raises the error of a step; no step is begun after that."""
         self._flows[INPUT] = entry
         if self._pool is None:
             for node in list(self._waiting.values()):
@@ -76,7 +78,7 @@ class Schedule:
             return
         for node, step in ready:
             del self._waiting[node.name]
-            work = self._turn.begin(step, self._flows[node.inputs[0]])
+            work = self._graph_run.begin(step, self._flows[node.inputs[0]])
             self._running[pool.submit(work)] = (node, step)
         self._await()
 
@@ -107,12 +109,12 @@ class Schedule:
         flows = [self._flows[name] for name in node.inputs if name in self._flows]
         if len(flows) < len(node.inputs):
             self.cut.append(node.name)
-        self._store(node.name, self._turn.join(junction, flows))
+        self._store(node.name, self._graph_run.join(junction, flows))
 
     def _run_here(self, node: OpenNode, step: OpenStep) -> None:
         self._waiting.pop(node.name, None)
         flow = self._flows[node.inputs[0]]
-        self._store(node.name, self._turn.end(step, flow, self._turn.begin(step, flow)()))
+        self._store(node.name, self._graph_run.end(step, flow, self._graph_run.begin(step, flow)()))
 
     def _await(self) -> None:
         begun = any(future.running() or future.done() for future in self._running)
@@ -120,7 +122,7 @@ class Schedule:
         done, _ = wait([*self._running, *self._blocking()], timeout, FIRST_COMPLETED)
         for future in [future for future in self._running if future in done]:
             node, step = self._running.pop(future)
-            self._store(node.name, self._turn.end(step, self._flows[node.inputs[0]], future.result()))
+            self._store(node.name, self._graph_run.end(step, self._flows[node.inputs[0]], future.result()))
         if not done and not begun:
             self._steal()
 
@@ -134,7 +136,7 @@ class Schedule:
     def _junctions(self) -> list[tuple[OpenNode, Junction]]:
         return [(node, node.work) for node in self._waiting.values() if isinstance(node.work, Junction)]
 
-    def _blocking(self) -> list[Future[Done]]:
+    def _blocking(self) -> list[Future[StepOutput]]:
         return [self._late[name] for name in self._waiting if name in self._late]
 
     def _timed(self) -> bool:

@@ -25,15 +25,15 @@ from pipelines.values import ValueType, type_of
 
 
 class Router(Protocol):
-    """What a switch function opens as: branch numbers `int64 (N,)` for a `Batch` of N rows."""
+    """An open switch function: gives branch numbers, `int64 (N,)`, for a `Batch` of N rows."""
 
     def __call__(self, batch: Batch) -> Rows | tuple[Rows, Mapping[int, Exception]]:
-        """The rows' branches. For rows that have none it raises `RowsFailed` and is called again with the others, or
-        returns with the branches (any number for such a row) the errors by position."""
+        """The rows' branches. If rows have none it raises `RowsFailed`, and is called again with the others, or returns
+        the branches (any number for such a row) and the errors by position."""
 
 
 class SwitchJunction(Junction):
-    """Asks the switch function; a row that gets no branch fails alone."""
+    """Calls the switch function for the branch of each row; a row that gets no branch fails alone."""
 
     def __init__(self, name: str, inputs: tuple[str, ...], function: SwitchFunction, router: Router) -> None:
         super().__init__(name, inputs)
@@ -98,7 +98,7 @@ class SwitchJunction(Junction):
 
 
 class SwitchOutputJunction(Junction):
-    """Takes the rows of one branch."""
+    """Emits the rows of one branch."""
 
     def __init__(self, name: str, inputs: tuple[str, ...], number: int) -> None:
         super().__init__(name, inputs)
@@ -165,7 +165,7 @@ class StringRouter:
 
 
 class FunctionRouter:
-    """Asks a Python function, row by row."""
+    """Calls a Python function, row by row."""
 
     def __init__(self, function: FunctionSwitch, context: OpenContext) -> None:
         self._label = function.label

@@ -73,7 +73,7 @@ class SimpleLoopTrigger(LoopTrigger):
     """What a run that fails does: end the loop, so that everybody who asks is told; or be logged, and the loop goes on
     with the result before."""
 
-    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.trigger:Loop.at_a_pace")
+    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.trigger:Loop.periodic")
 
 
 class TimeLoopTrigger(LoopTrigger):
@@ -94,7 +94,7 @@ class TimeLoopTrigger(LoopTrigger):
     """What a run that fails does: end the loop, so that everybody who asks is told; or be logged, and the loop goes on
     with the result before."""
 
-    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.trigger:Loop.by_the_clock")
+    open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.trigger:Loop.clock_aligned")
 
 
 class CachingTrigger(Trigger):

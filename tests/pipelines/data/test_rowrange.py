@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pipelines import Batch, Data
 from pipelines.data.result import Result
 from pipelines.data.rowrange import RowNumbers, as_array, as_range, row_range
-from pipelines.executors.settling import is_settled
+from pipelines.executors.accounting import all_emitted
 
 FIRST = st.integers(0, 2**50)
 RANGES = st.builds(row_range, FIRST, st.integers(0, 40))
@@ -64,8 +64,8 @@ def test_a_copy_of_the_row_numbers_changes_nothing(rows: range) -> None:
     whole = batch(rows)
     copied = Batch(whole.columns, whole.size, rows=whole.rows.copy())
     assert copied.row_range == rows
-    assert is_settled(Result(copied), whole)
-    assert is_settled(Result(whole.with_columns({})), whole)
+    assert all_emitted(Result(copied), whole)
+    assert all_emitted(Result(whole.with_columns({})), whole)
 
 
 def test_rows_of_several_records_are_no_range() -> None:

@@ -11,7 +11,7 @@ import pipelines
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.data.result import Result
-from pipelines.executors.settling import NOBODY
+from pipelines.executors.accounting import NO_ROWS
 from streamer import testing
 from streamer.batching.portions import run_in_portions
 from streamer.batching.sizer import LONGEST_TOGETHER, TOGETHER, TOGETHER_BYTES, BatchSizer
@@ -105,7 +105,7 @@ def test_what_fits_is_run_as_it_is() -> None:
 def test_failures_of_a_portion_are_those_of_its_rows() -> None:
     def run(portion: Batch) -> Result:
         if 110 in portion.rows:
-            return Result(NOBODY, {int(row): ValueError("no") for row in portion.rows})
+            return Result(NO_ROWS, {int(row): ValueError("no") for row in portion.rows})
         return Result(portion)
 
     result, _ = run_in_portions(run, batch(30), 10)

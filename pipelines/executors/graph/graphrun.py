@@ -1,4 +1,4 @@
-"""What one run of a graph does to its rows: into each step, out of it, and who is told."""
+"""One run of a graph: the rows that each step is given, the rows that come out of it, and what the observer gets."""
 
 from __future__ import annotations
 
@@ -8,40 +8,41 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
+from pipelines.executors.accounting import held_after, joined
 from pipelines.executors.graph.junction import Flow, Junction
 from pipelines.executors.graph.lineage import Lineage
-from pipelines.executors.openstep import OpenStep
-from pipelines.executors.settling import joined
+from pipelines.executors.openstep import Emit, OpenStep
 from pipelines.observe.metrics import Metrics, begin, end
 from pipelines.observe.observing import Observer, StepRun
 from pipelines.runners.runner import StatefulRunner
-
-Emit: TypeAlias = Callable[[StatefulRunner], Result]
 
 Fate = TypeVar("Fate")
 
 
 @dataclass(slots=True)
-class Done:
-    """What the work of a step has given: the results of a stateful step under record numbers, else under ids."""
+class StepOutput:
+    """The results of one step. Their rows have record numbers if the step is stateful, else ids of the lineage.
+
+    It stands in for the observer while the step runs in a thread of the pool.
+    """
 
     results: list[Result]
-    told: list[StepRun] = field(default_factory=list)
-    """What the observer is to be told, by the thread that it belongs to."""
+    runs: list[StepRun] = field(default_factory=list)
+    """Runs to report to the observer, later, in the thread that runs the graph."""
 
     def step(self, run: StepRun) -> None:
-        """Note what the observer is to be told."""
-        self.told.append(run)
+        """See `Observer.step`."""
+        self.runs.append(run)
 
 
-class Turn:
-    """One run. Steps work on rows under ids, stateful steps under the numbers of their records.
+class GraphRun:
+    """One run. Rows have ids of the lineage; for stateful steps they have the numbers of their records.
 
-    `emit` is what stateful steps are asked for beside running what reaches them: `tick` or `flush`.
+    `emit` calls `tick` or `flush` of a stateful step, after the step has run the rows that reach it.
     """
 
     def __init__(self, lineage: Lineage, observer: Observer | None, emit: Emit | None, metrics: Metrics) -> None:
@@ -51,24 +52,24 @@ class Turn:
         self._emit = emit
         self._held: dict[str, set[int]] = {}
 
-    def begin(self, step: OpenStep, flow: Flow) -> Callable[[], Done]:
-        """The work of a step, to be done in any thread."""
+    def begin(self, step: OpenStep, flow: Flow) -> Callable[[], StepOutput]:
+        """A function that runs the step on the rows of `flow`; any thread may call it."""
         observed = self._observer is not None
         if isinstance(step.runner, StatefulRunner):
             return partial(_work, step, self._lineage.outside(flow.batch), observed, self._emit)
         return partial(_work, step, flow.batch, observed, None)
 
-    def end(self, step: OpenStep, flow: Flow, done: Done) -> Flow:
-        """What goes on behind a step, for what its work has given."""
-        for told in done.told:
+    def end(self, step: OpenStep, flow: Flow, done: StepOutput) -> Flow:
+        """The flow after a step, from the flow before it and the step's output."""
+        for run in done.runs:
             if self._observer is not None:
                 if not isinstance(step.runner, StatefulRunner):
-                    told.inside(self._lineage.roots)
-                self._observer.step(told)
+                    run.inside(self._lineage.roots)
+                self._observer.step(run)
         result = done.results[0] if len(done.results) == 1 else joined(done.results)
         if isinstance(step.runner, StatefulRunner):
             for one in done.results:
-                self._hold(step.name, one)
+                self._held[step.name] = held_after(self._held.get(step.name, set()), one)
             failed, dropped = dict(result.failed), dict(result.dropped)
             batch = self._lineage.returned(step.name, result.batch, flow.batch)
         else:
@@ -79,7 +80,7 @@ class Turn:
         return Flow(batch, {**failed, **flow.failed}, {**dropped, **flow.dropped})
 
     def join(self, junction: Junction, flows: Sequence[Flow]) -> Flow:
-        """What goes on behind a junction."""
+        """The flow after a junction."""
         began = perf_counter()
         token = begin(self._metrics.of(junction.name))
         try:
@@ -97,20 +98,15 @@ class Turn:
         return flow
 
     def held(self) -> set[int]:
-        """The numbers of the records that stateful steps hold since this run."""
+        """The numbers of the records that steps hold since this run."""
         return set().union(*self._held.values())
-
-    def _hold(self, step: str, result: Result) -> None:
-        held = self._held.setdefault(step, set())
-        held -= set(result.rows.tolist()) | result.failed.keys() | result.dropped.keys()
-        held.update(result.held.tolist())
 
     def _by_record(self, fates: Mapping[int, Fate]) -> dict[int, Fate]:
         return {root: fate for row, fate in fates.items() for root in self._lineage.roots(row).tolist()}
 
 
-def _work(step: OpenStep, batch: Batch, observed: bool, emit: Emit | None) -> Done:
-    done = Done([])
+def _work(step: OpenStep, batch: Batch, observed: bool, emit: Emit | None) -> StepOutput:
+    done = StepOutput([])
     if batch.size:
         done.results.append(step.run(batch, done if observed else None))
     if emit is not None:

@@ -1,4 +1,4 @@
-"""What became of the rows: checking that none is lost, and that a record that fails in part fails whole."""
+"""The account of a step's rows: none may be lost, and a record of which one row fails fails with all its rows."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from pipelines.errors import StepError
 from pipelines.executors.isolation import concatenated
 from pipelines.runners.runner import ContractError
 
-NOBODY = Batch({}, 0, rows=NONE_HELD)
+NO_ROWS = Batch({}, 0, rows=NONE_HELD)
 """No rows and no keys."""
 
 
-def is_settled(result: Result, given: Batch) -> bool:
-    """Whether each row came out once, in its place."""
+def all_emitted(result: Result, given: Batch) -> bool:
+    """Whether the step emitted each row of `given` once, in the same order, and nothing else happened to any row."""
     emitted = result.batch
     return not result.failed and not result.dropped and not len(result.held) and emitted.same_rows(given)
 
 
-def settled(result: Result, step: str) -> Result:
-    """`result` with failures as `StepError`s of `step` and each number in one place only, as `Result` says."""
+def accounted(result: Result, step: str) -> Result:
+    """`result` with failures as `StepError`s of `step`, each row number in one place only.
+
+    A number that is in several places has failed, if it is among the failures; else it is not dropped.
+    """
     failed: dict[int, Exception] = {row: StepError.of(step, error) for row, error in result.failed.items()}
     batch, failed = _without_failed(result.batch, failed)
     held = np.array([row for row in result.held.tolist() if row not in failed], np.int64) if failed else result.held
@@ -57,7 +60,7 @@ def check_account(result: Result, given: Batch, step: str, *, stateful: bool) ->
 
 
 def _each_once(result: Result, given: Batch) -> bool:
-    """Whether each row is in one place once: the plain case, without sets of numbers."""
+    """Whether each row of `given` was emitted once, failed or was dropped: the usual case, told without sets."""
     others = [*result.failed, *result.dropped]
     if len(result.held) or len(result.batch.rows) + len(others) != len(given.rows):
         return False
@@ -94,6 +97,15 @@ def joined(results: Iterable[Result]) -> Result:
     return Result(batch, failed, dropped, np.unique(np.concatenate(held)) if held else NONE_HELD)
 
 
+def held_after(held: set[int], result: Result) -> set[int]:
+    """The rows that a step holds after `result`, if it held `held` before: a row that it emits, fails or drops leaves
+    them, unless the step holds it again.
+    """
+    if held:
+        held = held - set(result.rows.tolist()) - result.failed.keys() - result.dropped.keys()
+    return held.union(result.held.tolist())
+
+
 class Journal:
     """What several steps did to the rows that passed through them, gathered in the order in which it happened."""
 
@@ -103,18 +115,15 @@ class Journal:
         self._held: dict[str, set[int]] = {}
 
     def add(self, step: str, result: Result) -> None:
-        """Take note of one step's result. What a step names without holding it again it holds no more."""
+        """Enter the result of one step."""
         self._failed.update(result.failed)
         self._dropped.update(result.dropped)
-        held = self._held.setdefault(step, set())
-        if held:
-            held -= set(result.rows.tolist()) | result.failed.keys() | result.dropped.keys()
-        held.update(result.held.tolist())
+        self._held[step] = held_after(self._held.get(step, set()), result)
 
     def result(self, batch: Batch) -> Result:
-        """`batch` came out at the end, and this is what became of the other rows."""
+        """`batch`, which the last step emitted, with the rows that failed, were dropped or are held on the way."""
         held = sorted(set().union(*self._held.values()))
-        return settled(Result(batch, self._failed, self._dropped, np.array(held, np.int64)), "")
+        return accounted(Result(batch, self._failed, self._dropped, np.array(held, np.int64)), "")
 
 
 def _without_failed(batch: Batch, failed: Mapping[int, Exception]) -> tuple[Batch, dict[int, Exception]]:
