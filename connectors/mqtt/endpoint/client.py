@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 
+import numpy as np
+
 from connectors.mqtt.endpoint.inbox import Arrival, Line
 from connectors.mqtt.endpoint.replies import Reply
-from connectors.mqtt.protocol.packets import V5, Packet, Puback, Publish, Pubrec, Pubrel
+from connectors.mqtt.protocol.bulk import encode_acks
+from connectors.mqtt.protocol.packets import V5, PacketType, Publish, Pubrec, Pubrel
 from connectors.mqtt.protocol.properties import NONE, Properties
 from connectors.mqtt.protocol.writing import encode
 from connectors.mqtt.server import Connection
@@ -39,17 +42,16 @@ class Client:
         return bool(self._sent)
 
     def acknowledge(self, arrivals: list[Arrival]) -> None:
-        """These messages are done: tell the client, in their order, in one write."""
-        packets: list[Packet] = []
-        for arrival in arrivals:
-            if arrival.packet_id not in self.open:
-                continue
-            self.open.discard(arrival.packet_id)
-            if arrival.qos == 2:
-                self.released.add(arrival.packet_id)
-            packets.append(Puback(arrival.packet_id) if arrival.qos == 1 else Pubrec(arrival.packet_id))
-        if packets:
-            self.connection.send(*packets)
+        """These messages are done: tell the client, in their order (which is one of each QoS), in one write."""
+        done = [arrival for arrival in arrivals if arrival.packet_id in self.open]
+        once = [arrival.packet_id for arrival in done if arrival.qos == 1]
+        twice = [arrival.packet_id for arrival in done if arrival.qos == 2]
+        self.open.difference_update(once, twice)
+        self.released.update(twice)
+        self.connection.write(
+            encode_acks(PacketType.PUBACK, np.array(once, np.uint16))
+            + encode_acks(PacketType.PUBREC, np.array(twice, np.uint16))
+        )
 
     def add(self, reply: Reply) -> bool:
         """Send a reply as soon as the client takes it; false if too many wait already."""
