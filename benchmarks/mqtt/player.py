@@ -1,7 +1,7 @@
 """A process that plays a broker: it streams messages of QoS 1 that lie ready, and counts acknowledgements.
 
-`python -m benchmarks.mqtt.player JSON`, which is a `Play`, prints `{"port": ...}`, and `{"mark": ..., "time": ...}` when
-so many messages were acknowledged, or published by the client.
+`python -m benchmarks.mqtt.player JSON`, which is a `Play`, prints `{"port": ...}`, and `{"mark": ..., "time": ...}`
+when so many messages were acknowledged, or published by the client.
 
 A client that subscribes is sent messages, never more ahead of their acknowledgement than `window` and its own Receive
 Maximum; every acknowledgement has to be of a message that is on its way. What a client publishes is acknowledged, in
