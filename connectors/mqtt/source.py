@@ -279,8 +279,8 @@ class MqttSource(Source):
     def _room(self) -> int:
         """How many more may be polled before something is acknowledged.
 
-        Not every broker keeps to the window that it is told (mosquitto exceeds it, over MQTT 3.1.1 it is told none), but
-        so many come again when this process is killed.
+        Not every broker keeps to the window that it is told (mosquitto exceeds it, over MQTT 3.1.1 it is told none),
+        but so many come again when this process is killed.
         """
         polled = self._window.count - self._pending.count
         return max(0, self._config.window - max(polled, 0))
