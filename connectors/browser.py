@@ -7,7 +7,7 @@ A connector that can be browsed says so in its configuration: `SourceConfig.brow
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -83,6 +83,9 @@ class TopicReader(ABC):
 class Browser(ABC):
     """Looks into the topics of one bus."""
 
+    lists_topics: bool = True
+    """Whether the bus knows which topics there are; if not, `topics` is empty, and only says whether it answers."""
+
     @property
     @abstractmethod
     def address(self) -> str:
@@ -93,6 +96,13 @@ class Browser(ABC):
         """The topics, and how many partitions each has. Raises `ConnectorError`, retriable where nobody answers, and
         `MissingPackageError` without the client library.
         """
+
+    def checked(self, wanted: Sequence[str]) -> str | None:
+        """What `streamer check --connect` says of a connector with these topics; `None`: what follows from `topics`.
+
+        Raises `ConnectorError` for what the bus would refuse.
+        """
+        return None
 
     @abstractmethod
     def reader(self, topic: str, group: str) -> TopicReader:

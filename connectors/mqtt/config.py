@@ -6,22 +6,26 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from connectors.compiledform import HasCompiledForm
 from connectors.config import SourceConfig
 from connectors.mqtt.client import MqttClientFields
 from connectors.mqtt.columns import COLUMNS
+from connectors.mqtt.protocol.packets import Subscription
 from connectors.mqtt.protocol.reading import LARGEST
 from connectors.mqtt.protocol.topics import SHARE, TopicPatterns
+from connectors.mqtt.session.settings import Settings
 from connectors.units import Duration, Size
-from pipelines.errors import nearest
+from pipelines.errors import DefinitionError, nearest
 
 if TYPE_CHECKING:
     from connectors.browser import Browser
     from connectors.mqtt.source import MqttSource
 
 _ORDINAL = re.compile(r"(?:.*-)?([0-9]+)")
+_OVERHEAD = 128 * 1024
+"""Bytes of a packet besides its payload: a topic and properties as long as they may reasonably be."""
 _LONGEST_EXPIRY = 0xFFFF_FFFF
 
 
@@ -130,8 +134,8 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
 
     @property
     def topic_names(self) -> tuple[str, ...]:
-        """Its topic filters, with the names of their levels."""
-        return self.topics
+        """Its topic filters, as regular expressions where they have wildcards or named levels."""
+        return tuple(_expression(topic) for topic in self.topics)
 
     def topic_extras(self, topic: str) -> Mapping[str, Any]:
         """The named levels of this topic; none where no filter matches it."""
@@ -144,7 +148,21 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
 
     def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
         """Its broker, reached with its login."""
-        return None
+        from connectors.mqtt.browser import MqttBrowser, login_of
+
+        return MqttBrowser({**login_of(self), **fields_of(client or {})}, self)
+
+    @classmethod
+    def browser_at(cls, address: str, client: Mapping[str, Any]) -> Browser:
+        """The broker at this URL; `client` are fields of a source, such as `username`, `password` and `tls.ca`."""
+        from connectors.mqtt.browser import MqttBrowser
+
+        try:
+            return MqttBrowser({**fields_of(client), "url": address})
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise DefinitionError(f"{place or address}: {first['msg'].removeprefix('Value error, ')}") from None
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same source; where it names no `client_id`, the names of the service and the source make it."""
@@ -153,8 +171,51 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
             client_id = f"{client_id}-{self.shard.index}"
         return self if client_id == self.client_id else self.model_copy(update={"client_id": client_id})
 
+    @property
+    def max_packet(self) -> int:
+        """Bytes of the largest packet that is received: `max_message`, with a topic and properties."""
+        return self.max_message + _OVERHEAD
+
+    def settings(self) -> Settings:
+        """What it asks of a broker. Raises `ConnectorError` for a `token` that cannot be loaded."""
+        share = "" if self.share is None else f"{SHARE}/{self.share}/"
+        handling = 2 if self.retained == "skip" else 1
+        return Settings(
+            name=f"source {self.label}",
+            expiry=self.session_expiry,
+            receive_maximum=self.window,
+            max_packet=self.max_packet,
+            subscriptions=tuple(
+                Subscription(f"{share}{one}", self.qos, retain_handling=handling)
+                for one in TopicPatterns(self.topics).filters
+            ),
+            **self.connection(),
+        )
+
     def build(self) -> MqttSource:
         """The source, not yet open. Raises `MissingPackageError` for `client: paho` without paho-mqtt."""
         from connectors.mqtt.source import MqttSource
 
         return MqttSource(self)
+
+
+def fields_of(client: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields from properties as the command line has them: `tls.ca` is the field `ca` of `tls`."""
+    found: dict[str, Any] = {}
+    for name, value in client.items():
+        outer, dot, inner = name.partition(".")
+        if dot:
+            found.setdefault(outer, {})[inner] = value
+        else:
+            found[name] = value
+    return found
+
+
+def _expression(topic: str) -> str:
+    levels = topic.split("/")
+    if not any(level in ("+", "#") or level.startswith("{") for level in levels):
+        return topic
+    parts = ["[^/]*" if level == "+" or level.startswith("{") else re.escape(level) for level in levels]
+    if levels[-1] == "#":
+        return f"^{'/'.join(parts[:-1])}(/.*)?$" if len(parts) > 1 else "^.*$"
+    return f"^{'/'.join(parts)}$"

@@ -144,7 +144,10 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
 
     def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
         """Its broker, reached with its login."""
-        return None
+        from connectors.mqtt.browser import MqttBrowser, login_of
+        from connectors.mqtt.config import fields_of
+
+        return MqttBrowser({**login_of(self), **fields_of(client or {})}, self)
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same sink. Where it names no `client_id`, the names of the service and the sink make it; where it names

@@ -15,12 +15,12 @@ from connectors.mqtt.arrivals import Arrivals
 from connectors.mqtt.columns import Columns
 from connectors.mqtt.pending import Part, Pending
 from connectors.mqtt.protocol.bulk import encode_acks
-from connectors.mqtt.protocol.packets import Packet, PacketType, Pubcomp, Pubrel, Subscription
+from connectors.mqtt.protocol.packets import Packet, PacketType, Pubcomp, Pubrel
 from connectors.mqtt.protocol.scan import Scanned
-from connectors.mqtt.protocol.topics import SHARE, TopicPatterns
+from connectors.mqtt.protocol.topics import TopicPatterns
 from connectors.mqtt.session.choose import session
 from connectors.mqtt.session.session import Session
-from connectors.mqtt.session.settings import Granted, Grants, Settings
+from connectors.mqtt.session.settings import Granted, Grants
 from connectors.mqtt.starvation import Starvation
 from connectors.mqtt.topicfilter import TopicFilter
 from connectors.mqtt.window import Done, Mask, Row, Window
@@ -41,8 +41,6 @@ _ACKNOWLEDGE_WAIT = 10.0
 """Seconds that the broker has to confirm that it has the acknowledgements."""
 _MOST_HELD = 1 << 20
 """Bytes that are received beyond what is polled, as the broker's answer to something comes behind them."""
-_OVERHEAD = 128 * 1024
-"""Bytes of a packet besides its payload: a topic and properties as long as they may reasonably be."""
 _PARTITION = "0"
 _RETAINED = 1
 _DUPLICATE = 8
@@ -92,7 +90,7 @@ class MqttSource(Source):
         self._filter = TopicFilter(patterns, shard)
         self._columns = Columns(self.name, patterns, config.key)
         self._patterns = patterns
-        self._arrivals = Arrivals(self._max_packet, self._arrived, config.hot_path)
+        self._arrivals = Arrivals(config.max_packet, self._arrived, config.hot_path)
         self._pending = Pending()
         self._window = Window()
         self._starvation = Starvation()
@@ -121,7 +119,7 @@ class MqttSource(Source):
 
         Raises `ConnectorError` for a login or topic filter that is refused, and QoS 0 where QoS 1 was asked for.
         """
-        self._session = session(self._config.client, self._settings(), self, self._arrivals)
+        self._session = session(self._config.client, self._config.settings(), self, self._arrivals)
         deadline = time.monotonic() + self._connect_wait
         try:
             # What the broker sends before it grants the subscriptions is not taken in without bounds.
@@ -220,6 +218,16 @@ class MqttSource(Source):
             self._session.close()
 
     @property
+    def connected(self) -> bool:
+        """Whether the broker can be reached and has granted the subscriptions."""
+        return self._session is not None and self._session.connected and self._subscribed
+
+    @property
+    def down(self) -> str | None:
+        """Why the broker cannot be reached; `None` if it can."""
+        return None if self._session is None else self._session.down
+
+    @property
     def held_bytes(self) -> int:
         """Bytes that were received and not polled."""
         return self._pending.byte_count + self._arrivals.held
@@ -255,25 +263,6 @@ class MqttSource(Source):
         self._window.clear()
         self._subscribed = False
         self._tell(reason)
-
-    def _settings(self) -> Settings:
-        config = self._config
-        share = "" if config.share is None else f"{SHARE}/{config.share}/"
-        handling = 2 if config.retained == "skip" else 1
-        return Settings(
-            name=f"source {self.name}",
-            expiry=config.session_expiry,
-            receive_maximum=config.window,
-            max_packet=self._max_packet,
-            subscriptions=tuple(
-                Subscription(f"{share}{one}", config.qos, retain_handling=handling) for one in self._patterns.filters
-            ),
-            **config.connection(),
-        )
-
-    @property
-    def _max_packet(self) -> int:
-        return self._config.max_message + _OVERHEAD
 
     @property
     def _room(self) -> int:

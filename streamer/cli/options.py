@@ -105,15 +105,22 @@ def client_properties(given: list[str] | None) -> dict[str, str]:
     return found
 
 
+_TYPES = {"mqtts": "mqtt", "ws": "mqtt", "wss": "mqtt"}
+"""Types of sources by the schemes of addresses that have another name."""
+
+
 def bus(address: str, client: list[str] | None) -> Browser:
-    """The bus at `address`: Kafka brokers, or `TYPE://...` for a source of another type. Raises `DefinitionError`."""
+    """The bus at `address`: Kafka brokers, or `TYPE://...` for a source of another type, such as `mqtt://host:1883`.
+
+    Raises `DefinitionError`.
+    """
     from connectors.registry import SOURCES
 
     scheme, separator, rest = address.partition("://")
     properties = client_properties(client)
     if not separator or scheme == "kafka":
         return SOURCES.get("kafka").browser_at(rest or address, properties)
-    return SOURCES.get(scheme).browser_at(address, properties)
+    return SOURCES.get(_TYPES.get(scheme, scheme)).browser_at(address, properties)
 
 
 def codec_setting(given: str) -> str | dict[str, object]:

@@ -41,11 +41,14 @@ def _topics(browser: Browser, wanted: tuple[str, ...], silent: dict[str, Connect
     if browser.address in silent:
         raise silent[browser.address]
     try:
-        known = browser.topics()
+        said = browser.checked(wanted)
+        known = {} if said is not None else browser.topics()
     except ConnectorError as error:
         if error.retriable:
             silent[browser.address] = error
         raise
+    if said is not None:
+        return said
     notes = []
     for topic in wanted:
         if topic.startswith("^"):

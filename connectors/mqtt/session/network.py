@@ -141,7 +141,7 @@ class NetworkSession(Session):
         if self._state is _State.CLOSED:
             return
         if self._state is _State.UP:
-            self._leave()
+            self._leave(for_good=True)
         self._drop()
         self._state = _State.CLOSED
         self.down = "closed"
@@ -210,7 +210,9 @@ class NetworkSession(Session):
             )
         return Connect(
             settings.client_id,
-            clean_start=not settings.expiry or not (settings.takes_over or self.connection),
+            clean_start=not settings.expiry
+            or not (settings.takes_over or self.connection)
+            or (self._version == V311 and not settings.lasts),
             keep_alive=settings.keep_alive,
             username=username,
             password=password,
@@ -407,12 +409,15 @@ class NetworkSession(Session):
                 self._transport.send(encode(said, self._version))
                 self._transport.finish(0.1)
 
-    def _leave(self) -> None:
+    def _leave(self, *, for_good: bool = False) -> None:
         """Go in peace: what was written arrives, and the broker does not publish the will."""
         if self._transport is None:
             return
         with suppress(ConnectorError):
-            self._transport.send(encode(Disconnect(), self._version))
+            goodbye = Disconnect()
+            if for_good and self._version == V5 and not self._settings.lasts:
+                goodbye = Disconnect(properties=Properties(session_expiry_interval=0))
+            self._transport.send(encode(goodbye, self._version))
             self._transport.finish(_LEAVE_WAIT)
 
     def _lose(self, reason: str, *, at_once: bool = False) -> None:

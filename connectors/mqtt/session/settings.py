@@ -27,7 +27,8 @@ class Settings:
     `receive_maximum` bounds the messages of QoS 1 and 2 that the broker sends ahead of their acknowledgements, and
     `max_packet` the bytes of what it sends at once (MQTT 5 tells both to the broker). `subscriptions` are asked for
     whenever the connection is made. `takes_over` `False`: the first connection begins a session of its own, as nothing
-    of one that an earlier process left is known; the later ones go on with it.
+    of one that an earlier process left is known; the later ones go on with it. `lasts` `False`: the session
+    ends when it is closed, whatever `expiry` says.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Settings:
     will: Will | None = None
     user_properties: tuple[tuple[str, str], ...] = ()
     takes_over: bool = True
+    lasts: bool = True
 
 
 @dataclass(frozen=True, slots=True)

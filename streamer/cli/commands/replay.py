@@ -92,7 +92,8 @@ def replay(
             report = replayed(reader, None, chosen, route, again=again, count=count, stopped=stop.is_set)
         else:
             # Many brokers would create a topic that is gone.
-            back = Back(route.back.sink(route.topic, "replay"), frozenset(route.back.topics()))
+            known = frozenset(route.back.topics())
+            back = Back(route.back.sink(route.topic, "replay"), known if route.back.lists_topics else None)
             back.sink.open()
             try:
                 report = replayed(reader, back, chosen, route, again=again, count=count, stopped=stop.is_set)
@@ -127,8 +128,8 @@ class Back:
     """The way back."""
 
     sink: Sink
-    topics: frozenset[str]
-    """Topics that are there."""
+    topics: frozenset[str] | None
+    """Topics that are there; `None` where the bus does not know."""
 
 
 @dataclass(slots=True)
@@ -253,7 +254,9 @@ def _send(records: Records, chosen: list[tuple[int, Original]], back: Back | Non
     failed = {at: reason for at, reason in refusals if reason is not None}
     if back is None:
         return failed
-    gone = {at for at, (_, letter) in enumerate(chosen) if at not in failed and letter.topic not in back.topics}
+    gone: set[int] = set()
+    if back.topics is not None:
+        gone = {at for at, (_, letter) in enumerate(chosen) if at not in failed and letter.topic not in back.topics}
     failed |= {at: f'there is no topic "{chosen[at][1].topic}"' for at in gone}
     there = [at for at in range(len(chosen)) if at not in failed]
     if not there:

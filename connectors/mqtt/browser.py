@@ -1,0 +1,209 @@
+"""`MqttBrowser`: a broker as somebody sees it who takes part in nothing."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+from connectors.browser import AT_ONCE, Browser, Mark, TopicReader
+from connectors.mqtt.client import MqttClientFields
+from connectors.mqtt.config import MqttSourceConfig
+from connectors.mqtt.protocol.packets import V5, Packet
+from connectors.mqtt.protocol.topics import TopicPatterns
+from connectors.mqtt.session.choose import session
+from connectors.mqtt.session.inbound import PacketInbound
+from connectors.mqtt.session.settings import NEVER, Granted, Grants
+from connectors.mqtt.source import MqttSource
+from connectors.records import Records
+from connectors.sink import Sink
+from connectors.units import Position
+from pipelines.errors import ConnectorError
+
+_WAIT = 5.0
+"""Seconds that a broker has to answer."""
+_LARGEST_ANSWER = 1 << 20
+_LOGIN = tuple(name for name in ("url", "version", "keepalive", "username", "password", "token", "tls", "client"))
+_NO_BEGINNING = (
+    "a topic of MQTT has no beginning and no end: a broker sends what it retained and what comes from now on; "
+    "keep what has to be read again in a file or in Kafka"
+)
+
+
+def login_of(config: MqttClientFields) -> dict[str, Any]:
+    """The fields by which this connector reaches its broker, without its client id."""
+    return {name: getattr(config, name) for name in _LOGIN}
+
+
+class MqttBrowser(Browser):
+    """A broker as `login` (fields of a source) reaches it. `config`: the connector that is looked after, if one is.
+
+    It connects under names of its own and without a session, so that it disturbs nobody.
+    """
+
+    lists_topics = False
+
+    def __init__(self, login: Mapping[str, Any], config: MqttClientFields | None = None) -> None:
+        self._login = dict(login)
+        self._config = config
+        self._url = MqttSourceConfig.model_validate({**self._login, "topics": "#"}).url
+
+    @property
+    def address(self) -> str:
+        return self._url
+
+    def topics(self) -> dict[str, int]:
+        """None: brokers do not list topics. Raises `ConnectorError`, retriable where nobody answers."""
+        self._look(self._source("look", ("#",), qos=0), subscribe=False)
+        return {}
+
+    def checked(self, wanted: Sequence[str]) -> str:
+        """What the broker grants to the connector: QoS, session, limits."""
+        if isinstance(self._config, MqttSourceConfig):
+            config = self._config.model_copy(update={"client_id": _name("check")})
+            granted, grants = self._look(config, subscribe=True)
+            return f"{self._url}: {'; '.join(_of_source(config, granted, grants))}"
+        granted, _ = self._look(self._source("check", ("#",), qos=0), subscribe=False)
+        return f"{self._url}: {'; '.join(_of_sink(granted))}"
+
+    def reader(self, topic: str, group: str) -> TopicReader:
+        return MqttTopicReader(self._source(group, (topic,), qos=0), topic)
+
+    def sink(self, topic: str, name: str) -> Sink:
+        from connectors.mqtt.sinkconfig import MqttSinkConfig
+
+        fields = {**self._login, "topic": topic or "none", "client_id": _name(name), "name": name}
+        return MqttSinkConfig.model_validate(fields).build()
+
+    def _source(self, purpose: str, topics: tuple[str, ...], qos: int) -> MqttSourceConfig:
+        fields = {**self._login, "topics": topics, "qos": qos, "client_id": _name(purpose)}
+        return MqttSourceConfig.model_validate(fields)
+
+    def _look(self, config: MqttSourceConfig, *, subscribe: bool) -> tuple[Granted, Grants]:
+        """Connect, subscribe if asked, and leave without a trace."""
+        told = _Told()
+        found = replace(config.settings(), takes_over=False, lasts=False, name=f"{self._url}")
+        if not subscribe:
+            found = replace(found, subscriptions=(), expiry=0)
+        link = session(config.client, found, told, PacketInbound(_LARGEST_ANSWER))
+        deadline = time.monotonic() + _WAIT
+        try:
+            while told.granted is None or (subscribe and told.grants is None):
+                if time.monotonic() >= deadline:
+                    raise ConnectorError(f"{self._url} does not answer: {link.down or 'no SUBACK'}", retriable=True)
+                link.turn(0.1)
+        finally:
+            link.close()
+        return told.granted, told.grants or {}
+
+
+class MqttTopicReader(TopicReader):
+    """Reads what a broker retained and what comes from now on, at QoS 0."""
+
+    def __init__(self, config: MqttSourceConfig, topic: str) -> None:
+        super().__init__(topic)
+        self._source = MqttSource(config)
+
+    def __enter__(self) -> Self:
+        self._source.open()
+        if not self._source.connected:
+            reason = self._source.down
+            self._source.close()
+            raise ConnectorError(f"the broker does not answer: {reason}", retriable=True)
+        self.partitions = [0]
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._source.close()
+
+    def committed(self) -> dict[int, Mark]:
+        """Nobody commits anything. Raises `ConnectorError`: what wants to know would have to read from there."""
+        raise ConnectorError(_NO_BEGINNING)
+
+    def commit(self, marks: Mapping[int, Mark]) -> None:
+        """Raises `ConnectorError`, as `committed`."""
+        raise ConnectorError(_NO_BEGINNING)
+
+    def starts(self, position: Position) -> dict[int, int]:
+        """Now, for `latest`. Raises `ConnectorError` for any other position."""
+        if position != "latest":
+            raise ConnectorError(_NO_BEGINNING)
+        return {0: 0}
+
+    def begin(self, starts: Mapping[int, int]) -> None:
+        """It has begun."""
+
+    def poll(self, timeout: float, at_most: int = AT_ONCE) -> Records:
+        return self._source.poll(1, 1 << 24, timeout) if at_most == 1 else self._first_and_more(timeout, at_most)
+
+    def _first_and_more(self, timeout: float, at_most: int) -> Records:
+        first = self._source.poll(1, 1 << 24, timeout)
+        if not len(first):
+            return first
+        more = self._source.poll(at_most - 1, 1 << 24, 0.0)
+        return Records.concat([first, more]) if len(more) else first
+
+
+class _Told:
+    """What a session is told, noted."""
+
+    def __init__(self) -> None:
+        self.granted: Granted | None = None
+        self.grants: Grants | None = None
+
+    def begun(self, granted: Granted) -> None:
+        self.granted = granted
+
+    def subscribed(self, grants: Grants) -> None:
+        self.grants = grants
+
+    def received(self, packet: Packet) -> None:
+        """Messages are none of its business."""
+
+    def ended(self, reason: str) -> None:
+        """It connects again."""
+
+
+def _of_source(config: MqttSourceConfig, granted: Granted, grants: Grants) -> list[str]:
+    topics = ", ".join(f"{one} at QoS {qos}" for one, qos in grants.items())
+    notes = [_version(granted), topics, _session(granted), f"keep-alive {granted.keep_alive} s"]
+    asked = config.session_expiry
+    if granted.expiry < asked:
+        notes.append(f"note: the session is kept for {granted.expiry} s only, not {asked} s")
+    if any(qos < config.qos for qos in grants.values()):
+        notes.append(f"note: QoS {config.qos} was asked for")
+    if config.share is not None and asked:
+        notes.append(
+            "note: a member of share that dies keeps its part of the messages until its session expires; shard does "
+            "without that"
+        )
+    if config.qos and not asked:
+        notes.append("note: with expiry: 0 each cut of the connection loses messages")
+    if granted.keep_alive != config.settings().keep_alive:
+        notes.append("note: the broker has chosen the keep-alive")
+    if len(set(TopicPatterns(config.topics).filters)) < len(config.topics):
+        notes.append("note: some of topics are the same filter; of their names the first ones count")
+    return notes
+
+
+def _of_sink(granted: Granted) -> list[str]:
+    notes = [_version(granted), f"takes QoS {granted.max_qos}", f"Receive Maximum {granted.receive_maximum}"]
+    if not granted.retain:
+        notes.append("note: it retains nothing")
+    return [*notes, f"packets of at most {granted.max_packet} bytes"]
+
+
+def _version(granted: Granted) -> str:
+    return "MQTT 5.0" if granted.version == V5 else "MQTT 3.1.1"
+
+
+def _session(granted: Granted) -> str:
+    if not granted.expiry:
+        return "no session"
+    return "session kept for good" if granted.expiry == NEVER else f"session kept {granted.expiry} s"
+
+
+def _name(purpose: str) -> str:
+    return f"{purpose}-{secrets.token_hex(4)}"
