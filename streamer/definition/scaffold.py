@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from pipelines.errors import DefinitionError, StreamerError
 
-Kind = Literal["kafka", "file", "memory"]
+Kind = Literal["kafka", "mqtt", "file", "memory"]
 """Where records come from, or results go."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
@@ -21,6 +21,12 @@ _SOURCES: Final[Mapping[Kind, str]] = {
   bootstrap: $${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}
   topics: [$name.in]
   group: $name
+""",
+    "mqtt": """source:
+  type: mqtt
+  url: mqtt://$${MQTT_BROKER:-localhost:1883}
+  topics: $name/in
+  codec: json
 """,
     "file": """source:
   type: file
@@ -42,6 +48,16 @@ dead_letter:
   type: kafka
   bootstrap: $${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}
   topic: $name.dead
+""",
+    "mqtt": """sink:
+  type: mqtt
+  url: mqtt://$${MQTT_BROKER:-localhost:1883}
+  topic: $name/out
+  codec: json
+dead_letter:
+  type: mqtt
+  url: mqtt://$${MQTT_BROKER:-localhost:1883}
+  topic: $name/dead
 """,
     "file": """sink:
   type: file
@@ -110,6 +126,16 @@ _RUN: Final[Mapping[Kind, str]] = {
 
     streamer send $name.in input.jsonl
     streamer tap $name.out --from earliest --count 2
+""",
+    "mqtt": """With a broker that runs in a terminal of its own, and the service in another one:
+
+    streamer broker --mqtt
+    streamer run $name.yaml
+
+The clients of mosquitto (the package mosquitto-clients) show what comes out, and send records, a line each:
+
+    mosquitto_sub -v -t '$name/#'
+    mosquitto_pub -q 1 -t $name/in -l < input.jsonl
 """,
     "file": """    streamer run $name.yaml    # reads input.jsonl, writes output.jsonl
 """,

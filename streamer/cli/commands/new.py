@@ -9,7 +9,7 @@ import typer
 
 from streamer.cli.options import AsJson
 
-Kind = Literal["kafka", "file", "memory"]
+Kind = Literal["kafka", "mqtt", "file", "memory"]
 
 
 def new(

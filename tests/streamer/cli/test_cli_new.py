@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-KINDS = ["kafka", "file", "memory"]
+KINDS = ["kafka", "mqtt", "file", "memory"]
 
 
 @pytest.fixture(autouse=True)
