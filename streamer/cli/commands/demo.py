@@ -26,7 +26,7 @@ SHEET = Path("digits.png")
 
 def demo(
     example: Annotated[
-        Example, typer.Argument(metavar="[digits|sensors]", help="Images on Kafka, or vibration of machines on MQTT.")
+        Example, typer.Argument(metavar="EXAMPLE", help="Images on Kafka, or vibration of machines on MQTT.")
     ] = "digits",
     seconds: Annotated[
         float | None,
