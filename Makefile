@@ -59,11 +59,13 @@ format: $(STAMP)  ## format and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## CPU per message against a hand-written loop and a relay in C, on one broker (seven minutes)
+bench: $(STAMP)  ## CPU per message against a hand-written loop and a relay in C, on one broker, and of MQTT clients (ten minutes)
 	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.mqtt.run
 
-bench-peers: $(STAMP)  ## the same with Bytewax, Quix Streams, FastStream and Faust; writes the tables and the plot (eight minutes)
+bench-peers: $(STAMP)  ## the same with Bytewax, Quix Streams, FastStream, Faust and MQTT clients; writes the tables and the plot (fifteen minutes)
 	$(BIN)/python -m benchmarks.run --peers --write
+	$(BIN)/python -m benchmarks.mqtt.run --peers --write
 
 soak: $(STAMP)  ## the long tests: ten kills, member churn, five million messages; with progress and a report
 	$(BIN)/python -m pytest -m soak -s

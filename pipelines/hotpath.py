@@ -17,6 +17,7 @@ from zlib import crc32
 from pipelines.errors import StreamerError, nearest
 
 HotPath = Literal["auto", "python", "native"]
+_CHOICES: Final = get_args(HotPath)
 VARIABLE: Final = "STREAMER_NATIVE"
 EXPECTED: Final = "0.1.0"
 """Version of the extension that belongs to this code."""
@@ -31,8 +32,8 @@ def chosen(configured: HotPath = "auto") -> HotPath:
     wish = os.environ.get(VARIABLE, "").strip().lower()
     if not wish:
         return configured
-    if wish not in get_args(HotPath):
-        raise HotPathError(f"{VARIABLE}={wish}: must be auto, python or native{nearest(wish, get_args(HotPath))}")
+    if wish not in _CHOICES:
+        raise HotPathError(f"{VARIABLE}={wish}: must be auto, python or native{nearest(wish, _CHOICES)}")
     return cast(HotPath, wish)
 
 

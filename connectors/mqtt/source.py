@@ -90,7 +90,8 @@ class MqttSource(Source):
         self._filter = TopicFilter(patterns, shard)
         self._columns = Columns(self.name, patterns, config.key)
         self._patterns = patterns
-        self._arrivals = Arrivals(config.max_packet, self._arrived, config.hot_path)
+        self._hot_path = config.hot_path
+        self._arrivals = Arrivals(config.max_packet, self._arrived, self._hot_path)
         self._pending = Pending()
         self._window = Window()
         self._starvation = Starvation()
@@ -348,10 +349,10 @@ class MqttSource(Source):
     def _send(self, done: Done) -> None:
         connection = self._open_session
         if len(done.qos_1):
-            connection.write(encode_acks(PacketType.PUBACK, done.qos_1, self._config.hot_path))
+            connection.write(encode_acks(PacketType.PUBACK, done.qos_1, self._hot_path))
         if len(done.qos_2):
             self._released.update(done.qos_2.tolist())
-            connection.write(encode_acks(PacketType.PUBREC, done.qos_2, self._config.hot_path))
+            connection.write(encode_acks(PacketType.PUBREC, done.qos_2, self._hot_path))
         self.counts.acknowledged += len(done.qos_1) + len(done.qos_2)
 
     def _wait_until_known(self) -> None:
