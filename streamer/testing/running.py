@@ -102,11 +102,18 @@ def run(
     )
 
 
-def payload(record: Data | bytes, codec: str | dict[str, object]) -> Message:
-    """The payload of a record with its codec's headers, by the codec of this setting; a payload stays as it is.
+def payload(record: Data | bytes, codec: str | dict[str, object]) -> bytes:
+    """The payload of a record, by the codec of this setting; one that is a payload already stays as it is.
 
     Raises what the codec says of a value that it cannot write.
     """
+    found = message(record, codec).value
+    assert isinstance(found, bytes)
+    return found
+
+
+def message(record: Data | bytes, codec: str | dict[str, object]) -> Message:
+    """As `payload`, with the headers that the codec puts beside it."""
     found = _payload(record, codec_of(codec))
     return found if isinstance(found, Message) else Message(found)
 

@@ -13,7 +13,7 @@ from streamer.definition.service import Service
 from streamer.definition.settings import FailureSettings
 from streamer.testing.cases import Case
 from streamer.testing.differences import differences
-from streamer.testing.running import DeadLetter, payload, run
+from streamer.testing.running import DeadLetter, message, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def _alone(service: Service) -> Service:
 def _messages(case: Case, codec: str | dict[str, object]) -> list[Message]:
     key = None if case.key is None else case.key.encode()
     headers = tuple((name, value.encode()) for name, value in case.headers.items())
-    made = [payload(record, codec) for record in case.records()]
+    made = [message(record, codec) for record in case.records()]
     return [Message(one.value, key, (*one.headers, *headers), topic=case.topic) for one in made]
 
 
