@@ -306,13 +306,13 @@ class TestProcesses:
     def test_a_slow_service_takes_no_more_memory_while_a_broker_has_a_mountain_for_it(
         self, start_mosquitto: StartMosquitto, tmp_path: Path
     ) -> None:
-        """200 MB wait; 2 MB a batch are under way."""
+        """120 MB wait; 2 MB a batch are under way."""
         broker = start_mosquitto(persistence="false")
         (tmp_path / "slow_steps.py").write_text(
             "import time\nimport pipelines\n\n@pipelines.batched\ndef slow(batch):\n    time.sleep(0.1)\n"
             "    return batch.without(['filler'])\n"
         )
-        size, count = 100_000, 2000
+        size, count = 100_000, 1200
         with MqttClient(broker.host, broker.port, "proof", version=MQTTv5, clean=False) as client:
             client.subscribe("proof/+", 1)
         pipeline = '[{"@type": FUNCTION, function: "slow_steps:slow"}]'
@@ -325,7 +325,7 @@ class TestProcesses:
         with Process(tmp_path, broker.url, **fields) as one:
             assert until(lambda: in_file(one.out).total() > 100, 60)
             before = most = psutil.Process(one.process.pid).memory_info().rss
-            while in_file(one.out).total() < 900:
+            while in_file(one.out).total() < 600:
                 most = max(most, psutil.Process(one.process.pid).memory_info().rss)
                 time.sleep(0.05)
         assert most - before < 60 << 20
