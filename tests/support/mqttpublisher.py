@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from paho.mqtt.client import Client, MQTTMessageInfo
+from paho.mqtt.client import MQTT_ERR_QUEUE_SIZE, Client, MQTTMessageInfo
 from paho.mqtt.enums import CallbackAPIVersion
 
 DEVICES = 20
@@ -46,6 +46,9 @@ def main() -> None:
     deadline = time.monotonic() + _PATIENCE
     taken = []
     for number, one in enumerate(sent):
+        # Not sent, as the broker was too far behind.
+        if one.rc == MQTT_ERR_QUEUE_SIZE:
+            continue
         one.wait_for_publish(max(0.01, deadline - time.monotonic()))
         if one.is_published():
             taken.append(f"{number % DEVICES} {number // DEVICES}\n")
