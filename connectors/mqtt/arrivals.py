@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from connectors.mqtt.protocol.packets import Version
-from connectors.mqtt.protocol.reading import Role
+from connectors.mqtt.protocol.packets import V5, Version
+from connectors.mqtt.protocol.reading import LARGEST, Role
 from connectors.mqtt.protocol.receiving import ReceiveBuffer
 from connectors.mqtt.protocol.scan import Scanned, Stopped
 from connectors.mqtt.session.inbound import Inbound, Receive
@@ -20,7 +20,7 @@ _AT_ONCE = 1 << 20
 class Arrivals(Inbound):
     """Scans what comes; `arrived` gets each block of messages, and `receive` what stands between them, in order.
 
-    `max_packet` is in bytes.
+    `max_packet` is in bytes, and binds brokers of MQTT 5.
     """
 
     def __init__(self, max_packet: int, arrived: Callable[[Scanned], None], hot_path: HotPath) -> None:
@@ -35,9 +35,9 @@ class Arrivals(Inbound):
         return 0 if self._buffer is None else self._buffer.pending
 
     def begin(self, version: Version) -> None:
-        self._buffer = ReceiveBuffer(
-            Role.CLIENT, version, self._max_packet, strict=False, block=_BLOCK, hot_path=self._hot_path
-        )
+        # A broker of 3.1.1 cannot be told: it would send what is refused again after every reconnect, for ever.
+        largest = self._max_packet if version == V5 else LARGEST
+        self._buffer = ReceiveBuffer(Role.CLIENT, version, largest, strict=False, block=_BLOCK, hot_path=self._hot_path)
 
     def room(self) -> memoryview:
         return self._received.writable()[:_AT_ONCE]

@@ -203,6 +203,7 @@ class MqttSource(Source):
             Measure("redelivered", "Messages that came marked as sent before", counts.duplicates),
             Measure("matched", "Messages that came again while they were in hand", counts.matched),
             Measure("passed_over", "Messages that were acknowledged and not delivered", counts.passed),
+            Measure("too_large", "Messages larger than max_message, which were passed over", counts.too_large),
             Measure("acknowledgements", "Acknowledgements that were sent", counts.acknowledged),
             Measure("unacknowledged", "Messages that the broker waits to be acknowledged", self._window.count, "gauge"),
             Measure("window", "Messages that the broker may send ahead", self._config.window, "gauge"),
@@ -304,6 +305,11 @@ class MqttSource(Source):
         if seen & _RETAINED and self._config.retained == "skip":
             fresh = flags & _RETAINED == 0
             wanted = fresh if wanted is None else wanted & fresh
+        largest = self._config.max_message
+        if int(block.payload_lengths.max()) > largest:
+            small = block.payload_lengths <= largest
+            wanted = small if wanted is None else wanted & small
+            self._note_too_large(int((~small).sum()))
         passed = None if wanted is None else ~wanted
         if seen & _DUPLICATE:
             self.counts.duplicates += int((flags & _DUPLICATE > 0).sum())
@@ -411,6 +417,16 @@ class MqttSource(Source):
             reason = down or f"connected to {self._config.url}"
             self._events.append(SourceDown(self.name, down is not None, reason))
         self._told_down = down
+
+    def _note_too_large(self, count: int) -> None:
+        if not self.counts.too_large:
+            _log.warning(
+                "source %s: a message of more than %d bytes came; such messages are acknowledged and passed over: "
+                "raise max_message to have them",
+                self.name,
+                self._config.max_message,
+            )
+        self.counts.too_large += count
 
     def _warn_of(self, topic: str) -> None:
         if self._warned_of is None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
+from ssl import SSLContext
 
+from connectors.mqtt.address import Address
 from connectors.mqtt.protocol.packets import (
     V5,
     V311,
@@ -34,7 +37,7 @@ from connectors.mqtt.session.inbound import Inbound
 from connectors.mqtt.session.keepalive import KeepAlive
 from connectors.mqtt.session.session import Session, SessionClient
 from connectors.mqtt.session.settings import SUBSCRIBE_ID, Granted, Settings
-from connectors.mqtt.session.transport import Transport, TransportClosed, Waiting
+from connectors.mqtt.session.transport import Connection, Transport, TransportClosed, Waiting
 from pipelines.errors import ConnectorError
 
 _log = logging.getLogger(__name__)
@@ -61,7 +64,15 @@ class _State(Enum):
 class NetworkSession(Session):
     """A session that reads and writes its socket itself. See `Session`."""
 
-    def __init__(self, settings: Settings, client: SessionClient, inbound: Inbound) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        client: SessionClient,
+        inbound: Inbound,
+        made: Callable[[Address, SSLContext | None, str | None, Waiting], Connection] = Transport,
+    ) -> None:
+        """`made` makes the connections."""
+        self._made = made
         self._settings = settings
         self._client = client
         self._inbound = inbound
@@ -69,7 +80,7 @@ class NetworkSession(Session):
         self._backoff = Backoff()
         self._state = _State.RESTING
         self._attempt_at = time.monotonic()
-        self._transport: Transport | None = None
+        self._transport: Connection | None = None
         self._greeting = Greeting()
         self._greeting_until = 0.0
         self._keep_alive = KeepAlive(settings.keep_alive)
@@ -172,7 +183,7 @@ class NetworkSession(Session):
                 return False
         settings = self._settings
         context = None if settings.tls is None else settings.tls()
-        self._transport = Transport(settings.address, context, settings.server_name, self._waiting)
+        self._transport = self._made(settings.address, context, settings.server_name, self._waiting)
         self._state = _State.CONNECTING
         self._transport.begin()
         return True
@@ -190,7 +201,7 @@ class NetworkSession(Session):
         transport.send(encode(self._connect(), self._version))
         return True
 
-    def _connect_step(self, transport: Transport) -> bool:
+    def _connect_step(self, transport: Connection) -> bool:
         try:
             return transport.connect()
         except ConnectorError as error:
@@ -239,7 +250,7 @@ class NetworkSession(Session):
         self._accept(connack)
         return True
 
-    def _hear(self, transport: Transport) -> Connack | None:
+    def _hear(self, transport: Connection) -> Connack | None:
         transport.flush()
         while (room := self._greeting.room()) is not None:
             count = transport.receive(room)
@@ -350,7 +361,7 @@ class NetworkSession(Session):
             )
         return False
 
-    def _receive(self, transport: Transport) -> bool:
+    def _receive(self, transport: Connection) -> bool:
         count = transport.receive(self._inbound.room())
         if not count:
             return False
@@ -470,7 +481,7 @@ class NetworkSession(Session):
         return self._failure
 
     @property
-    def _open_transport(self) -> Transport:
+    def _open_transport(self) -> Connection:
         assert self._transport is not None
         return self._transport
 

@@ -9,6 +9,7 @@ import ssl
 import time
 from collections import deque
 from contextlib import suppress
+from typing import Protocol
 
 from connectors.mqtt.address import Address
 from pipelines.errors import ConnectorError
@@ -94,6 +95,23 @@ class Waiting:
         if self._socket is not None and self._events:
             self._selector.unregister(self._socket)
         self._socket, self._events = None, 0
+
+
+class Connection(Protocol):
+    """What a session needs of a connection: see `Transport`."""
+
+    wants_read: bool
+    wants_write: bool
+
+    @property
+    def unsent(self) -> int: ...
+    def begin(self) -> None: ...
+    def connect(self) -> bool: ...
+    def receive(self, into: memoryview, /) -> int: ...
+    def send(self, data: bytes | bytearray | memoryview, /) -> None: ...
+    def flush(self) -> None: ...
+    def finish(self, seconds: float, /) -> None: ...
+    def close(self) -> None: ...
 
 
 class Transport:

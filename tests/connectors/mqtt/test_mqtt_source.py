@@ -543,6 +543,27 @@ class TestMosquitto:
             assert sorted(numbers(received)) == list(range(-1, count))
 
 
+class TestLargeMessages:
+    def test_what_is_too_large_is_passed_over_on_3_1_1_and_does_not_come_for_ever(
+        self, broker: FaultyMqtt, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with caplog.at_level(logging.WARNING), opened(broker, version="3.1.1", max_message=1000) as reader:
+            feed(broker, 0, 1)
+            broker.publish("factory/a/1", bytes(300_000))
+            feed(broker, 1, 2)
+            received = reader.take(2)
+            assert numbers(received) == [0, 1]
+            reader.acknowledge(received)
+            assert broker.in_flight(CLIENT) == 0
+            assert source_of(reader).counts.too_large == 1
+        assert "max_message" in caplog.text
+
+    def test_a_broker_of_mqtt_5_is_told(self, broker: FaultyMqtt) -> None:
+        with opened(broker, max_message=1000):
+            (connect,) = broker.connects
+            assert connect.properties.maximum_packet_size == 1000 + 128 * 1024
+
+
 class TestClocks:
     def test_a_clock_that_jumps_changes_nothing(self, broker: FaultyMqtt, monkeypatch: pytest.MonkeyPatch) -> None:
         with opened(broker, keepalive=2) as reader:
