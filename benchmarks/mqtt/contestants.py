@@ -25,7 +25,7 @@ SHARES = {
     "paho": 0.025,
     "mqtt-gmqtt": 0.05,
     "mqtt-aiomqtt": 0.02,
-    "mqtt-bridge": 0.03,
+    "mqtt-bridge": 0.2,
     "mqtt-faststream": 0.012,
 }
 """How much of a row's messages the slower programs get where the broker is played."""

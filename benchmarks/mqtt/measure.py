@@ -19,7 +19,7 @@ from benchmarks.process import Program, ProgramFailed
 from benchmarks.programs.mqtt.job import MqttJob
 
 _START = 60.0
-_LONGEST = 300.0
+_LONGEST = 120.0
 
 
 @dataclass(frozen=True, slots=True)

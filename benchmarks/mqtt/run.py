@@ -28,6 +28,7 @@ RESULTS = ROOT / "benchmarks" / "mqtt-results.json"
 """The measurements that the page shows."""
 PACKAGES = ("paho-mqtt", "numpy", "onnxruntime", "protobuf")
 QUICK_SHARE = 0.1
+SHORT_SHARE = 0.33
 
 app = typer.Typer(add_completion=False)
 
@@ -36,6 +37,7 @@ app = typer.Typer(add_completion=False)
 def main(
     peers: Annotated[bool, typer.Option("--peers", help="With gmqtt, aiomqtt, mq-bridge and FastStream.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Two rows, a tenth of the messages: does it run?")] = False,
+    short: Annotated[bool, typer.Option("--short", help="Two rounds, a third of the messages.")] = False,
     rows: Annotated[list[str] | None, typer.Option("--row", help="Only this row; may be repeated.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of each row.")] = None,
     write: Annotated[bool, typer.Option("--write", help="Keep the results and refresh the page.")] = False,
@@ -59,9 +61,9 @@ def main(
             left_out["mosquitto"] = "it is not installed"
         for name, why in left_out.items():
             console.print(f"left out: {name}: {why}", highlight=False, markup=False)
-        bench = MqttBench(Path(folder), say, programs, share=QUICK_SHARE if quick else 1.0)
+        bench = MqttBench(Path(folder), say, programs, share=QUICK_SHARE if quick else SHORT_SHARE if short else 1.0)
         bench.found.left_out = left_out
-        drained = {row: rounds or (1 if quick else row.rounds) for row in wanted}
+        drained = {row: rounds or (1 if quick else 2 if short else row.rounds) for row in wanted}
         say.expect(sum(bench.runs(row, times) for row, times in drained.items()))
         for row, times in drained.items():
             bench.run(row, times)

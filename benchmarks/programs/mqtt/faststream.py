@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
-from faststream import AckPolicy, FastStream
+from faststream import AckPolicy
 from faststream.mqtt import MQTTBroker, QoS
 
 from benchmarks.programs.mqtt.job import WINDOW, MqttJob, Told
@@ -32,7 +32,11 @@ def main() -> None:
     async def receive(payload: bytes) -> None:
         told.add(1)
 
-    asyncio.run(FastStream(broker, logger=None).run())
+    async def run() -> None:
+        await broker.start()
+        await asyncio.Event().wait()
+
+    asyncio.run(run())
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@ from mq_bridge import Consumer
 
 from benchmarks.programs.mqtt.job import WINDOW, MqttJob, Told
 
+_MOST = 64
+"""Messages of a poll."""
+
 
 def main() -> None:
     """Run until SIGTERM."""
@@ -18,10 +21,12 @@ def main() -> None:
         "qos": 1,
         "protocol": "v5" if job.version == "5" else "v3",
         "max_inflight": WINDOW,
+        # With its default of 100 a poll of more waits for ever.
+        "queue_capacity": WINDOW,
     }
-    with Consumer({"mqtt": endpoint}) as consumer:
+    with Consumer.from_config({"mqtt": endpoint}) as consumer:
         while True:
-            messages = consumer.poll(job.batch, timeout_ms=100)
+            messages = consumer.poll(min(job.batch, _MOST), 100)
             if messages:
                 consumer.commit()
                 told.add(len(messages))

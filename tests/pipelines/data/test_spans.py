@@ -61,6 +61,20 @@ def test_what_is_put_together_leaves_behind_what_is_not_its_own() -> None:
     assert list(Spans.of(large)[::-2].compact()) == [b"b", b"a"]
 
 
+def test_what_came_into_one_block_at_different_times_is_put_together_without_copying_it() -> None:
+    block = np.frombuffer(b"abcdef", np.uint8)
+    early = Spans(block[:3], np.array([0, 1]), np.array([1, 2]))
+    late = Spans(block[:6], np.array([3]), np.array([3]))
+    for parts in ([early, late], [late, early]):
+        joined = Spans.concat(parts)
+        assert list(joined) == [*parts[0], *parts[1]]
+        assert np.shares_memory(joined.buffer, block)
+    # These begin elsewhere in the block.
+    shifted, reverse = (Spans(one, np.array([0]), np.array([2])) for one in (block[2:], block[::-1]))
+    assert list(Spans.concat([early, shifted])) == [b"a", b"bc", b"cd"]
+    assert list(Spans.concat([reverse, early])) == [b"fe", b"a", b"bc"]
+
+
 def test_a_place_outside_is_an_error() -> None:
     with pytest.raises(IndexError):
         Spans.of([b"a"])[1]
