@@ -1,8 +1,8 @@
-"""The agent: one run of one service, as whoever runs it sees it.
+"""`Agent`: one run of one service.
 
 Threads: one intake thread per source (it alone touches the source), the run thread (it alone touches the
-executor, the sinks and the ledger), and whatever threads a sink keeps to be told of confirmations. Between
-them: one bounded queue of batches, the bound on bytes, and mailboxes.
+executor, the sinks and the ledger), and the threads in which a sink learns of confirmations. Between them: one bounded
+queue of batches, a limit on bytes, and queues of messages.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class Agent:
         self._endpoint: Endpoint | None = None
 
     def run(self) -> Summary:
-        """Run until `stop`, the end of all sources, or a failure. Failing is told by the summary, not raised.
+        """Run until `stop`, the end of all sources, or a failure, which is in the summary and not raised.
 
-        Raises what opening raises, as `start` does.
+        Raises the errors of opening, as `start` does.
         """
         self.start()
         return self.join()
 
     def start(self) -> None:
-        """Open everything and begin. Raises what opening raises: a missing model, an unknown topic, bad credentials."""
-        # Python ends daemon threads in the middle of what they do: the process waits for these before it ends.
+        """Open everything and begin. Raises errors of opening: a missing model, an unknown topic, bad credentials."""
+        # Python kills daemon threads when the process ends: wait for this one before.
         atexit.register(self._end_with_process)
         self._thread.start()
         self._opened.wait()
@@ -64,7 +64,7 @@ class Agent:
             raise self._failure
 
     def stop(self) -> None:
-        """Stop taking in; what is in flight is finished and acknowledged. Returns at once; from any thread."""
+        """Stop polling; records in flight are finished and acknowledged. Returns at once; from any thread."""
         self._stopping = True
         self._loop.stop()
 
@@ -78,7 +78,7 @@ class Agent:
                 if deadline is not None and time.monotonic() >= deadline and self._thread.is_alive():
                     raise TimeoutError(f"the service {self.service.name} has not ended")
         except KeyboardInterrupt:
-            # Pressed again, as the first one only stopped the service: the process ends now.
+            # A second Ctrl-C, as the first one only stopped the service: the process ends now.
             atexit.unregister(self._end_with_process)
             raise
         if self.summary is None:
@@ -102,7 +102,7 @@ class Agent:
         stuck = time.monotonic() - self._loop.progress_at
         # Loading a model may take long, and a restart would not help.
         if self._began and stuck > self.service.limits.stuck:
-            return f"the run thread has not come round for {stuck:.0f} s"
+            return f"the run thread has made no progress for {stuck:.0f} s"
         for intake in self._loop.intakes:
             if reason := intake.stuck():
                 return reason
@@ -131,7 +131,7 @@ class Agent:
             self._log.info("running", sources=[n for n, _, _ in self._assembly.sources], groups=self.service.groups)
             self._opened.set()
             self._loop.run()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it ends this service and is told
+        except BaseException as error:  # noqa: BLE001 - any error ends this service and is in its summary
             self._fail(error)
         try:
             self._close()

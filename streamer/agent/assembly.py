@@ -26,7 +26,7 @@ from streamer.routing.sinkroute import SinkRoute
 
 @dataclass(slots=True)
 class Assembly:
-    """What an agent works with. Sources are opened by their intake threads, everything else by `open`."""
+    """The parts of a service. Sources are opened by their intake threads, everything else by `open`."""
 
     service: Service
     sources: list[tuple[str, SourceConfig, Source]]
@@ -36,12 +36,12 @@ class Assembly:
     dead: SinkRoute | None
     _stack: ExitStack = field(default_factory=ExitStack)
     profiler: Profiler | None = None
-    """Where the times of stages and steps go, while open, if the service says so."""
+    """Records the times of stages and steps, while open, if the service has `profile`."""
     _executor: Executor | None = None
 
     @property
     def all_routes(self) -> list[SinkRoute]:
-        """Those for results, and that for dead letters if there is one."""
+        """The routes of results, and that of dead letters if there is one."""
         return self.routes if self.dead is None else [*self.routes, self.dead]
 
     @property
@@ -52,7 +52,7 @@ class Assembly:
         return self._executor
 
     def open(self, progress: Callable[[str], None] | None = None) -> None:
-        """Load the models, then connect the sinks. What was opened is closed again if something fails."""
+        """Load the models, then connect the sinks. If one fails, those before it are closed again."""
         try:
             self.profiler = self._opened_profiler()
             threads = self.service.limits.threads
@@ -68,7 +68,7 @@ class Assembly:
 
     def _open_pipeline(self, pool: ThreadPoolExecutor | None, progress: Callable[[str], None] | None) -> Executor:
         runners = self.service.runners
-        # What `check_code` has not seen, such as a step of a plug-in, is refused when it opens.
+        # A step that `check_code` cannot see, such as one inside a plug-in's step, is refused when it opens.
         allow_code = self.service.allows_code
         opened: Executor = self.service.pipeline.open(
             pool=pool, allow_code=allow_code, progress=progress, runners=runners
@@ -106,7 +106,7 @@ class Assembly:
         return found
 
     def close(self) -> None:
-        """Close everything that was opened; idempotent."""
+        """Close everything that is open; idempotent."""
         self._stack.close()
 
     @property

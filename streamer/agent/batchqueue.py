@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queue import Empty, SimpleQueue
 
-from streamer.agent.work import Work
+from streamer.agent.decodedbatch import DecodedBatch
 
 
 class BatchQueue:
@@ -16,29 +16,29 @@ class BatchQueue:
 
     def __init__(self, places: int) -> None:
         self._places = places
-        self._batches: SimpleQueue[Work | None] = SimpleQueue()
+        self._batches: SimpleQueue[DecodedBatch | None] = SimpleQueue()
         self._free: SimpleQueue[None] = SimpleQueue()
         for _ in range(places):
             self._free.put(None)
 
-    def put(self, work: Work, timeout: float) -> bool:
+    def put(self, decoded: DecodedBatch, timeout: float) -> bool:
         """Hand a batch over, waiting at most `timeout` seconds for a place; whether there was one. From any thread."""
         try:
             self._free.get(timeout=timeout)
         except Empty:
             return False
-        self._batches.put(work)
+        self._batches.put(decoded)
         return True
 
-    def get(self, timeout: float) -> Work | None:
+    def get(self, timeout: float) -> DecodedBatch | None:
         """The next batch; `None` if there is none after `timeout` seconds, or `wake` was called."""
         try:
-            work = self._batches.get(timeout=timeout)
+            decoded = self._batches.get(timeout=timeout)
         except Empty:
             return None
-        if work is not None:
+        if decoded is not None:
             self._free.put(None)
-        return work
+        return decoded
 
     def wake(self) -> None:
         """Make a waiting `get` return. From any thread."""

@@ -12,7 +12,7 @@ from pipelines.data.result import Result
 from pipelines.executors.pipeline import Executor
 from pipelines.observe.observing import together
 from pipelines.observe.tracing import Trace, Tracer
-from streamer.agent.work import Work
+from streamer.agent.decodedbatch import DecodedBatch
 
 FLAG: Final = "streamer-debug"
 """The header, or entry of the metadata, by which a record asks for its trace."""
@@ -24,37 +24,37 @@ LOGGED: Final = 10
 _NO: Final = frozenset({"", "0", "false", "no", "off"})
 
 
-def debugged(executor: Executor, work: Work, debug: bool | Literal["records"], log: Any) -> Result:
-    """`executor.run_batch(work.batch)`, with a trace in the metadata of the results whose records get one.
+def debugged(executor: Executor, decoded: DecodedBatch, debug: bool | Literal["records"], log: Any) -> Result:
+    """`executor.run_batch(decoded.batch)`, with a trace in the metadata of the results whose records get one.
 
     With `debug` "records" these are the records that ask for it; if none does, it is just run. The traces of the
     first ones are logged; of all of them if `debug` is true, that of the first.
     """
-    numbers = list(_asking(work)) if debug == "records" else work.batch.rows.tolist()
+    numbers = list(_asking(decoded)) if debug == "records" else decoded.batch.rows.tolist()
     if not numbers:
-        return executor.run_batch(work.batch)
+        return executor.run_batch(decoded.batch)
     tracer = Tracer(frozenset(numbers))
     before = executor.observer
     executor.observer = together(before, tracer)
     began = time.perf_counter()
     try:
-        result = executor.run_batch(work.batch)
+        result = executor.run_batch(decoded.batch)
     finally:
         executor.observer = before
     seconds = time.perf_counter() - began
     traces = {number: Trace(tracer.steps(number), seconds) for number in numbers}
     for number in numbers[: LOGGED if debug == "records" else 1]:
-        _log(log, work, number, traces[number])
+        _log(log, decoded, number, traces[number])
     result.batch = _carrying(result.batch, traces)
     return result
 
 
-def _asking(work: Work) -> Iterator[int]:
-    headers = work.records.header_column()
-    batch = work.batch
+def _asking(decoded: DecodedBatch) -> Iterator[int]:
+    headers = decoded.records.header_column()
+    batch = decoded.batch
     for position in range(batch.size):
         number = int(batch.rows[position])
-        given = None if headers is None else headers[number - work.first]
+        given = None if headers is None else headers[number - decoded.first]
         metadata = None if batch.metadata is None else batch.metadata[position]
         if (given and _in_headers(given)) or (metadata is not None and _means_yes(metadata.get(FLAG, ""))):
             yield number
@@ -84,8 +84,8 @@ def _carrying(batch: Batch, traces: Mapping[int, Trace]) -> Batch:
     )
 
 
-def _log(log: Any, work: Work, number: int, trace: Trace) -> None:
-    record = work.records.context(number - work.first)
+def _log(log: Any, decoded: DecodedBatch, number: int, trace: Trace) -> None:
+    record = decoded.records.context(number - decoded.first)
     at = f"{record.topic}[{record.partition}]@{record.offset}"
     for one in trace.steps:
         log.info(

@@ -1,7 +1,7 @@
 """The intake thread: polls one source, decodes, hands batches to the run thread, acknowledges.
 
-It alone touches the source. What the run thread has for it comes through a queue of messages; what it has for the run
-thread goes through the bounded queue of batches and, out of band, through `control`.
+It alone touches the source. The run thread sends it messages through a queue of its own; it sends the run thread
+batches through the bounded queue, and messages through `control`.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError, StepError
 from streamer.agent.batchqueue import BatchQueue
 from streamer.agent.bytebudget import ByteBudget
+from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
 from streamer.agent.messages import Acknowledge, Ended, Finished, RevokeRequest, Rewind, ToIntake, ToRunThread
 from streamer.agent.stalls import StallWatch
-from streamer.agent.work import SOURCE_BITS, Work
 from streamer.batching.batcher import Batcher, Closed
 from streamer.batching.pictures import in_parts
 from streamer.delivery.guarantee import Guarantee
 from streamer.observe.metrics import SourceMeters
 
 STANDING_STILL = 1.0
-"""Seconds without a poll after which the source is told, so that it can give signs of life."""
+"""Seconds without a poll after which `Source.standing_still` is called."""
 SIGN_OF_LIFE = 0.1
-"""Seconds between two signs of life."""
+"""Seconds between two of these calls."""
 WAIT = 0.05
 """Seconds of one wait for bytes of the budget."""
 LOOK_AFTER = 0.5
-"""Seconds between two looks at the lag."""
+"""Seconds between two calls of `Source.lag`."""
 LATENCY_SAMPLE = 8
 """Of full-sized batches every eighth has its latency measured: reading timestamps costs 0.1 us a record."""
 
@@ -63,7 +63,7 @@ class Intake:
         opens_images: bool,
         log: Any,
     ) -> None:
-        """`stuck_after`: seconds after which a source that gives nothing, though it has records, is called stuck."""
+        """`stuck_after`: seconds after which a source that delivers nothing, though it has records, counts as stuck."""
         self.source = source
         self.meters = meters
         self.down: str | None = None
@@ -78,12 +78,12 @@ class Intake:
         """Batches of this source that the run thread has run. Written by the run thread."""
         self.starved = False
         """Whether the source gives nothing more until something is acknowledged. Written by the intake thread."""
-        self.settled = -1
-        """How many of its batches were run when all that was sent was last confirmed. For the run thread."""
+        self.processed_at_commit = -1
+        """`processed` at the last commit for which all sent messages were confirmed. Used by the run thread alone."""
         self.rewinds = 0
         """How often the run thread has asked for a rewind."""
         self.progress_at = time.monotonic()
-        """When its thread last came round, on `time.monotonic`."""
+        """When its thread last served its messages, on `time.monotonic`."""
         self._codec = codec
         self._batcher = batcher
         self._next_row = index << SOURCE_BITS
@@ -126,17 +126,19 @@ class Intake:
             raise self._open_error
 
     def begin(self) -> None:
-        """Poll. Not before all sources are open: at most once, what is polled is acknowledged."""
+        """Begin to poll. Called once all sources are open: with `at_most_once` a record that is polled is acknowledged,
+        and would be lost if another source could not be opened.
+        """
         self._begun.set()
 
     def stop(self) -> None:
-        """Poll no more; what was polled is still handed over. From any thread."""
+        """Poll no more; records that were polled are still handed over. From any thread."""
         self._stop.set()
         self._begun.set()
         self.source.wake()
 
     def discard(self) -> None:
-        """Poll no more, and hand over nothing more: it would come too late. From any thread."""
+        """Poll no more, and hand over nothing more, as nothing more is run. From any thread."""
         self._discard.set()
         self.stop()
 
@@ -148,22 +150,24 @@ class Intake:
             self.source.wake()
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
-        """These lanes are to be delivered again, also after the source's end. From the run thread."""
+        """Have the source deliver these lanes again, even if it is at its end. From the run thread."""
         self.rewinds += 1
         self._messages.put(Rewind(list(lanes)))
 
     def close(self, marks: Mapping[Lane, int]) -> None:
-        """Acknowledge these last positions, wait until the bus has them, and leave. From the run thread."""
+        """Acknowledge these last positions, wait until the bus has them, and close the source. From the run thread."""
         self._messages.put(Acknowledge(marks, last=True))
         self.stop()
 
     def stuck(self) -> str | None:
-        """Why a new process should take over: nothing has come for long, though there are records. From any thread."""
+        """Why the process should be restarted: no record has come for long, though there are some; `None` while that is
+        not so. From any thread.
+        """
         now = time.monotonic()
         if not self._begun.is_set() or not self._thread.is_alive():
             return None
         if now - self.progress_at > self._stuck_after:
-            return f"source {self.source.name}: its thread has not come round for {now - self.progress_at:.0f} s"
+            return f"source {self.source.name}: its thread has made no progress for {now - self.progress_at:.0f} s"
         stalled = self._stalls.stalled(now, self._stuck_after)
         return None if stalled is None else f"source {self.source.name}: {stalled}"
 
@@ -209,7 +213,7 @@ class Intake:
         self._tell(Finished(self, self._rewound, error))
 
     def _read(self) -> None:
-        """Poll until the source has ended, or is to. What came before it fails is handed over before that is told."""
+        """Poll until the source has ended or is to stop. If it fails, earlier records are handed over first."""
         try:
             self._poll()
         except BaseException:
@@ -240,9 +244,9 @@ class Intake:
             self._hand_over(rest)
 
     def _rest(self) -> None:
-        """Wait until there is something to read again, or nothing will ever be.
+        """Wait, while the last batches are confirmed, until the source is rewound or is to close.
 
-        Rebalances still have to be served while the last batches are confirmed.
+        Meanwhile it still serves rebalances.
         """
         rewound = self._rewound
         while not self._leaving and self._rewound == rewound and (self._source_ended or self._stop.is_set()):
@@ -250,7 +254,7 @@ class Intake:
             self._serve_messages(SIGN_OF_LIFE)
 
     def _serve_messages(self, timeout: float = 0.0) -> None:
-        """Do what the run thread asked for, in order, waiting up to `timeout` seconds for the first message."""
+        """Carry out the run thread's messages, in order, waiting up to `timeout` seconds for the first."""
         self.progress_at = time.monotonic()
         marks: dict[Lane, int] = {}
         last = False
@@ -279,7 +283,7 @@ class Intake:
         self.acknowledged.update((lane, position) for lane, position in marks.items() if lane in self._lanes)
 
     def _look_around(self) -> None:
-        """Take note of what happened at the source."""
+        """Handle the source's events, and look whether it is stuck."""
         gone: list[Lane] = []
         left: list[Lane] = []
         for event in self.source.events():
@@ -299,7 +303,7 @@ class Intake:
             self._batcher.forget(gone)
             self._tell(Ended(gone))
         if left:
-            self._log.warning("its records will not come again, those in hand are finished", source=self.source.name)
+            self._log.warning("lanes ended for good, records already polled are finished", source=self.source.name)
             self._tell(Ended(left, finish=True))
         now = time.monotonic()
         if now >= self._look_at:
@@ -326,33 +330,35 @@ class Intake:
         return {}
 
     def _hand_over(self, closed: Closed) -> None:
-        works = self._decoded(closed)
-        first = self._guarantee.on_take(closed.records)
+        parts = self._decoded(closed)
+        first = self._guarantee.on_arrival(closed.records)
         if first and not self._acknowledged(first):
             return
-        while works:
-            # No variable here keeps a batch that was handed over, so that its pixels are freed once it was run.
-            self._put(works.popleft())
+        while parts:
+            # No variable here refers to a batch that was handed over, so that its images are freed once it was run.
+            self._put(parts.popleft())
 
-    def _decoded(self, closed: Closed) -> deque[Work]:
-        """The batch, decoded; in parts if its pictures are too large to be run together."""
+    def _decoded(self, closed: Closed) -> deque[DecodedBatch]:
+        """The batch, decoded; in parts if its images are too large to be run together."""
         records = closed.records
         count = len(records)
         first = self._next_row
         self._next_row += count
         began = time.perf_counter()
-        decoded = self._codec.decode(records, self._wanted, first)
-        batch = decoded.batch if self._enrich is None else self._enrich(decoded.batch, records, first)
-        failed = {row: StepError.of("decode", error) for row, error in decoded.failed.items()} if decoded.failed else {}
+        found = self._codec.decode(records, self._wanted, first)
+        batch = found.batch if self._enrich is None else self._enrich(found.batch, records, first)
+        failed = {row: StepError.of("decode", error) for row, error in found.failed.items()} if found.failed else {}
         tombstones: list[int] = []
         if batch.size + len(failed) < count:
             tombstones = [first + row for row in where_null(records.values)]
-        work = Work(self.source.name, records, first, batch, failed, tombstones, self._stamps(closed))
-        works = deque([work] if self._pixels is None else in_parts(work, self._pixels, undecoded=self._opens_images))
+        decoded = DecodedBatch(self.source.name, records, first, batch, failed, tombstones, self._stamps(closed))
+        parts = deque(
+            [decoded] if self._pixels is None else in_parts(decoded, self._pixels, undecoded=self._opens_images)
+        )
         self.meters.stage("poll", began - closed.seconds, closed.seconds, count)
         self.meters.stage("decode", began, time.perf_counter() - began, count)
         self.meters.batches(count, self._batcher.max_records, closed.reason)
-        return works
+        return parts
 
     def _stamps(self, closed: Closed) -> Ints | None:
         self._batch_count += 1
@@ -374,19 +380,19 @@ class Intake:
                     return False
                 self._stand_still()
 
-    def _put(self, work: Work) -> None:
-        """Put a batch into the queue, waiting for bytes of the budget and a place: meanwhile nothing is polled."""
-        entered = False
+    def _put(self, decoded: DecodedBatch) -> None:
+        """Put a batch into the queue, waiting for bytes of the budget and a free place. Nothing is polled meanwhile."""
+        reserved = False
         while not self._discard.is_set():
-            entered = entered or self._budget.reserve(work.records.byte_count, WAIT)
-            if entered and self._batches.put(work, WAIT):
+            reserved = reserved or self._budget.reserve(decoded.records.byte_count, WAIT)
+            if reserved and self._batches.put(decoded, WAIT):
                 self.handed_over += 1
                 return
             self._serve_messages()
             self._stand_still()
 
     def _stand_still(self) -> None:
-        """Called repeatedly while nothing is polled, so that the source gives signs of life."""
+        """Called repeatedly while nothing is polled, so that the source can serve its bus."""
         now = time.monotonic()
         if now < self._sign_at:
             return
@@ -396,7 +402,7 @@ class Intake:
         self._look_around()
 
     def _go_on(self) -> None:
-        """To be called before each poll."""
+        """Called before each poll."""
         self._sign_at = time.monotonic() + STANDING_STILL
         if self._still:
             self._still = False

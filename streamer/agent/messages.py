@@ -1,4 +1,4 @@
-"""What an intake thread and the run thread tell each other, apart from batches."""
+"""The messages between an intake thread and the run thread, apart from batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RevokeRequest:
     done: threading.Event = field(default_factory=threading.Event)
 
     def answer(self, marks: Mapping[Lane, int]) -> None:
-        """Everything below these positions may be acknowledged. From the run thread."""
+        """Allow the source to acknowledge everything below these positions. From the run thread."""
         self.marks = marks
         self.done.set()
 
@@ -40,7 +40,7 @@ class Ended:
 
     lanes: list[Lane]
     finish: bool = False
-    """They come to nobody again: those in hand are finished, and nothing is acknowledged."""
+    """The bus delivers their records to no consumer again: those in flight are finished, none is acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Finished:
 
     intake: Intake
     rewinds: int
-    """How often it had been rewound by then: a rewind that was asked for since is still to come."""
+    """How often the intake had been rewound by then; if `Intake.rewinds` is higher, a rewind is still to come."""
     error: BaseException | None = None
 
 

@@ -1,7 +1,7 @@
-"""What the run thread does: batches through the pipeline, results to the sinks, positions back to the sources.
+"""The run thread: runs batches through the pipeline, sends results to the sinks, positions back to the sources.
 
 It alone touches the executor, the sinks and the ledger. Batches come from the intake threads through one bounded
-queue; what else they have to say comes through `control`, and is heard before the next batch is taken.
+queue; their other messages come through `control`, and are served before the next batch.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import BatchQueue
 from streamer.agent.bytebudget import ByteBudget
 from streamer.agent.debugging import debugged
+from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.intake import Intake
 from streamer.agent.messages import Ended, RevokeRequest, ToRunThread
-from streamer.agent.work import Work
 from streamer.batching.batcher import Batcher
 from streamer.batching.portions import run_in_portions
 from streamer.batching.sizer import BatchSizer
@@ -37,23 +37,23 @@ COMMIT_INTERVAL = 1.0
 CONFIRM_WAIT = 0.005
 """Seconds of one wait for a batch while something sent is not confirmed yet."""
 IDLE_WAIT = 0.1
-"""Seconds of one wait for a batch otherwise."""
+"""Seconds of one wait for a batch when everything is confirmed."""
 CONFIRM_SLICE = 0.5
 """Seconds of one wait for confirmations, between which messages of the intake threads are read."""
 STANDSTILL = 5.0
 """Seconds without a batch, though the sources have more records, after which a warning is logged."""
 LAST_WAIT = 1.0
-"""Seconds of the time to drain, a quarter of it at most, that are kept for the last confirmations and positions."""
+"""Seconds of `limits.drain`, a quarter of it at most, that are kept for the last confirmations and acknowledgements."""
 LEAST_WAIT = 0.25
-"""Seconds for these if the time to drain is short, or already over."""
+"""Seconds for these if `limits.drain` is short."""
 LEAVE_WAIT = 15.0
-"""Seconds that the sources may take to acknowledge the last positions and close, where there is no time to keep."""
+"""Seconds that the sources may take to acknowledge the last positions and close, unless the time to drain is over."""
 LEAST_PORTION = 0.05
 """Seconds that a portion of a batch may take, however short the time to drain is."""
 
 
 class RunLoop:
-    """The run thread's work, from opening the parts to closing them: `open`, `run`, `end`, in this order."""
+    """The run thread's loop, from opening the parts to closing them: `open`, `run`, `end`, in this order."""
 
     def __init__(self, assembly: Assembly, meters: ServiceMeters, log: Any) -> None:
         service = assembly.service
@@ -79,9 +79,10 @@ class RunLoop:
         self._longest_portion = max(service.limits.drain / 4, LEAST_PORTION)
         self._last_wait = min(LAST_WAIT, max(service.limits.drain / 4, LEAST_WAIT))
         self._ran_at = 0.0
-        self._rest: Work | None = None
+        self._rest: DecodedBatch | None = None
         self._sessions = frozenset(name for name, _, source in assembly.sources if source.replays is Replays.SESSION)
-        """Sources that acknowledge whenever something is done: their bus may have but a few records under way."""
+        """Names of the sources that replay a session: they acknowledge in each round, as their bus lets only a few
+        records be in flight."""
         self._stateful = False
         self._stopping = False
         self._drain_deadline = float("inf")
@@ -90,7 +91,7 @@ class RunLoop:
         meters.lag = self._lag
 
     def stop(self) -> None:
-        """Take in nothing more; what is in flight is finished as long as `limits.drain` allows. From any thread."""
+        """Poll nothing more; records in flight are finished as far as `limits.drain` allows. From any thread."""
         if not self._stopping:
             self._drain_deadline = time.monotonic() + self._service.limits.drain
             self._stopping = True
@@ -98,7 +99,7 @@ class RunLoop:
             intake.stop()
 
     def open(self) -> None:
-        """Open the pipeline, the sinks and the sources, which begin to poll. Raises what opening one raises."""
+        """Open the pipeline, the sinks and the sources, which begin to poll. Raises the error of the one that fails."""
         self._assembly.open()
         self._delivery = self._opened_delivery()
         self._meters.oldest = self._delivery.ledger.oldest
@@ -123,20 +124,23 @@ class RunLoop:
             self.stop()
 
     def run(self) -> None:
-        """Until all sources ended, failed or are stopped, and everything is finished. Raises what ends the service."""
+        """Run until all sources have ended, failed or stopped, and everything is finished.
+
+        Raises the error that ends the service.
+        """
         delivery = self._open_delivery
         next_commit = time.monotonic() + COMMIT_INTERVAL
         while True:
             self.progress_at = time.monotonic()
-            work = self._next()
-            in_time = work is None or self._process(work)
+            decoded = self._next()
+            in_time = decoded is None or self._process(decoded)
             if self._rest is not None or self._batches.empty():
                 delivery.push()
             delivery.collect()
             delivery.release()
             if self._stateful:
                 delivery.emit(self._assembly.executor.tick(time.monotonic()))
-            self._notice_standstill(work)
+            self._notice_standstill(decoded)
             if self._control:
                 self._serve_control()
             if self._revoke_requests:
@@ -159,7 +163,7 @@ class RunLoop:
             raise self._source_error
 
     def end(self, failed: bool) -> None:
-        """Acknowledge what is done, leave, and close, whatever happened before."""
+        """Acknowledge complete records, and close everything, whatever happened before."""
         try:
             for intake in self.intakes:
                 intake.discard()
@@ -194,7 +198,7 @@ class RunLoop:
     def _built_batcher(self) -> Batcher:
         service = self._service
         batcher = service.batch.build()
-        # Batches of an exact size, states and traces are left alone.
+        # Not for batches of an exact size, nor where steps hold state or records are traced.
         if service.batch.type == "soft" and self._guarantee.may_gather_ahead and not (self._stateful or service.debug):
             batcher.sizer = self._sizer
         return batcher
@@ -223,29 +227,29 @@ class RunLoop:
             for index, (name, config, source) in enumerate(assembly.sources)
         ]
 
-    def _next(self) -> Work | None:
-        """What is left of the batch that is being run, or the next one."""
+    def _next(self) -> DecodedBatch | None:
+        """The rest of the batch that is being run, or the next batch."""
         delivery = self._open_delivery
-        work, self._rest = self._rest, None
-        if work is not None:
-            delivery.look_again(work)
-            return work
-        work = self._batches.get(CONFIRM_WAIT if delivery.unconfirmed else IDLE_WAIT)
-        if work is not None:
-            delivery.take(work)
-        return work
+        decoded, self._rest = self._rest, None
+        if decoded is not None:
+            delivery.look_again(decoded)
+            return decoded
+        decoded = self._batches.get(CONFIRM_WAIT if delivery.unconfirmed else IDLE_WAIT)
+        if decoded is not None:
+            delivery.enter(decoded)
+        return decoded
 
-    def _process(self, work: Work) -> bool:
-        """Run as much of a batch as is soon done; the rest is for the next round. False: there is no time for any."""
+    def _process(self, decoded: DecodedBatch) -> bool:
+        """Run as many rows of a batch as take little time; the next round runs the rest. `False`: no time is left."""
         delivery = self._open_delivery
         began = time.perf_counter()
         executor, debug = self._assembly.executor, self._service.debug
-        size = work.batch.size
+        size = decoded.batch.size
         rows = self._portion(size)
         if size and not rows:
-            self._rest = work
+            self._rest = decoded
             return False
-        part = work if rows == size else work.cut(rows)[0]
+        part = decoded if rows == size else decoded.cut(rows)[0]
         if debug:
             result, done = debugged(executor, part, debug, self._log), rows
         else:
@@ -259,9 +263,9 @@ class RunLoop:
         seconds = time.perf_counter() - began
         self._ran_at = time.monotonic()
         if done < size:
-            part, self._rest = work.cut(done)
-            # The ledger keeps the whole of it: of that only the records may still be needed.
-            work.batch = NO_ROWS
+            part, self._rest = decoded.cut(done)
+            # The ledger refers to the whole batch, of which only the records may still be needed.
+            decoded.batch = NO_ROWS
         if done:
             self._sizer.ran(done, seconds, last=self._rest is None)
         if self._service.keep:
@@ -269,14 +273,14 @@ class RunLoop:
         self._meters.run.stage("run", began, time.perf_counter() - began, done)
         delivery.deliver(part, result)
         if self._rest is None:
-            self._by_source[work.source].processed += 1
+            self._by_source[decoded.source].processed += 1
         return True
 
     def _portion(self, size: int) -> int:
-        """How many of so many rows are run now; none if there is no time left for one."""
+        """How many of `size` rows are run now; 0 if there is no time left for one."""
         left = self._run_until - time.monotonic()
         if self._service.batch.type == "hard":
-            # All or nothing: the model takes no other number of rows.
+            # All or none: the model accepts no other number of rows.
             return size if self._sizer.takes(size) < left else 0
         if left == float("inf"):
             return min(size, max(1, self._sizer.fitting(self._longest_portion)))
@@ -284,12 +288,12 @@ class RunLoop:
 
     @property
     def _run_until(self) -> float:
-        """When no more is run, of the time to drain."""
+        """When running ends, so that the rest of the time to drain is left for confirmations."""
         return self._drain_deadline - self._last_wait
 
-    def _notice_standstill(self, work: Work | None) -> None:
-        """Steps may hold so many records that there is no room for those which would complete their windows."""
-        if work is not None or self._open_delivery.unconfirmed or not (self._budget.is_full or self._held_up()):
+    def _notice_standstill(self, decoded: DecodedBatch | None) -> None:
+        """Warn if nothing more can be polled because steps hold too many records, whose windows then never complete."""
+        if decoded is not None or self._open_delivery.unconfirmed or not (self._budget.is_full or self._held_up()):
             self._idle_since = None
         elif self._idle_since is None:
             self._idle_since = time.monotonic()
@@ -316,7 +320,7 @@ class RunLoop:
             elif isinstance(message, Ended):
                 self._end_lanes(message)
             elif message.error is not None:
-                # Batches that it handed over before it failed are finished, as when the service is stopped.
+                # The batches that the intake handed over before it failed are still finished.
                 self._source_error = self._source_error or message.error
                 self._failed.add(message.intake)
                 self._finished.add(message.intake)
@@ -333,8 +337,10 @@ class RunLoop:
             return
         for lane in ended.lanes:
             if ledger.has_ended(lane):
-                # Results were lost, so that the records were to come again; meanwhile the bus has forgotten them.
-                self._log.error("records are lost, as results were lost and then the bus's session", source=lane.source)
+                # The records of lost results were to come again, and now the bus has forgotten them.
+                self._log.error(
+                    "records are lost: first their results, then the session of the bus", source=lane.source
+                )
             ledger.leave(lane)
 
     def _answer_revoke_requests(self) -> None:
@@ -362,8 +368,8 @@ class RunLoop:
         return self._guarantee.on_revoke(self._open_delivery.ledger, lanes)
 
     def _commit(self) -> None:
-        # A sink that confirms while messages flow is not stopped for a barrier at each commit. If no sink is behind, a
-        # barrier returns at once, and says that nothing more is to be waited for.
+        # A sink that confirms while messages flow need not stop for a barrier at each commit. If no sink is behind, a
+        # barrier returns at once, and tells that nothing is unconfirmed.
         if self._budget.is_short or not 0 < self._open_delivery.behind() < COMMIT_INTERVAL:
             trouble = self._wait_for_confirmations(time.monotonic() + self._service.limits.confirm)
             if trouble is not None:
@@ -371,29 +377,29 @@ class RunLoop:
         self._acknowledge()
 
     def _held_up(self) -> list[Intake]:
-        """The intakes whose source is starved, though everything it gave has been run: it waits for acknowledgements.
+        """The intakes whose source is starved, though all its records have been run: it waits for acknowledgements.
 
-        One that was settled with nothing run since is held up by what a step holds, and is looked at again only when
-        there is nothing else to do.
+        If nothing was run since a commit with everything confirmed, steps hold the source's records; such an intake is
+        returned only when there is nothing else to do.
         """
         found = [one for one in self.intakes if one.starved and one.processed >= one.handed_over]
         if found and not (self._rest is None and self._batches.empty()):
-            found = [one for one in found if one.processed != one.settled]
+            found = [one for one in found if one.processed != one.processed_at_commit]
         return found
 
     def _commit_for(self, intakes: Sequence[Intake]) -> None:
-        """Have all that was sent confirmed now, and acknowledge it, as these intakes get nothing more before that."""
+        """Wait until all sent messages are confirmed, and acknowledge: these intakes get nothing more before that."""
         trouble = self._wait_for_confirmations(time.monotonic() + self._service.limits.confirm)
         if trouble is not None:
             self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
         else:
             for intake in intakes:
-                intake.settled = intake.processed
+                intake.processed_at_commit = intake.processed
         self._acknowledge()
 
     def _wait_for_confirmations(self, deadline: float) -> ConnectorError | None:
-        """Wait until all that was sent is confirmed. Returns the error of a sink if it is not by `deadline`, by the end
-        of the time to drain, or when an intake thread waits for an answer."""
+        """Wait until all sent messages are confirmed. Returns the error of a sink if they are not by `deadline`, by the
+        end of the time to drain, or when an intake thread waits for an answer."""
         while True:
             try:
                 self._open_delivery.wait_for_confirmations(
@@ -409,11 +415,11 @@ class RunLoop:
                     return error
 
     def _drained_by(self) -> float:
-        """When all has to be confirmed: at least a moment after the pipeline has ended, however late that was."""
+        """When everything has to be confirmed: at least `_last_wait` after the pipeline last ran."""
         return max(self._drain_deadline, self._ran_at + self._last_wait)
 
     def _acknowledge(self, sources: Collection[str] | None = None, *, last: bool = False) -> None:
-        """Have these sources (`None`: all) acknowledge what is done."""
+        """Have these sources (`None`: all) acknowledge the positions of complete records."""
         marks = self._guarantee.on_commit(self._open_delivery.ledger, sources)
         if not (marks or last):
             return
@@ -425,7 +431,10 @@ class RunLoop:
                 intake.acknowledge(own)
 
     def _drained(self) -> bool:
-        """Finish what was begun, when the sources give nothing more; whether that was all."""
+        """Flush the steps and wait for confirmations, as the sources give nothing more.
+
+        Returns whether the run is over: not if records come again.
+        """
         delivery = self._open_delivery
         deadline = time.monotonic() + self._service.limits.drain
         if self._stateful:
@@ -440,12 +449,12 @@ class RunLoop:
             if left := delivery.ledger.open_rows:
                 self._log.warning("records are not finished, the next run gets them again", records=left)
             return True
-        # Messages were lost, and their records come again. Not at once: what loses them may do it again.
+        # Messages were lost, and their records come again. Not at once, as the cause may still be there.
         time.sleep(COMMIT_INTERVAL)
         return False
 
     def _cut_short(self) -> None:
-        """The time to drain is over: what has not been run is delivered again by the next run."""
+        """The time to drain is over: records that were not run are delivered again in the next run."""
         for intake in self.intakes:
             intake.discard()
         waiting = self._batches.waiting + (self._rest is not None)
@@ -483,7 +492,7 @@ class RunLoop:
         for intake in self.intakes:
             own = [lane for lane in lanes if lane.source == intake.source.name]
             if own:
-                # In this order, so that only what is not done comes again.
+                # In this order, so that only incomplete records come again.
                 intake.acknowledge({lane: marks[lane] for lane in own if lane in marks})
                 intake.rewind(own)
                 if intake not in self._failed:

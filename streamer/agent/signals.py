@@ -1,4 +1,4 @@
-"""Ending on SIGTERM and SIGINT."""
+"""Stopping a service on SIGTERM and SIGINT."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Inside, the first SIGTERM or SIGINT calls `stop`; a second one does what it did before.
+    """Within this context the first SIGTERM or SIGINT calls `stop`; a second one has the handler of before.
 
-    Only the main thread can be told of signals: in another one this does nothing.
+    Python allows signal handlers in the main thread alone: in any other this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -28,7 +28,7 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
 
     def restore() -> None:
         for number, handler in before.items():
-            # None: set by other code than Python's, and out of reach.
+            # None: the handler was set by other code than Python's, and cannot be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     for number in _SIGNALS:

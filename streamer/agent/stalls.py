@@ -13,16 +13,16 @@ Partition = tuple[str, int]
 class StallWatch:
     """Knows since when each partition of one source has had records and delivered none. Times are monotonic seconds.
 
-    Whatever the cause is (a client library that does not fetch, a connection that hangs), a new process is likely to
-    mend it, and nobody else would notice: the group is stable, and the service waits. The intake thread writes, any
-    thread may read.
+    Whatever the cause is (a client library that does not fetch, a connection that hangs), a restart is likely to mend
+    it, and nothing else would show it: the consumer group is stable, and the service waits. The intake thread writes,
+    any thread may read.
     """
 
     def __init__(self) -> None:
         self._since: dict[Partition, float] = {}
 
     def delivered(self, records: Records) -> None:
-        """These records came."""
+        """Note that these records were delivered."""
         if self._since:
             for partition in records.places():
                 self._since.pop(partition, None)
@@ -33,7 +33,7 @@ class StallWatch:
         self._since = {partition: self._since.get(partition, now) for partition in behind}
 
     def reset(self) -> None:
-        """The source is not polled at present, or its peer is away: nothing can come, and that is known."""
+        """Forget all stalls, as the source is not polled at present or its peer is away: no record can come."""
         self._since = {}
 
     def stalled(self, now: float, patience: float) -> str | None:

@@ -1,4 +1,4 @@
-"""Batchers: when a batch is full enough to run."""
+"""Batchers: gather records until a batch is full or old enough to run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Closed(NamedTuple):
     """A batch that is ready."""
 
     records: Records
-    """More than `max_records` where several batches are gathered together."""
+    """More than `max_records` if several batches were gathered together."""
     reason: Reason
     """Why it was closed."""
     seconds: float
@@ -31,8 +31,8 @@ class Closed(NamedTuple):
 class Batcher(ABC):
     """Gathers records of one source into batches. Used by the source's intake thread only.
 
-    A batch is closed when it is full, which the kinds of batchers see differently, or `max_wait` seconds after its
-    first record came (`None`: not before it is full).
+    A batch is closed when it is full, as the subclass defines that, or `max_wait` seconds after its first record came
+    (`None`: not before it is full).
     """
 
     def __init__(self, max_records: int, max_bytes: int, max_wait: float | None = None) -> None:
@@ -42,7 +42,7 @@ class Batcher(ABC):
         self.starved = False
         """Whether the source said after its last poll that nothing more comes until something is acknowledged."""
         self.sizer: BatchSizer | None = None
-        """Says how many records may be gathered together; `None`: `max_records`."""
+        """Decides how many records may be gathered together; `None`: `max_records`."""
         self._blocks: list[Records] = []
         self._count = 0
         self._bytes = 0
@@ -50,13 +50,13 @@ class Batcher(ABC):
         self._mean_size = 1.0
 
     def gather(self, source: Source) -> list[Records]:
-        """Wait for records, a tenth of a second at most; those that came, which are in the batch.
+        """Wait for records, a tenth of a second at most, and add them to the batch. Returns the new ones.
 
-        To be called again and again, until a batch is `ready`.
+        Call it repeatedly, until a batch is `ready`.
         """
         before = len(self._blocks)
         if not self._count:
-            # What is there already comes as one block, which costs half of a first record and the rest.
+            # Records that are there already come as one block: half the cost of polling one record and then the rest.
             self._poll(source, self._to_gather(), self.max_bytes, 0.0)
         if not self._count:
             self._poll(source, 1, self.max_bytes, IDLE_WAIT)
@@ -77,11 +77,11 @@ class Batcher(ABC):
         return None if reason is None else self._close(reason)
 
     def flush(self) -> Closed | None:
-        """What has been gathered so far, at the end."""
+        """The records gathered so far, when no more come."""
         return self._close("drain") if self._count else None
 
     def forget(self, lanes: Collection[Lane]) -> None:
-        """Let go of records of these lanes: they have ended."""
+        """Remove the records of these lanes, which have ended."""
         if not any(span.lane in lanes for block in self._blocks for span in block.spans):
             return
         kept = (_without(block, lanes) for block in self._blocks)
@@ -131,9 +131,9 @@ class SoftBatcher(Batcher):
 
 
 class HardBatcher(Batcher):
-    """Full only when `max_records` are there, for models that take one batch size.
+    """Full only at `max_records`, for models that accept one batch size.
 
-    It gives what it has at the end, and where the source is starved: nothing more would ever come.
+    It gives fewer records at the end, and if the source is starved, as no more records would come.
 
     A batch never holds more than `max_records`; records whose lane ends meanwhile do not count.
     """

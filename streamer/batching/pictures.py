@@ -1,6 +1,6 @@
-"""Work cut into parts, so that the pictures which are run together do not take too many bytes once they are decoded.
+"""Batches cut into parts, so that the images which are run together do not take too many bytes once they are decoded.
 
-A file of 12 kB can be a picture of 12 MB, or of 300. What counts is what its header says: nothing is decoded here.
+A file of 12 kB can hold an image of 12 MB, or of 300. Sizes are read from the headers of image files: none is decoded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipelines.data.spans import Spans
 from pipelines.data.sparsecolumn import SparseColumn
 from pipelines.errors import DataError, StepError, StreamerError
 from pipelines.values import Image, ValueType
-from streamer.agent.work import Work
+from streamer.agent.decodedbatch import DecodedBatch
 
 Sizes = npt.NDArray[np.int64]
 
@@ -28,30 +28,36 @@ SMALLEST_ENTRY: Final = 45
 _WITH_PICTURES = (ValueType.IMAGE, ValueType.LIST, ValueType.DATA, None)
 
 
-def in_parts(work: Work, most: int, *, undecoded: bool) -> list[Work]:
-    """The same work in parts whose pictures take at most `most` bytes each, once they are decoded.
+def in_parts(decoded: DecodedBatch, most: int, *, undecoded: bool) -> list[DecodedBatch]:
+    """The same batch in parts whose images take at most `most` bytes each, once they are decoded.
 
-    Pictures in lists and in nested `Data` count; those among values that are not decoded yet count if `undecoded`. A
-    record whose picture takes more is a part of its own; one with several pictures that take more fails.
+    Images in lists and in nested `Data` count; those among values that are not decoded yet count if `undecoded`. A
+    record whose image takes more is a part of its own; a record with several images that take more fails.
     """
-    sizes = picture_bytes(work.batch, undecoded=undecoded)
+    sizes = picture_bytes(decoded.batch, undecoded=undecoded)
     if sizes is None or int(sizes.sum()) <= most:
-        return [work]
+        return [decoded]
     large = np.flatnonzero(sizes > max(most, Image.max_pixels * 3))
     if len(large):
-        failed = {int(work.batch.rows[row]): _too_large(int(sizes[row]), most) for row in large.tolist()}
-        batch = work.batch.take(np.delete(np.arange(len(sizes)), large))
-        work = Work(
-            work.source, work.records, work.first, batch, {**work.failed, **failed}, work.tombstones, work.stamps
+        failed = {int(decoded.batch.rows[row]): _too_large(int(sizes[row]), most) for row in large.tolist()}
+        batch = decoded.batch.take(np.delete(np.arange(len(sizes)), large))
+        decoded = DecodedBatch(
+            decoded.source,
+            decoded.records,
+            decoded.first,
+            batch,
+            {**decoded.failed, **failed},
+            decoded.tombstones,
+            decoded.stamps,
         )
         sizes = np.delete(sizes, large)
-    return list(_cut(work, _ranges(sizes, most)))
+    return list(_cut(decoded, _ranges(sizes, most)))
 
 
 def picture_bytes(batch: Batch, *, undecoded: bool) -> Sizes | None:
-    """What the pictures of each row take as pixels, `int64 (N,)`; `None` if there are none.
+    """The decoded size of the images of each row in bytes, `int64 (N,)`; `None` if there are none.
 
-    Pictures that cannot be decoded, or have more than `Image.max_pixels`, count nothing: their step will say so.
+    Images that cannot be decoded, or have more than `Image.max_pixels`, count 0: the step that opens them fails.
     """
     sizes: Sizes | None = None
     for column in batch.columns.values():
@@ -76,21 +82,21 @@ def _ranges(sizes: Sizes, most: int) -> list[range]:
     return [*parts, range(start, len(sizes))]
 
 
-def _cut(work: Work, ranges: list[range]) -> Iterator[Work]:
+def _cut(decoded: DecodedBatch, ranges: list[range]) -> Iterator[DecodedBatch]:
     """A part for each range of the batch's rows, with the records up to the first of the next range."""
-    batch, first = work.batch, work.first
-    starts = [0, *(int(batch.rows[rows.start]) - first for rows in ranges[1:]), len(work.records)]
+    batch, first = decoded.batch, decoded.first
+    starts = [0, *(int(batch.rows[rows.start]) - first for rows in ranges[1:]), len(decoded.records)]
     for start, stop, part in zip(starts, starts[1:], batch.parts(ranges), strict=False):
-        records = work.records.part(start, stop)
+        records = decoded.records.part(start, stop)
         own = range(first + start, first + stop)
-        yield Work(
-            work.source,
+        yield DecodedBatch(
+            decoded.source,
             records,
             own.start,
             part.with_origin(RecordsOrigin(records, own.start)),
-            {row: error for row, error in work.failed.items() if row in own},
-            [row for row in work.tombstones if row in own],
-            None if work.stamps is None else work.stamps[start:stop],
+            {row: error for row, error in decoded.failed.items() if row in own},
+            [row for row in decoded.tombstones if row in own],
+            None if decoded.stamps is None else decoded.stamps[start:stop],
         )
 
 

@@ -1,4 +1,4 @@
-"""A batch run in portions, one call of the pipeline after the other, and put together again."""
+"""Running a batch in portions, one call of the pipeline after the other."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pipelines.executors.accounting import joined
 def run_in_portions(
     run: Callable[[Batch], Result], batch: Batch, size: int, go_on: Callable[[], bool] = lambda: True
 ) -> tuple[Result, int]:
-    """What `run` makes of the rows of `batch`, given at most `size` of them at a time, and how many rows it was given.
+    """The joined result of `run` for portions of `batch`, `size` rows at most each, and how many rows were run.
 
-    That is not all of them where `go_on`, asked between two portions, says no.
+    `go_on` is called between two portions; if it returns `False` the remaining rows are not run.
     """
     if batch.size <= size:
         return run(batch), batch.size

@@ -1,11 +1,11 @@
-"""Dead letters: records that failed, as they came, with headers that say what happened and where they belong.
+"""Dead letters: records that failed, as they came, with headers that hold the error and the record's position.
 
-Original payload, key and headers are kept byte for byte. Ours are added in front, their names begin with
-`streamer-`; `original` takes them off again, for `streamer replay`.
+Original payload, key and headers are kept byte for byte. Our own headers stand in front of them, their names begin with
+`streamer-`; `original` separates them again, for `streamer replay`.
 
-What a sink does not take as it is (it is too large, or no line of text) goes without its payload, and if need be
-without its key and headers too. The letter says so, and by size and SHA-256 which payload it was; as some sinks have no
-headers, its payload is a JSON document of them.
+If a sink refuses a letter (it is too large, or no line of text), the letter is sent without its payload, and if need be
+without its key and headers too. Its headers then name what is left out, with size and SHA-256 of the payload; as some
+sinks have no headers, its payload is a JSON document of them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PREFIX = "streamer-"
 NAMES = ("service", "topic", "partition", "offset", "timestamp", "step", "error", "text", "time")
 """Our headers, without the prefix, in the order in which they stand."""
 RECORD_NAME = "record"
-"""Stands before them where the source says more of its records: JSON of that by name, bytes as `{"base64": TEXT}`."""
+"""The header before them with `Records.extras` of the record: a JSON object, bytes as `{"base64": TEXT}`."""
 SHORT_NAMES = ("left-out", "size", "sha256", "refusal")
-"""Those of a letter without its payload, which stand before all others."""
+"""The further headers of a letter without its payload, which stand before all others."""
 _OURS = [f"{PREFIX}{name}".encode() for name in NAMES]
 _SHORT = [f"{PREFIX}{name}".encode() for name in SHORT_NAMES]
 _RECORD = f"{PREFIX}{RECORD_NAME}"
@@ -40,21 +40,21 @@ _FRONT_NAMES = frozenset(f"{PREFIX}{name}" for name in (*SHORT_NAMES, RECORD_NAM
 MAX_TEXT = 2000
 """Characters of an error's text that a header carries."""
 SHORT_TEXT = 200
-"""Characters of each text in a letter without key and headers: it is to fit wherever anything does."""
+"""Characters of each text in a letter without key and headers, so that it fits any sink."""
 
 
 class Letter(NamedTuple):
-    """What a dead letter says of its record's failure, and how much of the record it carries."""
+    """The failure that a dead letter reports, and how much of the record it carries."""
 
     step: str
     error: str
     text: str
     refusals: tuple[str, ...] = ()
-    """Why the sink did not take longer ones: after one it goes without payload, after two without key and headers."""
+    """Why the sink refused longer letters: after one refusal it has no payload, after two no key and headers."""
 
     @classmethod
     def of(cls, error: Exception) -> Letter:
-        """The letter of a record that failed with this."""
+        """The letter of a record that failed with `error`."""
         step, kind, text = described(error)
         return cls(step, kind, text[:MAX_TEXT])
 
@@ -64,7 +64,7 @@ class Letter(NamedTuple):
         return len(self.refusals) > 1
 
     def shorter(self, refusal: str) -> Letter | None:
-        """The letter to send instead, as the sink said this of it; `None` if there is no shorter one."""
+        """The letter to send instead, after the sink refused this one; `None` if there is no shorter one."""
         if self.is_bare:
             return None
         refusals = (*self.refusals, refusal[:SHORT_TEXT])
@@ -109,7 +109,7 @@ def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], se
     partitions = [b"%d" % partition for partition in records.partitions]
     spans = np.searchsorted([span.stop for span in records.spans], index, side="right").tolist()
     positions, stamps = records.positions[index].tolist(), records.timestamp_column()[index].tolist()
-    # As columns from the start: a list of pairs for each letter would only be taken apart again.
+    # `Headers` needs columns: a list of pairs for each letter would have to be split up again.
     names: list[bytes] = []
     values: list[bytes | None] = []
     ends: list[int] = []
@@ -148,7 +148,7 @@ def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], se
     return Messages(
         rows=rows,
         values=_replaced(payloads, documents),
-        # A name of its own: there are sinks that take nothing without a key.
+        # Its position as its key: some sinks refuse messages without a key.
         keys=_replaced([None] * len(rows) if keys is None else keys, places) if places else keys,
         headers=Headers.flat(names, values, ends),
     )
@@ -175,7 +175,7 @@ def _plain(value: Any) -> Any:
 
 
 def _extras(document: bytes) -> dict[str, Any]:
-    """What `_json` wrote; nothing if it is something else, as a letter may have been written by anybody."""
+    """The extras that `_json` wrote; none if the document is another, as any client may have written the letter."""
     try:
         found = json.loads(document)
         return {name: _value(value) for name, value in found.items()} if isinstance(found, dict) else {}
@@ -206,12 +206,12 @@ def described(error: Exception) -> tuple[str, str, str]:
 
 
 def original(headers: Sequence[Header] | None) -> Original | None:
-    """What the headers of a dead letter say; `None` if they are not those of one."""
+    """The origin that the headers of a dead letter give; `None` if they are not those of a dead letter."""
     ours: dict[str, bytes] = {}
     own: list[Header] = []
     for name, value in headers or ():
-        # Ours stand in front. A second one of a name came with the record: a dead letter that died again, or a
-        # stranger's attempt to have it replayed elsewhere, or not at all.
+        # Ours stand in front. A second header of a name came with the record: it was a dead letter that failed again,
+        # or its producer tries to have it replayed to another topic, or not at all.
         if name not in ours and (name in _NAMES or (name in _FRONT_NAMES and ours.keys() <= _FRONT_NAMES)):
             ours[name] = value or b""
         else:

@@ -1,7 +1,7 @@
 """Delivery: from a batch's result to confirmed messages and positions that may be acknowledged.
 
-Owned by the run thread, as are the sinks and the ledger. Nothing here waits in the steady state but for a
-full sink.
+Owned by the run thread, as are the sinks and the ledger. In the steady state nothing here waits, except when a sink is
+full.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipelines.data.result import Result
 from pipelines.data.rowrange import RowNumbers, as_array
 from pipelines.errors import ConnectorError, StepError
 from pipelines.executors.accounting import NO_ROWS, accounted
-from streamer.agent.work import SOURCE_BITS, Work
+from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
 from streamer.delivery.deadletter import Letter, dead_letters
 from streamer.delivery.failures import FailureWatch, ServiceStopped, let_go
 from streamer.delivery.guarantee import Guarantee
@@ -55,10 +55,11 @@ class Delivery:
         patience: Callable[[], float],
         log: Any,
     ) -> None:
-        """`replays` names the sources in the order of their numbers; `freed` is told the bytes that are done with.
+        """`replays` names the sources in the order of their numbers; `freed` is called with the bytes of batches whose
+        rows are all complete.
 
-        `rewind` has lanes delivered again, from the positions given with them, which are done with. `patience` gives
-        the seconds that a sink which takes nothing may be waited for.
+        `rewind` has lanes delivered again, from the positions that are given with them. `patience` gives the seconds to
+        wait for a sink that accepts no messages.
         """
         self.ledger = Ledger(freed)
         self._service = service
@@ -86,36 +87,36 @@ class Delivery:
         """Whether something was sent since the last `wait_for_confirmations` that ended well."""
         return self._unconfirmed
 
-    def take(self, work: Work) -> None:
+    def enter(self, decoded: DecodedBatch) -> None:
         """Enter a batch into the ledger. Rows of lanes that have ended leave the batch: another consumer has them."""
-        block = self.ledger.take(work.records, work.first, work)
-        if not block.all_undecided:
-            work.keep(as_array(work.rows)[block.undecided])
+        entry = self.ledger.enter(decoded.records, decoded.first, decoded)
+        if not entry.all_undecided:
+            decoded.keep(as_array(decoded.rows)[entry.undecided])
 
-    def look_again(self, work: Work) -> None:
+    def look_again(self, decoded: DecodedBatch) -> None:
         """Before the next part of a batch is run: rows of lanes that have ended since it was entered leave it."""
-        left = [rows for _, rows in self.ledger.open_among(work.rows)]
-        if sum(map(len, left)) < len(work.rows):
-            work.keep(np.concatenate([np.zeros(0, np.int64), *left]))
+        left = [rows for _, rows in self.ledger.open_among(decoded.rows)]
+        if sum(map(len, left)) < len(decoded.rows):
+            decoded.keep(np.concatenate([np.zeros(0, np.int64), *left]))
 
-    def deliver(self, work: Work, result: Result) -> None:
-        """Send what the pipeline made of a batch.
+    def deliver(self, decoded: DecodedBatch, result: Result) -> None:
+        """Send the pipeline's results for a batch, and dead letters for the records that failed.
 
-        Raises `ServiceStopped` when the failures rules say so, `ConnectorError` when a sink is broken for good.
+        Raises `ServiceStopped` if failures have to stop the service, `ConnectorError` if a sink is broken for good.
         """
-        failed: Failed = {**work.failed, **result.failed}
-        skipped = self._sort_out_tombstones(work, failed)
+        failed: Failed = {**decoded.failed, **result.failed}
+        skipped = self._sort_out_tombstones(decoded, failed)
         began = time.perf_counter()
-        blocks = self._encode(result, failed, work)
+        blocks = self._encode(result, failed, decoded)
         encoded = time.perf_counter()
-        self._publish(blocks, result, failed, work, skipped)
+        self._publish(blocks, result, failed, decoded, skipped)
         self._meters.stage("encode", began, encoded - began, result.batch.size)
         self._meters.stage("send", encoded, time.perf_counter() - encoded, result.batch.size)
-        # The ledger keeps the work until it is confirmed; of that only the records may still be needed.
-        work.batch = NO_ROWS
+        # The ledger refers to `decoded` until all rows are confirmed; only the records may still be needed.
+        decoded.batch = NO_ROWS
 
     def emit(self, result: Result) -> None:
-        """Send what a stateful step gave without new input: its rows are in the ledger already, held.
+        """Send the results that stateful steps gave without new input. Their rows are in the ledger already, held.
 
         Raises as `deliver` does.
         """
@@ -125,13 +126,13 @@ class Delivery:
         self._publish(self._encode(result, failed), result, failed)
 
     def collect(self) -> None:
-        """Take in what the sinks have confirmed by themselves."""
+        """Enter into the ledger what the sinks have confirmed since the last call."""
         for route in self._sinks:
             for rows in route.sink.confirmed():
                 self._confirmed(self.ledger.confirm(rows))
 
     def push(self) -> None:
-        """Nothing more is sent for now: have the sinks send messages that they hold back to send several at once."""
+        """Nothing more is sent for now: have the sinks send the messages that wait to be sent together."""
         if self._unconfirmed:
             for route in self._sinks:
                 route.sink.push()
@@ -148,7 +149,7 @@ class Delivery:
             try:
                 lost = route.sink.barrier(deadline)
             except ConnectorError as error:
-                # The other sinks are asked all the same: what they confirm or lost they say only once.
+                # The other sinks are asked all the same: each reports a confirmation or a loss only once.
                 if trouble is None or not error.retriable:
                     trouble = error
                 continue
@@ -167,7 +168,7 @@ class Delivery:
         return max(route.sink.behind() for route in self._sinks)
 
     def release(self, *, now: bool = False) -> None:
-        """Send dead letters that were held back, once it is clear that not everything fails. `now`: at the end."""
+        """Send the dead letters that were held back, once it is clear that not every record fails, or `now`."""
         for told in (self._letters, self._shortened):
             if told.untold:
                 told.tell(now=now)
@@ -177,19 +178,19 @@ class Delivery:
             return
         self._send_held_back()
 
-    def _sort_out_tombstones(self, work: Work, failed: Failed) -> list[int]:
-        policy = self._tombstones[work.source]
-        if not work.tombstones or policy == "forward":
+    def _sort_out_tombstones(self, decoded: DecodedBatch, failed: Failed) -> list[int]:
+        policy = self._tombstones[decoded.source]
+        if not decoded.tombstones or policy == "forward":
             return []
-        rows, work.tombstones = work.tombstones, []
+        rows, decoded.tombstones = decoded.tombstones, []
         if policy == "skip":
             return rows
         error = StepError("a record without a payload, and the source says tombstones: dead_letter", step="decode")
         failed.update(dict.fromkeys(rows, error))
         return []
 
-    def _encode(self, result: Result, failed: Failed, work: Work | None = None) -> list[Messages]:
-        """The messages of each route; a record that fails for one has failed, and none of them has it."""
+    def _encode(self, result: Result, failed: Failed, decoded: DecodedBatch | None = None) -> list[Messages]:
+        """The messages of each route. A record that cannot be encoded for one route fails, and no route gets it."""
         blocks: list[Messages] = []
         wrong: Failed = {}
         selected, unselected = select_all([route.selection for route in self._routes], result.batch)
@@ -197,8 +198,8 @@ class Delivery:
         for route, rows in zip(self._routes, selected, strict=True):
             messages, unwritten = route.messages(rows)
             wrong.update(unwritten)
-            if work is not None and work.tombstones:
-                empty, unplaced = route.tombstones(work)
+            if decoded is not None and decoded.tombstones:
+                empty, unplaced = route.tombstones(decoded)
                 messages = in_row_order(messages, empty)
                 wrong.update(unplaced)
             blocks.append(messages)
@@ -213,25 +214,24 @@ class Delivery:
         blocks: list[Messages],
         result: Result,
         failed: Failed,
-        work: Work | None = None,
+        decoded: DecodedBatch | None = None,
         skipped: Iterable[int] = (),
     ) -> None:
-        """Send the messages and dead letters. What is expected is in the ledger before anything is sent.
-
-        So whatever is raised halfway, no row counts as complete that is not.
+        """Send the messages and dead letters. The ledger expects all of them before the first is sent, so that no row
+        counts as complete too early, whatever is raised halfway.
         """
-        self._check(failed, rows=0 if work is None else len(work.rows))
+        self._check(failed, rows=0 if decoded is None else len(decoded.rows))
         for messages in blocks:
             self.ledger.expect(messages.rows if messages.row_range is None else messages.row_range)
         self._expect_letters(failed)
-        decided, own = _decided(result, failed, work)
+        decided, own = _decided(result, failed, decoded)
         self.ledger.decide(decided)
         for route, messages in zip(self._routes, blocks, strict=True):
             refused = self._send(route, messages)
             if refused:
                 self._give_up(route, messages, refused, failed)
         self._bury(failed)
-        self._count(decided, failed, [*result.dropped, *skipped], work if own else None)
+        self._count(decided, failed, [*result.dropped, *skipped], decoded if own else None)
         let_go(failed.values())
 
     def _check(self, failed: Failed, rows: int = 0) -> None:
@@ -262,18 +262,19 @@ class Delivery:
     def _give_up(
         self, route: SinkRoute, messages: Messages, refused: Mapping[int, ConnectorError], failed: Failed
     ) -> None:
-        """These messages are refused for good: their records have failed, whatever other sinks have of them."""
+        """These messages are refused for good: their records have failed, even if other sinks accepted theirs."""
         new: Failed = {}
         for at, error in refused.items():
             wrapped = StepError.of(f"sink {route.name}", error)
             new.update((row, wrapped) for row in messages.parents(at).tolist() if row not in failed)
         self._check(new)
         self._expect_letters(new)
-        self.ledger.forgo(np.concatenate([messages.parents(at) for at in refused]))
+        # Nothing waits any longer for an output that was refused.
+        self.ledger.confirm(np.concatenate([messages.parents(at) for at in refused]))
         failed.update(new)
 
     def _bury(self, failed: Failed) -> None:
-        """Send dead letters, or hold them back while everything seems to fail. The ledger expects them already."""
+        """Send dead letters, or hold them back while every record seems to fail. The ledger expects them already."""
         if not failed or self._drop_failed:
             return
         if self._watch.suspect is not None:
@@ -293,25 +294,25 @@ class Delivery:
         if self._dead is None:
             raise ServiceStopped("records failed and there is no dead_letter")
         # A row that is complete by now was in a lane that has ended: another consumer has its record.
-        for block, rows in self.ledger.open_among(_numbers(failed)):
-            work: Work = block.note
+        for entry, rows in self.ledger.open_among(_numbers(failed)):
+            decoded: DecodedBatch = entry.note
             own = {row: failed[row] for row in rows.tolist()}
             self._letters.add(own, self._place)
-            self._post(self._dead, work, {row: Letter.of(error) for row, error in own.items()})
+            self._post(self._dead, decoded, {row: Letter.of(error) for row, error in own.items()})
 
-    def _post(self, route: SinkRoute, work: Work, letters: Mapping[int, Letter]) -> None:
-        """Send these letters, by row number; what their sink refuses goes again, shorter, until it takes it."""
+    def _post(self, route: SinkRoute, decoded: DecodedBatch, letters: Mapping[int, Letter]) -> None:
+        """Send these letters, by row number; one that the sink refuses is sent again, shorter, until it is accepted."""
         while letters:
-            work.letters.update(letters)
-            messages = dead_letters(work.records, work.first, letters, self._service)
+            decoded.letters.update(letters)
+            messages = dead_letters(decoded.records, decoded.first, letters, self._service)
             refused = self._send(route, messages)
-            letters = self._shorter(work, {int(messages.rows[at]): error for at, error in refused.items()})
+            letters = self._shorter(decoded, {int(messages.rows[at]): error for at, error in refused.items()})
 
-    def _shorter(self, work: Work, refused: Mapping[int, ConnectorError]) -> dict[int, Letter]:
+    def _shorter(self, decoded: DecodedBatch, refused: Mapping[int, ConnectorError]) -> dict[int, Letter]:
         """The letters to send instead of those that were refused. Raises `ServiceStopped` if one cannot be shorter."""
         letters: dict[int, Letter] = {}
         for row, refusal in refused.items():
-            letter = work.letters[row].shorter(str(refusal))
+            letter = decoded.letters[row].shorter(str(refusal))
             if letter is None:
                 raise ServiceStopped(
                     f"the dead letter sink refused the record at {self._place(row)}, even without its payload, key and "
@@ -322,29 +323,29 @@ class Delivery:
         return letters
 
     def _confirmed(self, found: list[Confirmed]) -> None:
-        for block, rows in found:
-            work: Work = block.note
-            if work.stamps is None:
+        for entry, rows in found:
+            decoded: DecodedBatch = entry.note
+            if decoded.stamps is None:
                 continue
-            stamps = work.stamps if rows is None else work.stamps[rows]
+            stamps = decoded.stamps if rows is None else decoded.stamps[rows]
             late = time.time() - stamps[stamps >= 0] / 1000.0
             if len(late):
                 self._meters.latency.add(np.maximum(late, 0.0))
 
     def _make_good(self, route: SinkRoute, lost: Lost) -> None:
-        """Messages that the sink had taken are lost: their records come again, or become dead letters.
+        """Messages that the sink had accepted are lost: their records come again, or become dead letters.
 
-        Everything else that was sent is confirmed: what these rows still wait for is what was lost.
+        All other messages are confirmed: these rows wait for the lost messages alone.
         """
         again: list[int] = []
         failed: Failed = {}
         letters: dict[int, ConnectorError] = {}
         for row, error in lost.items():
-            work = self._work_of(row)
-            if work is None:
+            decoded = self._batch_of(row)
+            if decoded is None:
                 continue
-            replays = self._replays[work.source]
-            if replays is not Replays.NONE and self.ledger.is_left(work.records.lane_of(row - work.first)):
+            replays = self._replays[decoded.source]
+            if replays is not Replays.NONE and self.ledger.is_left(decoded.records.lane_of(row - decoded.first)):
                 replays = Replays.NONE
             if error.retriable and replays is not Replays.NONE:
                 again.append(row)
@@ -371,19 +372,19 @@ class Delivery:
             self._tally("dropped" if self._drop_failed else "dead", _numbers(failed))
 
     def _post_again(self, route: SinkRoute, lost: Mapping[int, ConnectorError]) -> None:
-        """Send these lost letters again: as they were where that may help, else shorter."""
+        """Send these lost letters again: unchanged if the error is retriable, else shorter."""
         # A row that is complete by now was in a lane that has just ended.
-        for block, rows in self.ledger.open_among(_numbers(lost)):
-            work: Work = block.note
+        for entry, rows in self.ledger.open_among(_numbers(lost)):
+            decoded: DecodedBatch = entry.note
             own = {row: lost[row] for row in rows.tolist()}
-            same = {row: work.letters[row] for row, error in own.items() if error.retriable}
+            same = {row: decoded.letters[row] for row, error in own.items() if error.retriable}
             refused = {row: error for row, error in own.items() if not error.retriable}
-            self._post(route, work, {**same, **self._shorter(work, refused)})
+            self._post(route, decoded, {**same, **self._shorter(decoded, refused)})
 
-    def _count(self, decided: RowNumbers, failed: Failed, dropped: list[int], work: Work | None) -> None:
-        """Count outcomes; `work` is given where all of this is about its rows, and none of them is in two places."""
-        if work is not None:
-            outcomes, source = self._meters.outcomes, work.source
+    def _count(self, decided: RowNumbers, failed: Failed, dropped: list[int], decoded: DecodedBatch | None) -> None:
+        """Count outcomes. `decoded` is the batch whose rows these are, each in one place; `None` for other rows."""
+        if decoded is not None:
+            outcomes, source = self._meters.outcomes, decoded.source
             outcomes[source, "ok"] += len(decided) - len(failed) - len(dropped)
             if failed:
                 outcomes[source, "dropped" if self._drop_failed else "dead"] += len(failed)
@@ -408,33 +409,33 @@ class Delivery:
         for source, count in zip(numbers.tolist(), counts.tolist(), strict=True):
             self._meters.outcomes[self._sources[source], outcome] += count
 
-    def _work_of(self, row: int) -> Work | None:
-        block = self.ledger.open_block(row)
-        return None if block is None else block.note
+    def _batch_of(self, row: int) -> DecodedBatch | None:
+        entry = self.ledger.open_entry(row)
+        return None if entry is None else entry.note
 
     def _place(self, row: int) -> str:
-        work = self._work_of(row)
-        if work is None:
+        decoded = self._batch_of(row)
+        if decoded is None:
             return "a record that another consumer has now"
-        index = row - work.first
-        span = work.records.span_of(index)
-        return f"{work.records.topic_of(index)}[{work.records.partitions[span]}]@{int(work.records.positions[index])}"
+        records, index = decoded.records, row - decoded.first
+        partition = records.partitions[records.span_of(index)]
+        return f"{records.topic_of(index)}[{partition}]@{int(records.positions[index])}"
 
 
-def _decided(result: Result, failed: Failed, work: Work | None) -> tuple[RowNumbers, bool]:
-    """The rows that the pipeline is done with, and whether these are the rows of this batch and no others.
+def _decided(result: Result, failed: Failed, decoded: DecodedBatch | None) -> tuple[RowNumbers, bool]:
+    """The rows that the pipeline has finished, and whether these are the rows of this batch and no others.
 
-    Rows that a step holds are not among them; earlier rows that it names at last, without holding them again, are.
+    Rows that a step holds are not finished; earlier rows that it names now, without holding them again, are.
     """
-    if work is not None and not (failed or result.dropped or len(result.held)):
+    if decoded is not None and not (failed or result.dropped or len(result.held)):
         emitted = result.batch.row_range
-        if isinstance(work.rows, range) and emitted == work.rows:
+        if isinstance(decoded.rows, range) and emitted == decoded.rows:
             return emitted, True
     named = np.concatenate([result.batch.rows, _numbers(failed), np.fromiter(result.dropped, np.int64)])
-    if work is None:
+    if decoded is None:
         decided, own = np.unique(named), False
     else:
-        rows = work.rows
+        rows = decoded.rows
         # Also of an earlier part of the same batch.
         earlier = named if not len(rows) else named[(named < rows[0]) | (named > rows[-1])]
         own = not len(earlier) and not len(result.held)

@@ -1,4 +1,4 @@
-"""`FailureWatch`: is this a bad record, or does everything fail? And what is raised if it does."""
+"""`FailureWatch`: tells single bad records from a step in which most records fail, which stops the service."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pipelines.errors import StepError, StreamerError
 
 
 class ServiceStopped(StreamerError):
-    """The service must not go on: what failed stays unacknowledged."""
+    """The service must not go on. The records that failed stay unacknowledged."""
 
 
 class FailureWatch:
     """Counts failures by step over the last `over` rows.
 
     `broken` names a step in which more than `stop_ratio` of them failed: then the service must stop, instead
-    of emptying the topic into the dead letter. `suspect` says the same of fewer rows than `over`, at the
-    start: dead letters are held back until it is known what it is.
+    of emptying the topic into the dead letter. `suspect` names such a step among fewer rows than `over`, at the
+    start: dead letters are held back until more rows have been run.
     """
 
     def __init__(self, stop_ratio: float, over: int) -> None:
@@ -28,7 +28,7 @@ class FailureWatch:
         self._failed: Counter[str] = Counter()
 
     def add(self, rows: int, failed: Mapping[int, Exception]) -> None:
-        """`rows` rows went through, these of them failed."""
+        """Count `rows` rows that were run, and those of them that failed."""
         if not (rows or failed):
             return
         by_step = None
@@ -47,7 +47,7 @@ class FailureWatch:
 
     @property
     def suspect(self) -> str | None:
-        """The step in which more than `stop_ratio` of the rows seen failed, `None` if there is none."""
+        """The step in which more than `stop_ratio` of the counted rows failed, `None` if there is none."""
         if not self._failed:
             return None
         step, count = self._failed.most_common(1)[0]
@@ -59,14 +59,14 @@ class FailureWatch:
         return self.suspect if self._rows >= self.over else None
 
     def text(self) -> str:
-        """What was seen, for the message that stops the service."""
+        """How many records failed in which step, for the error that stops the service."""
         step, count = self._failed.most_common(1)[0]
         return f"{count} of the last {self._rows} records failed in {step or 'the pipeline'}"
 
 
 def let_go(errors: Iterable[Exception]) -> None:
-    """Forget where these errors were raised: what was under way there is the batch, and it would stay until Python's
-    collector comes."""
+    """Remove the tracebacks of these errors: their frames refer to the batch, which would stay in memory until Python's
+    garbage collector runs."""
     for error in errors:
         chain: list[BaseException] = [error]
         for one in chain:

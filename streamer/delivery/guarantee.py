@@ -1,6 +1,6 @@
-"""`Guarantee`: what a service promises of its records, and what follows from that for acknowledgements.
+"""`Guarantee`: the delivery guarantee of a service, and which positions it acknowledges when.
 
-A guarantee is asked at four points: when records are taken from a source, when positions are committed, when a source
+A guarantee is asked at four points: when records arrive from a source, when positions are committed, when a source
 loses lanes (a Kafka rebalance), and when a sink has lost messages that it had accepted.
 """
 
@@ -30,10 +30,10 @@ class Guarantee(ABC):
     name: ClassVar[str]
     """As in the `delivery` field of a service."""
     may_gather_ahead: ClassVar[bool]
-    """Whether the agent may hold several batches at once in memory: not where a crash would lose these records."""
+    """Whether the agent may gather several batches at once; `False` if a crash would lose their records."""
 
     @abstractmethod
-    def on_take(self, records: Records) -> Mapping[Lane, int]:
+    def on_arrival(self, records: Records) -> Mapping[Lane, int]:
         """The positions that have to be acknowledged before these records are run. From an intake thread."""
 
     @abstractmethod
@@ -50,21 +50,21 @@ class Guarantee(ABC):
 
 
 class AtMostOnce(Guarantee):
-    """Records are acknowledged before they are run: none is run twice, and a crash loses those under way."""
+    """Records are acknowledged before they are run: none is run twice, and a crash loses those in flight."""
 
     name = "at_most_once"
     may_gather_ahead = False
 
-    def on_take(self, records: Records) -> Mapping[Lane, int]:
-        """All of them. Within a block the last span of a lane is the furthest."""
+    def on_arrival(self, records: Records) -> Mapping[Lane, int]:
+        """The positions after all of them. Within a block the last span of a lane is the furthest."""
         return {lane: int(records.positions[stop - 1]) + 1 for lane, _, stop in records.spans}
 
     def on_commit(self, ledger: Ledger, sources: Collection[str] | None = None) -> Mapping[Lane, int]:
-        """Nothing: it was acknowledged on arrival."""
+        """None: all were acknowledged on arrival."""
         return NOTHING
 
     def on_revoke(self, ledger: Ledger, lanes: Iterable[Lane]) -> Mapping[Lane, int]:
-        """Nothing: it was acknowledged on arrival."""
+        """None: all were acknowledged on arrival."""
         return NOTHING
 
     def on_loss(self, source: Replays) -> Replays:
@@ -78,16 +78,16 @@ class AtLeastOnce(Guarantee):
     name = "at_least_once"
     may_gather_ahead = True
 
-    def on_take(self, records: Records) -> Mapping[Lane, int]:
-        """Nothing."""
+    def on_arrival(self, records: Records) -> Mapping[Lane, int]:
+        """None: they are acknowledged when they are complete."""
         return NOTHING
 
     def on_commit(self, ledger: Ledger, sources: Collection[str] | None = None) -> Mapping[Lane, int]:
-        """What is complete."""
+        """The positions after the longest prefix of complete rows of each lane."""
         return ledger.marks(sources)
 
     def on_revoke(self, ledger: Ledger, lanes: Iterable[Lane]) -> Mapping[Lane, int]:
-        """What is complete."""
+        """The positions after the longest prefix of complete rows of each lane."""
         return ledger.all_marks(lanes)
 
     def on_loss(self, source: Replays) -> Replays:

@@ -1,7 +1,8 @@
-"""The ledger: which rows are done, and how far each lane may be acknowledged.
+"""`Ledger`: which rows are done, and up to which position each lane may be acknowledged.
 
-Integers only. A *row number* names a record inside the agent, a *position* names it on the bus. One thread
-owns a ledger. All work is per block (a batch as it was taken), none per row in Python.
+A *row number* names a record inside the agent, a *position* names it on the bus; both are integers. A *lane* is one
+partition of a source during one assignment. One thread owns a ledger. It loops over entries, one for each batch, never
+over rows.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ import numpy as np
 from connectors.records import Ints, Lane, Records
 from pipelines.data.rowrange import RowNumbers, RowRange, as_array, as_range, row_range
 from pipelines.errors import StreamerError
-from streamer.delivery.block import Block, Places
+from streamer.delivery.ledgerentry import LedgerEntry, Places
 
 
 class Confirmed(NamedTuple):
-    """Rows of one block that were confirmed."""
+    """Rows of one entry that were confirmed."""
 
-    block: Block
+    entry: LedgerEntry
     rows: Places
-    """Their places in the block; `None`: all."""
+    """Their places in the entry; `None`: all."""
 
 
 @dataclass(slots=True)
 class _Run:
-    block: Block
+    entry: LedgerEntry
     start: int
     stop: int
     positions: Ints
-    """Of the whole block."""
+    """Of the whole entry."""
 
 
 @dataclass(slots=True)
@@ -46,91 +47,87 @@ class _LaneState:
 
 
 class Ledger:
-    """Tracks rows from `take` to completion.
+    """Tracks rows from `enter` to completion.
 
     The order that loses nothing: `expect` the outputs of rows, `decide` the rows, send the outputs, `confirm` them.
-    `marks` gives, lane by lane, the position after the longest prefix of complete rows. What is said of rows that
-    are complete, or whose lane has ended, changes nothing.
+    `marks` gives, lane by lane, the position after the longest prefix of complete rows. Calls about rows that are
+    complete, or whose lane has ended, change nothing.
     """
 
     def __init__(self, freed: Callable[[int], None] = lambda byte_count: None) -> None:
-        """`freed` is told the bytes of each block when its last row is complete."""
+        """`freed` is called with the bytes of an entry when its last row is complete."""
         self._freed = freed
-        self._blocks: list[Block] = []
+        self._entries: list[LedgerEntry] = []
         self._firsts: list[int] = []
         self._lanes: dict[Lane, _LaneState] = {}
         self._ended: dict[tuple[str, str], int] = {}
         self._left: dict[tuple[str, str], int] = {}
 
-    def take(self, records: Records, first: int, note: Any = None) -> Block:
-        """Enter a block of records as rows `first`, `first + 1`, ..., all undecided.
+    def enter(self, records: Records, first: int, note: Any = None) -> LedgerEntry:
+        """Enter a batch of records as rows `first`, `first + 1`, ..., all undecided; `note` goes into its entry.
 
-        Rows of a lane that has ended are complete at once: nobody may acknowledge them.
+        Rows of a lane that has ended are complete at once, and never acknowledged.
         """
         at = bisect_right(self._firsts, first)
-        if at and self._blocks[at - 1].first + self._blocks[at - 1].count > first:
-            raise StreamerError(f"row {first} was taken before")
-        block = Block(first, len(records), records.byte_count, time.monotonic(), note)
-        block.lanes = [span.lane for span in records.spans]
-        self._blocks.insert(at, block)
+        if at and self._entries[at - 1].first + self._entries[at - 1].count > first:
+            raise StreamerError(f"row {first} was entered before")
+        entry = LedgerEntry(first, len(records), records.byte_count, time.monotonic(), note)
+        entry.lanes = [span.lane for span in records.spans]
+        self._entries.insert(at, entry)
         self._firsts.insert(at, first)
         for lane, start, stop in records.spans:
             if self._ended and self.has_ended(lane):
-                block.forget(start, stop)
-                self._release_if_complete(block)
+                entry.forget(start, stop)
+                self._release_if_complete(entry)
                 continue
             if self._left and self.is_left(lane):
                 continue
             state = self._lanes.get(lane)
             if state is None:
                 state = self._lanes[lane] = _LaneState()
-            state.runs.append(_Run(block, start, stop, records.positions))
-        return block
+            state.runs.append(_Run(entry, start, stop, records.positions))
+        return entry
 
     def expect(self, rows: RowNumbers) -> None:
         """These rows wait for one more output each; a row may stand several times."""
-        for block, places in self._by_block(rows):
-            block.expect(places)
+        for entry, places in self._by_entry(rows):
+            entry.expect(places)
 
     def decide(self, rows: RowNumbers) -> None:
-        """The pipeline is done with these rows: they wait for their outputs alone, if there are any."""
-        for block, places in self._by_block(rows):
-            block.decide(places)
-            self._release_if_complete(block)
+        """The pipeline has finished these rows: from now on they wait only for the outputs expected of them."""
+        for entry, places in self._by_entry(rows):
+            entry.decide(places)
+            self._release_if_complete(entry)
 
     def confirm(self, rows: RowNumbers) -> list[Confirmed]:
         """One output of each of these rows is confirmed; a row may stand several times."""
-        found = [Confirmed(block, places) for block, places in self._by_block(rows)]
-        for block, places in found:
-            block.lower(places)
-            self._release_if_complete(block)
+        found = [Confirmed(entry, places) for entry, places in self._by_entry(rows)]
+        for entry, places in found:
+            entry.lower(places)
+            self._release_if_complete(entry)
         return found
 
-    def forgo(self, rows: RowNumbers) -> None:
-        """One output of each of these rows will not come, and nothing is lost by that: its sink refused it."""
-        self.confirm(rows)
-
     def wait_for(self, row: int, outputs: int) -> None:
-        """This row waits for so many outputs, whatever it waited for before."""
-        block = self.open_block(row)
-        if block is not None:
-            block.wait_for(row - block.first, outputs)
-            self._release_if_complete(block)
+        """This row waits for `outputs` outputs, whatever it waited for before."""
+        entry = self.open_entry(row)
+        if entry is not None:
+            entry.wait_for(row - entry.first, outputs)
+            self._release_if_complete(entry)
 
     def end(self, lane: Lane) -> None:
-        """The lane is over: it acknowledges nothing more, and its rows hold nothing up."""
+        """The lane has ended: it acknowledges nothing more, and its rows are complete."""
         place = (lane.source, lane.partition)
-        # Epochs rise, so that one number says it of all lanes that a partition ever had.
+        # Epochs rise: the highest that has ended stands for all earlier lanes of the partition.
         self._ended[place] = max(lane.epoch, self._ended.get(place, lane.epoch))
         state = self._lanes.pop(lane, None)
         if state is None:
             return
         for run in state.runs:
-            run.block.forget(run.start, run.stop)
-            self._release_if_complete(run.block)
+            run.entry.forget(run.start, run.stop)
+            self._release_if_complete(run.entry)
 
     def leave(self, lane: Lane) -> None:
-        """The lane acknowledges nothing more, and nobody gets its records again: its rows are finished all the same."""
+        """The lane acknowledges nothing more, but its rows are finished, as no consumer gets its records again."""
         place = (lane.source, lane.partition)
         self._left[place] = max(lane.epoch, self._left.get(place, lane.epoch))
         self._lanes.pop(lane, None)
@@ -143,22 +140,22 @@ class Ledger:
         """Whether this lane, or a later one of its partition, has ended."""
         return lane.epoch <= self._ended.get((lane.source, lane.partition), -1)
 
-    def open_block(self, row: int) -> Block | None:
-        """The block of this row; `None` if the row is complete, or was never taken."""
+    def open_entry(self, row: int) -> LedgerEntry | None:
+        """The entry of this row; `None` if the row is complete, or was never entered."""
         at = bisect_right(self._firsts, row) - 1
-        block = self._blocks[at] if at >= 0 else None
-        if block is None or row >= block.first + block.count:
+        entry = self._entries[at] if at >= 0 else None
+        if entry is None or row >= entry.first + entry.count:
             return None
-        return block if block.is_row_open(row - block.first) else None
+        return entry if entry.is_row_open(row - entry.first) else None
 
-    def open_among(self, rows: RowNumbers) -> list[tuple[Block, Ints]]:
-        """Those of these rows that are not complete, block by block."""
-        found: list[tuple[Block, Ints]] = []
-        for block, places in self._by_block(rows):
-            numbers, is_open = as_array(row_range(block.first, block.count)), block.is_open()
+    def open_among(self, rows: RowNumbers) -> list[tuple[LedgerEntry, Ints]]:
+        """The incomplete ones of these rows, entry by entry."""
+        found: list[tuple[LedgerEntry, Ints]] = []
+        for entry, places in self._by_entry(rows):
+            numbers, is_open = as_array(row_range(entry.first, entry.count)), entry.is_open()
             left = numbers[is_open] if places is None else numbers[places][is_open[places]]
             if len(left):
-                found.append((block, left))
+                found.append((entry, left))
         return found
 
     def marks(self, sources: Collection[str] | None = None) -> dict[Lane, int]:
@@ -194,8 +191,8 @@ class Ledger:
         found: set[Lane] = set()
         for lane, state in self._lanes.items():
             for run in state.runs:
-                low = bisect_right(wanted, run.block.first + run.start - 1)
-                if low < len(wanted) and wanted[low] < run.block.first + run.stop:
+                low = bisect_right(wanted, run.entry.first + run.start - 1)
+                if low < len(wanted) and wanted[low] < run.entry.first + run.stop:
                     found.add(lane)
                     break
         return found
@@ -203,58 +200,58 @@ class Ledger:
     @property
     def open_rows(self) -> int:
         """Rows that are not complete."""
-        return sum(int(np.count_nonzero(block.is_open())) for block in self._blocks)
+        return sum(int(np.count_nonzero(entry.is_open())) for entry in self._entries)
 
     def oldest(self) -> float | None:
-        """When the oldest incomplete block was taken, on `time.monotonic`; `None` if all is complete."""
-        return min((block.taken_at for block in list(self._blocks)), default=None)
+        """When the oldest incomplete entry was made, on `time.monotonic`; `None` if all rows are complete."""
+        return min((entry.entered_at for entry in list(self._entries)), default=None)
 
-    def _by_block(self, rows: RowNumbers) -> Iterable[tuple[Block, Places]]:
-        """The blocks of these rows that are not forgotten, each with the places of its rows."""
+    def _by_entry(self, rows: RowNumbers) -> Iterable[tuple[LedgerEntry, Places]]:
+        """The entries of these rows, each with the places of its rows; complete entries are no longer known."""
         found = rows if isinstance(rows, range) else as_range(rows)
         if found is None:
             return self._searched(as_array(rows))
         at = bisect_left(self._firsts, found.start)
         if at < len(self._firsts):
-            block = self._blocks[at]
-            if block.first == found.start and block.first + block.count == found.stop:
-                return ((block, None),)
+            entry = self._entries[at]
+            if entry.first == found.start and entry.first + entry.count == found.stop:
+                return ((entry, None),)
         return self._in_range(found)
 
-    def _in_range(self, rows: RowRange) -> Iterator[tuple[Block, Places]]:
+    def _in_range(self, rows: RowRange) -> Iterator[tuple[LedgerEntry, Places]]:
         at = max(bisect_right(self._firsts, rows.start) - 1, 0)
-        # A copy, as blocks may be forgotten meanwhile.
-        for block in self._blocks[at : bisect_left(self._firsts, rows.stop)]:
-            start, stop = max(rows.start - block.first, 0), min(rows.stop - block.first, block.count)
+        # A copy, as entries may be released meanwhile.
+        for entry in self._entries[at : bisect_left(self._firsts, rows.stop)]:
+            start, stop = max(rows.start - entry.first, 0), min(rows.stop - entry.first, entry.count)
             if start < stop:
-                yield block, slice(start, stop)
+                yield entry, slice(start, stop)
 
-    def _searched(self, rows: Ints) -> Iterator[tuple[Block, Places]]:
+    def _searched(self, rows: Ints) -> Iterator[tuple[LedgerEntry, Places]]:
         while len(rows):
             at = bisect_right(self._firsts, int(rows[0])) - 1
-            block = self._blocks[at] if at >= 0 else None
-            if block is None or rows[0] >= block.first + block.count:
-                # Their block is complete and forgotten: they belonged to a lane that has ended.
+            entry = self._entries[at] if at >= 0 else None
+            if entry is None or rows[0] >= entry.first + entry.count:
+                # Their entry is complete and released: they belonged to a lane that has ended.
                 above = self._firsts[at + 1] if at + 1 < len(self._firsts) else None
                 rows = rows[rows < rows[0]] if above is None else rows[(rows < rows[0]) | (rows >= above)]
                 continue
-            places = rows - block.first
-            inside = (places >= 0) & (places < block.count)
+            places = rows - entry.first
+            inside = (places >= 0) & (places < entry.count)
             if inside.all():
                 rows = rows[:0]
             else:
                 rows, places = rows[~inside], places[inside]
-            yield block, places
+            yield entry, places
 
-    def _release_if_complete(self, block: Block) -> None:
-        if not block.is_complete:
+    def _release_if_complete(self, entry: LedgerEntry) -> None:
+        if not entry.is_complete:
             return
-        at = bisect_right(self._firsts, block.first) - 1
-        if at >= 0 and self._blocks[at] is block:
-            del self._blocks[at], self._firsts[at]
-            self._freed(block.byte_count)
-            # Its records' memory is held by the runs too, and is not to wait until somebody asks for marks.
-            for lane in block.lanes:
+        at = bisect_right(self._firsts, entry.first) - 1
+        if at >= 0 and self._entries[at] is entry:
+            del self._entries[at], self._firsts[at]
+            self._freed(entry.byte_count)
+            # The runs of lanes refer to the records too: advance the lanes now, to free the memory before `marks`.
+            for lane in entry.lanes:
                 if (state := self._lanes.get(lane)) is not None:
                     self._advance(state)
 
@@ -263,7 +260,7 @@ class Ledger:
         runs = state.runs
         while runs:
             run = runs[0]
-            first_open = run.block.first_open(run.start, run.stop)
+            first_open = run.entry.first_open(run.start, run.stop)
             if first_open > run.start:
                 state.mark = int(run.positions[first_open - 1]) + 1
             if first_open < run.stop:

@@ -1,4 +1,4 @@
-"""`LetterLog`: tells of dead letters in the log, but not of thousands of them one by one."""
+"""`LetterLog`: logs dead letters, thousands of them in one line."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from itertools import islice
 from typing import Any, Final
 
 BURST: Final = 10
-"""Dead letters of one second that are told one by one; of the others their number."""
+"""Dead letters of one second that are logged one by one; of the others their number is."""
 _SPAN = 1.0
 _LONGEST = 300
 
 
 class LetterLog:
-    """A line for each of the first dead letters of a second, and one for all that came after them.
+    """Logs a line for each of the first dead letters of a second, and one line for all others.
 
-    An event costs more than everything else that is done for a dead letter.
+    A line of the log costs more than everything else that is done for a dead letter.
     """
 
     def __init__(self, log: Any, event: str) -> None:
-        """`event` is what it says of each, such as "dead letter"."""
+        """`event` is the text of each line, such as "dead letter"."""
         self.untold = 0
-        """How many have not been told yet."""
+        """How many have not been logged yet."""
         self._log = log
         self._event = event
         self._left = 0
         self._until = 0.0
 
     def add(self, errors: Mapping[int, Exception], place: Callable[[int], str]) -> None:
-        """More of them: what is wrong with these rows; `place` says where the record of a row is."""
+        """Log the errors of these rows; `place` gives topic, partition and offset of a row's record, as text."""
         self._begin()
         for row, error in islice(errors.items(), self._left):
             self._log.warning(self._event, at=place(row), error=str(error)[:_LONGEST])
@@ -38,7 +38,7 @@ class LetterLog:
         self.untold += len(errors) - told
 
     def tell(self, *, now: bool = False) -> None:
-        """Tell how many were not told one by one, if their second is over, or `now`."""
+        """Log how many were not logged one by one, if their second is over, or `now`."""
         if now:
             self._tell()
         self._begin()

@@ -1,4 +1,4 @@
-"""Handing messages to a sink until it has taken them all."""
+"""Sending messages to a sink until it has accepted or refused all of them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from streamer.delivery.failures import ServiceStopped
 from streamer.routing.sinkroute import SinkRoute
 
 SEND_TRY = 1.0
-"""Seconds of one attempt to hand messages to a full sink; with the pause after it, how late a stop is noticed."""
+"""Seconds of one attempt to send to a full sink; with the pause after it, the longest time until a stop is noticed."""
 LEAST_TRY = 0.1
-"""Seconds of one attempt when there is no time left: what is not full takes messages at once."""
+"""Seconds of one attempt when there is no time left: enough for a sink that is not full."""
 LONGEST_PAUSE = 1.0
 """Seconds between two attempts at most."""
 
@@ -25,7 +25,7 @@ LONGEST_PAUSE = 1.0
 def send_all(
     route: SinkRoute, messages: Messages, patience: Callable[[], float], log: Any
 ) -> dict[int, ConnectorError]:
-    """Hand over all messages, waiting as long as the sink takes none; returns what it refuses for good, by index.
+    """Send all messages, waiting while the sink is full. Returns the errors of those refused for good, by index.
 
     `patience` gives the seconds that this may take from now on. Raises `ServiceStopped` when there are none left.
     """
@@ -42,10 +42,10 @@ def send_all(
             return final
         left = patience()
         if left <= 0:
-            raise ServiceStopped(f"the sink {route.name} takes nothing: {refused[int(again[0])]}")
+            raise ServiceStopped(f"the sink {route.name} accepts no messages: {refused[int(again[0])]}")
         if tries == 0:
             reason = str(refused[int(again[0])])
-            log.warning("the sink takes nothing, waiting", sink=route.name, messages=len(again), reason=reason)
+            log.warning("the sink accepts no messages, waiting", sink=route.name, messages=len(again), reason=reason)
         time.sleep(min(pause(tries), left))
         tries += 1
         messages, index = messages.take(again), index[again]
@@ -54,6 +54,6 @@ def send_all(
 
 
 def pause(tries: int) -> float:
-    """Seconds to wait after so many attempts that failed: doubled each time, with jitter."""
-    # The power is bounded first: an outage of hours must not overflow it.
+    """Seconds to wait after `tries` attempts that failed: doubled each time, with jitter."""
+    # The exponent is bounded, as an outage of hours would overflow the power.
     return random.uniform(0.5, 1.0) * min(0.2 * 2.0 ** min(tries, 10), LONGEST_PAUSE)  # noqa: S311

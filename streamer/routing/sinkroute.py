@@ -1,4 +1,4 @@
-"""`SinkRoute`: one sink of a service, and the messages that a batch of results becomes there."""
+"""`SinkRoute`: makes the messages of one sink from a batch of results."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from connectors.records import Header, Ints, Messages
 from connectors.sink import Sink
 from pipelines.data.batch import Batch
 from pipelines.errors import StepError
-from streamer.agent.work import Work
+from streamer.agent.decodedbatch import DecodedBatch
 from streamer.routing.provenance import record_headers, record_keys, record_timestamps
 from streamer.routing.selection import Selected, Selection, selection
 
 Failed = dict[int, Exception]
-"""Row number to what went wrong."""
+"""Row number to the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkRoute:
-    """A sink, the codec of its payloads, which results go there, and what of their records goes with them."""
+    """A sink with its codec, its selection of results, and the record metadata that its messages carry."""
 
     name: str
     sink: Sink
@@ -56,10 +56,10 @@ class SinkRoute:
             failed.update(dict.fromkeys(batch.parents(position).tolist(), wrapped))
         return messages, failed
 
-    def tombstones(self, work: Work) -> tuple[Messages, Failed]:
-        """The records of `work` that have no payload, as messages without one, and those that have no topic here."""
-        rows = np.array(work.tombstones, np.int64)
-        batch = Batch({}, len(rows), rows=rows, origin=RecordsOrigin(work.records, work.first))
+    def tombstones(self, decoded: DecodedBatch) -> tuple[Messages, Failed]:
+        """The records of `decoded` that have no payload, as messages without one, and those that have no topic here."""
+        rows = np.array(decoded.tombstones, np.int64)
+        batch = Batch({}, len(rows), rows=rows, origin=RecordsOrigin(decoded.records, decoded.first))
         bare = Selection(self.selection.sink, topic=self.selection.topic, topics=self.selection.topics)
         selected = bare.apply(batch)
         messages = self._block(selected.batch, [None] * selected.batch.size, None, selected.topics)
@@ -89,7 +89,7 @@ class SinkRoute:
 def _with_own(
     headers: Sequence[Sequence[Header] | None] | None, own: Sequence[Sequence[Header]]
 ) -> list[Sequence[Header] | None]:
-    """The headers of the records with those of the codec, which say what the payloads are, instead of their likes."""
+    """The headers of the records, with those of the codec in place of headers of the same names."""
     made: list[Sequence[Header] | None] = []
     for row, added in zip([None] * len(own) if headers is None else headers, own, strict=True):
         names = {name.lower() for name, _ in added}
@@ -108,7 +108,7 @@ def without(messages: Messages, rows: Collection[int]) -> Messages:
 
 
 def in_row_order(first: Messages, second: Messages) -> Messages:
-    """Both blocks as one, ordered by row, so that what shares a key keeps its order.
+    """Both blocks as one, ordered by row, so that messages of one key keep their order.
 
     A message that answers several records stands where the last of them does.
     """

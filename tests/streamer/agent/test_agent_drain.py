@@ -257,7 +257,7 @@ def test_a_full_sink_is_not_waited_for_longer_than_there_is_time(define: Any, se
     began = time.monotonic()
     summary = serving.stop()
     assert time.monotonic() - began < IN_TIME
-    assert (summary.reason, "takes nothing" in str(summary.error)) == ("failed", True)
+    assert (summary.reason, "accepts no messages" in str(summary.error)) == ("failed", True)
     assert source.acknowledged == [0]
 
 

@@ -82,7 +82,7 @@ def test_a_source_whose_thread_hangs_is_not_alive(define: Any, serve: Any, event
     serving = serve(define(limits=LIMITS), {"memory": source})
     source.hanging.set()
     eventually(lambda: serving.agent.live() is not None)
-    assert "source memory: its thread has not come round for" in serving.agent.live()
+    assert "source memory: its thread has made no progress for" in serving.agent.live()
     source.hanging.clear()
     eventually(lambda: serving.agent.live() is None)
 

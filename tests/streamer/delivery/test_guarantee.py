@@ -26,14 +26,14 @@ def records() -> Records:
 def half_done() -> Ledger:
     """A ledger in which lane A is complete up to its second record, and lane B not at all."""
     ledger = Ledger()
-    ledger.take(records(), 0)
+    ledger.enter(records(), 0)
     ledger.decide(np.array([0, 1]))
     return ledger
 
 
 def test_at_least_once_acknowledges_what_is_complete_and_nothing_earlier() -> None:
     ledger = half_done()
-    assert guarantee("at_least_once").on_take(records()) == {}
+    assert guarantee("at_least_once").on_arrival(records()) == {}
     assert guarantee("at_least_once").on_commit(ledger) == {A: 9}
     assert guarantee("at_least_once").on_commit(ledger) == {}, "it has not moved since"
     assert guarantee("at_least_once").on_revoke(ledger, [A, B]) == {A: 9}
@@ -41,7 +41,7 @@ def test_at_least_once_acknowledges_what_is_complete_and_nothing_earlier() -> No
 
 def test_at_most_once_acknowledges_all_before_it_is_run_and_nothing_later() -> None:
     ledger = half_done()
-    assert guarantee("at_most_once").on_take(records()) == {A: 10, B: 41}
+    assert guarantee("at_most_once").on_arrival(records()) == {A: 10, B: 41}
     assert guarantee("at_most_once").on_commit(ledger) == {}
     assert guarantee("at_most_once").on_revoke(ledger, [A, B]) == {}
 

@@ -34,8 +34,8 @@ def rows(*numbers: int) -> np.ndarray:
 
 
 def ready(ledger: Ledger, records: Records, first: int, *outputs: int) -> None:
-    """Take a block whose rows wait for so many outputs each, by default one."""
-    ledger.take(records, first)
+    """Enter a block whose rows wait for so many outputs each, by default one."""
+    ledger.enter(records, first)
     count = len(records)
     ledger.expect(rows(*(first + i for i in range(count) for _ in range(outputs[i] if outputs else 1))))
     ledger.decide(rows(*range(first, first + count)))
@@ -84,7 +84,7 @@ def test_a_row_with_several_outputs_waits_for_all_of_them() -> None:
 
 def test_a_row_that_nobody_decided_is_not_complete_whatever_is_confirmed_of_it() -> None:
     ledger = Ledger()
-    ledger.take(block((A, [0, 1])), 0)
+    ledger.enter(block((A, [0, 1])), 0)
     ledger.expect(rows(0, 1))
     ledger.decide(rows(1))
     ledger.confirm(rows(0, 1))
@@ -101,16 +101,6 @@ def test_a_dropped_row_waits_for_nothing() -> None:
     ready(ledger, block((A, [0, 1])), 0, 0, 0)
     assert ledger.marks() == {A: 2}
     assert ledger.open_rows == 0
-
-
-def test_a_row_waits_no_more_for_what_its_sink_refused() -> None:
-    ledger = Ledger()
-    ready(ledger, block((A, [0, 1])), 0, 2, 1)
-    ledger.forgo(rows(0))
-    ledger.confirm(rows(1))
-    assert ledger.marks() == {}
-    ledger.confirm(rows(0))
-    assert ledger.marks() == {A: 2}
 
 
 def test_a_row_can_be_made_to_wait_for_something_else() -> None:
@@ -158,14 +148,14 @@ def test_records_are_let_go_of_when_they_are_complete_and_not_only_when_marks_ar
     assert ledger.marks() == {A: 2, B: 8}
 
 
-def test_rows_taken_after_their_lane_ended_are_complete_and_acknowledge_nothing() -> None:
+def test_rows_entered_after_their_lane_ended_are_complete_and_acknowledge_nothing() -> None:
     ledger = Ledger()
     ledger.end(A)
-    taken = ledger.take(block((A, [0]), (B, [0])), 0)
-    assert taken.undecided.tolist() == [False, True]
+    entry = ledger.enter(block((A, [0]), (B, [0])), 0)
+    assert entry.undecided.tolist() == [False, True]
     ledger.expect(rows(0, 1))
     ledger.decide(rows(0, 1))
-    assert ledger.open_block(0) is None
+    assert ledger.open_entry(0) is None
     ledger.confirm(rows(1))
     assert ledger.marks() == {B: 1}
 
@@ -227,14 +217,14 @@ def test_rows_of_several_blocks_are_found_in_any_order() -> None:
 
 def test_taking_a_row_twice_is_an_error() -> None:
     ledger = Ledger()
-    ledger.take(block((A, [0, 1])), 0)
-    with pytest.raises(StreamerError, match="taken before"):
-        ledger.take(block((A, [1])), 1)
+    ledger.enter(block((A, [0, 1])), 0)
+    with pytest.raises(StreamerError, match="entered before"):
+        ledger.enter(block((A, [1])), 1)
 
 
 def test_lost_rows_name_their_lanes() -> None:
     ledger = Ledger()
-    ledger.take(block((A, [0, 1]), (B, [0, 1])), 0)
+    ledger.enter(block((A, [0, 1]), (B, [0, 1])), 0)
     assert ledger.lanes_of([3]) == {B}
     assert ledger.lanes_of([0, 2]) == {A, B}
     assert ledger.lanes_of([4, -1]) == set()
@@ -278,9 +268,9 @@ def test_marks_are_always_the_longest_complete_prefix(data: st.DataObject) -> No
         named = some.map(lambda chosen: rows(*chosen))
         if model.blocks:
             named |= st.sampled_from(model.blocks)
-        match data.draw(st.sampled_from(["take", "take", "expect", "decide", "confirm", "confirm", "forgo", "end"])):
-            case "take":
-                take(data, ledger, model)
+        match data.draw(st.sampled_from(["enter", "enter", "expect", "decide", "confirm", "confirm", "end"])):
+            case "enter":
+                enter(data, ledger, model)
             case "expect":
                 for row in (chosen := data.draw(named)).tolist():
                     model.missing[row] += model.is_open(row)
@@ -288,10 +278,10 @@ def test_marks_are_always_the_longest_complete_prefix(data: st.DataObject) -> No
             case "decide":
                 model.undecided -= set((chosen := data.draw(named)).tolist())
                 ledger.decide(chosen)
-            case "confirm" | "forgo" as action:
+            case "confirm":
                 for row in (chosen := data.draw(named)).tolist():
                     model.missing[row] = max(model.missing[row] - 1, 0)
-                (ledger.confirm if action == "confirm" else ledger.forgo)(chosen)
+                ledger.confirm(chosen)
             case "end":
                 lane = data.draw(st.sampled_from([A, B]))
                 model.ended.add(lane)
@@ -308,7 +298,7 @@ def test_marks_are_always_the_longest_complete_prefix(data: st.DataObject) -> No
                 assert told.get(lane, -1) == model.mark(lane)
 
 
-def take(data: st.DataObject, ledger: Ledger, model: Model) -> None:
+def enter(data: st.DataObject, ledger: Ledger, model: Model) -> None:
     first, runs = model.next, []
     for lane in data.draw(st.lists(st.sampled_from([A, B]), min_size=1, max_size=3)):
         offsets = []
@@ -323,4 +313,4 @@ def take(data: st.DataObject, ledger: Ledger, model: Model) -> None:
         runs.append((lane, offsets))
     numbers = np.arange(first, model.next, dtype=np.int64)
     model.blocks.append(numbers)
-    ledger.take(block(*runs), first)
+    ledger.enter(block(*runs), first)

@@ -1,4 +1,4 @@
-"""`Block`: the rows of one batch in the ledger, and what each of them still waits for."""
+"""`LedgerEntry`: the rows of one batch in the ledger, and how many outputs each of them still waits for."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from connectors.records import Ints, Lane
 
 Mask = npt.NDArray[np.bool_]
 Places: TypeAlias = Ints | slice | None
-"""Which rows of a block, counted from its first: `int64 (n,)`, a slice `[start, stop)`, or `None`: all."""
+"""Which rows of an entry, counted from its first: `int64 (n,)`, a slice `[start, stop)`, or `None`: all."""
 
 
-class Block:
-    """Rows that were taken together.
+class LedgerEntry:
+    """The rows of one batch.
 
-    A row is complete when it is decided and none of its outputs is missing. Nearly always all rows of a block fare
-    alike; then one number stands for all, and there is no work per row.
+    A row is complete when it is decided (the pipeline has finished it) and none of its outputs is missing. Nearly
+    always all rows of an entry have the same state; then one number stands for all, and nothing is done per row.
     """
 
     __slots__ = (
@@ -29,30 +29,30 @@ class Block:
         "_undecided",
         "byte_count",
         "count",
+        "entered_at",
         "first",
         "lanes",
         "note",
-        "taken_at",
     )
 
     _undecided: Mask
     _missing: npt.NDArray[np.int32]
 
-    def __init__(self, first: int, count: int, byte_count: int, taken_at: float, note: Any = None) -> None:
+    def __init__(self, first: int, count: int, byte_count: int, entered_at: float, note: Any = None) -> None:
         """The rows `first`, `first + 1`, ..., `count` of them.
 
-        `note` is whatever the caller of `Ledger.take` wants to find again at confirmation.
+        `note` is any object that the caller of `Ledger.enter` needs again when rows are confirmed.
         """
         self.first = first
         self.count = count
         self.byte_count = byte_count
-        self.taken_at = taken_at
+        self.entered_at = entered_at
         self.note = note
         self.lanes: list[Lane] = []
-        """The lanes of its rows, as far as the ledger has entered it into them."""
+        """The lanes of its rows."""
         self._all_undecided = True
         self._all_missing = 0
-        # `_undecided` and `_missing`, of each row, are made when rows do not fare alike any more.
+        # `_undecided` and `_missing`, with an element for each row, are made when the first row's state differs.
         self._alike = True
 
     @property
@@ -62,7 +62,7 @@ class Block:
 
     @property
     def undecided(self) -> Mask:
-        """Rows of which the pipeline has not said the last word: not run yet, or held by a step."""
+        """Rows that the pipeline has not finished: not run yet, or held by a step."""
         return np.full(self.count, self._all_undecided) if self._alike else self._undecided
 
     @property
@@ -94,7 +94,7 @@ class Block:
         return bool(self._undecided[place] or self._missing[place])
 
     def expect(self, places: Places) -> None:
-        """One more output of each of these rows is missing, if they are not complete; an array may repeat a row."""
+        """Each of these rows that is not complete waits for one more output; an array may repeat a row."""
         if places is None and self._alike:
             self._all_missing += not self.is_complete
             return
@@ -106,7 +106,7 @@ class Block:
         self._missing += np.bincount(places, minlength=self.count) * self.is_open()
 
     def decide(self, places: Places) -> None:
-        """These rows wait for their outputs alone."""
+        """The pipeline has finished these rows: they wait only for their outputs."""
         if places is None and self._alike:
             self._all_undecided = False
             return
@@ -114,7 +114,7 @@ class Block:
         self._undecided[slice(None) if places is None else places] = False
 
     def lower(self, places: Places) -> None:
-        """One output of each of these rows is not missing any more; an array may repeat a row."""
+        """Each of these rows waits for one output less; an array may repeat a row."""
         if places is None and self._alike:
             self._all_missing = max(self._all_missing - 1, 0)
             return
@@ -126,7 +126,7 @@ class Block:
         np.maximum(self._missing, 0, out=self._missing)
 
     def wait_for(self, place: int, outputs: int) -> None:
-        """So many outputs of this row are missing."""
+        """This row waits for `outputs` outputs."""
         self._tell_apart()
         self._missing[place] = outputs
 

@@ -1,4 +1,4 @@
-"""`Work`: one batch on its way from an intake thread to the run thread, and the numbers of its rows."""
+"""`DecodedBatch`: a batch on its way from an intake thread to the run thread, with its records and row numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCE_BITS: Final = 48
 
 
 @dataclass(slots=True)
-class Work:
+class DecodedBatch:
     """A decoded batch with the records it came from. Row `i` of `records` has the number `first + i`."""
 
     source: str
@@ -32,14 +32,13 @@ class Work:
     tombstones: list[int] = field(default_factory=list)
     """Numbers of the rows without a payload."""
     stamps: Ints | None = None
-    """Timestamps of all rows, where this batch is one whose latency is measured."""
+    """Timestamps of all rows, in milliseconds since 1970; `None` if the latency of this batch is not measured."""
     letters: dict[int, Letter] = field(default_factory=dict)
-    """The dead letters that were sent of these rows: what to go by if one of them is lost."""
+    """The dead letters that were sent for its rows, to be sent again if one is lost."""
     rows: RowNumbers = field(init=False)
-    """Numbers of the rows to be run, rising: all, but for those that left because their lane has ended, or that are in
-    another part of the batch."""
+    """Numbers of the rows to run, rising: all but those whose lane has ended or that another part of the batch has."""
 
-    def cut(self, size: int) -> tuple[Work, Work]:
+    def cut(self, size: int) -> tuple[DecodedBatch, DecodedBatch]:
         """The first `size` rows of the batch, with those among them that failed or are empty, and the others."""
         edge = int(self.batch.row_numbers[size])
         at = bisect_left(self.rows, edge)
@@ -53,7 +52,7 @@ class Work:
         return first, rest
 
     def keep(self, rows: Ints) -> None:
-        """Let go of all rows but these."""
+        """Remove all rows but these."""
         kept = set(rows.tolist())
         own = as_array(self.rows)
         self.rows = own[np.isin(own, rows)]
