@@ -1,4 +1,4 @@
-"""`KafkaBrowser`: the topics of a Kafka cluster, from outside."""
+"""`KafkaBrowser`: the topics of a Kafka cluster, read without joining a group."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from connectors.sink import Sink
 
 
 class KafkaBrowser(Browser):
-    """A cluster as a connector reaches it, or as an address and librdkafka's properties say."""
+    """The cluster of a connector, or of an address with librdkafka's properties."""
 
     def __init__(
         self, bootstrap: str, client: Mapping[str, Any], config: KafkaSourceConfig | KafkaSinkConfig | None = None
     ) -> None:
-        """`config` is asked for the topics as it is, with all its properties."""
+        """`config`: the connector whose properties `topics` uses; `None`: those of `client`."""
         self._bootstrap = bootstrap
         self._client = dict(client)
         self._config = config

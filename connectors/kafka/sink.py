@@ -34,10 +34,10 @@ _SLICE = 0.1
 _FULL_WAIT = 0.05
 _PUSH = 0.001
 _REASON = 5.0
-# A message that fails with these has no fault: the client lost the order of what it sent. That is fatal for the client,
-# which may say so only after its messages have failed.
+# Errors of the client, not of the message: it lost the sequence of its messages. The client reports that as fatal, but
+# maybe only after its messages have failed.
 _OF_THE_SEQUENCE = frozenset({KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, KafkaError.UNKNOWN_PRODUCER_ID})
-# Brokers refuse whole batches for these: the others in a batch have done nothing wrong.
+# Brokers refuse whole batches for these: the other messages of a batch may be right.
 _OF_THE_BATCH = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
@@ -52,20 +52,20 @@ _OF_THE_BATCH = frozenset(
 class KafkaSink(Sink):
     """Messages to Kafka topics, by an idempotent producer with `acks: all`.
 
-    The client reports the messages that fail. By the compiled bridge it is known of each block when it is confirmed. In
-    plain Python that would cost more than sending it: a thread of this sink watches for the moments when nothing is
-    outstanding, then all that was sent is confirmed but for those that failed. While messages are sent without pause
-    there may be no such moment, and it is the barrier that makes one.
+    The client reports only messages that fail. The compiled bridge reports for each block when it is confirmed. In
+    plain Python that would cost more than sending it: a thread of this sink watches for moments when nothing is
+    outstanding; then all messages sent so far are confirmed, except those that failed. While messages are sent without
+    pause there may be no such moment until a barrier waits for one.
 
-    Where the brokers refuse a whole batch for one of its messages (too large for the topic, no key for a compacted
-    one), each is sent again alone, so that only that one is lost.
+    If the brokers refuse a whole batch because of one of its messages (too large for the topic, no key for a compacted
+    topic), each message is sent again alone, so that only that one is lost.
 
-    A topic that is deleted is waited for: meanwhile nothing is taken, and what was under way is lost, to be sent again.
-    When it is not made again in `timeout`, the sink is broken. Of a topic made from values none of this is true: a
-    message for one that is not there is refused alone.
+    If the topic is deleted, the sink accepts no messages until it is created again, and messages in flight are lost, to
+    be sent again. After `timeout` the sink is broken. For a topic that is made from values none of this is true: a
+    message to a missing topic is refused alone.
 
-    Unconfirmed messages are held in at most 64 MiB (`queue.buffering.max.kbytes`) of the client's memory, and once
-    more by the sink, which can so tell the rows of those that fail.
+    Unconfirmed messages take at most 64 MiB (`queue.buffering.max.kbytes`) of the client's memory, and as much again in
+    the sink, which has to know the rows of those that fail.
     """
 
     def __init__(self, config: KafkaSinkConfig) -> None:
@@ -86,7 +86,7 @@ class KafkaSink(Sink):
         # Counts of `send` calls: the watcher reads the first and writes the second.
         self._handed_over = 0
         self._pushed = float("-inf")
-        self._settled = 0
+        self._reported = 0
         self._collected = 0
         self._outstanding: deque[Sent] = deque()
         self._confirmed: list[Ints] = []
@@ -100,7 +100,7 @@ class KafkaSink(Sink):
         return self._hot_path or report(self._config.hot_path)
 
     def open(self) -> None:
-        """Connect. Waits up to 5 s for the brokers to tell a wrong topic and credentials; absent ones are no error.
+        """Connect. Waits up to 5 s for brokers to report a wrong topic or login; absent brokers are no error.
 
         Raises `ConnectorError` for a property or topic that is not known, and a login that is refused.
         """
@@ -143,7 +143,7 @@ class KafkaSink(Sink):
             self._raise_if_gone_for_good()
             if not self._wait_for_room(deadline):
                 return dict.fromkeys(range(len(messages)), self._gone())
-        # From now on others may travel with it.
+        # From now on other messages may be in its batch.
         self._alone = None
         sent = Sent(messages, self._topic)
         refusals = self._writing.send(sent, messages, self._topic, lambda: self._wait_for_room(deadline))
@@ -155,11 +155,11 @@ class KafkaSink(Sink):
 
     def barrier(self, deadline: float) -> Lost:
         """See `Sink.barrier`. Raises `ConnectorError` also once the client has failed for good or may not write."""
-        self._wait_until_settled(deadline)
+        self._wait_until_idle(deadline)
         self._collect()
         while self._to_send_alone:
             self._send_alone(self._to_send_alone.pop(0), deadline)
-        # What failed for good makes messages fail, too, and may be told after them.
+        # A fatal error makes messages fail, too, and may be reported after them.
         self._poll(0)
         self._raise_fatal()
         lost, self._lost = self._lost, {}
@@ -177,7 +177,7 @@ class KafkaSink(Sink):
         if now - self._pushed < self._config.linger or self._is_idle():
             return
         self._pushed = now
-        # Messages do not linger while somebody flushes. It need not be awaited, but the client's thread has to see it.
+        # Messages do not linger during a flush. It need not complete, but the client's thread has to notice it.
         self._flush(_PUSH)
 
     def behind(self) -> float:
@@ -193,7 +193,7 @@ class KafkaSink(Sink):
         self._open = False
         self._watcher.join()
         self._producer.purge()
-        # It raises what is fatal and was not told yet, and is closed all the same.
+        # `close` raises a fatal error that was not reported yet, and closes the client all the same.
         with suppress(KafkaException):
             self._producer.close()
 
@@ -210,16 +210,16 @@ class KafkaSink(Sink):
         for index, error in refused.items():
             self._lost |= dict.fromkeys(block.parents(index).tolist(), error)
         if not refused:
-            # Also if its answer comes after the deadline: a slow line must not have it sent again and again.
+            # Also if its answer comes after the deadline: a slow network must not have it sent again and again.
             self._alone = self._outstanding[-1]
-        self._wait_until_settled(deadline)
+        self._wait_until_idle(deadline)
         self._collect()
 
     def _collect(self) -> None:
-        """Take from what is outstanding what has been settled."""
-        # Read before the failures: those of what was settled by then are all there.
-        settled = self._handed_over if self._is_idle() else self._settled
-        for sent in self._writing.finished(self._outstanding, max(0, settled - self._collected)):
+        """Remove the blocks whose messages are all confirmed or lost from those that are outstanding."""
+        # Read before the failures, so that the failures of these blocks are all known.
+        reported = self._handed_over if self._is_idle() else self._reported
+        for sent in self._writing.finished(self._outstanding, max(0, reported - self._collected)):
             self._collected += 1
             losses = sent.losses()
             if len(rows := sent.rows(without=losses)):
@@ -232,8 +232,8 @@ class KafkaSink(Sink):
                 self._lost |= dict.fromkeys(sent.parents(index).tolist(), refusal)
 
     def _may_be_of_another(self, error: KafkaError, sent: Sent, index: int) -> bool:
-        """Whether the error may be the fault of another message."""
-        # Of tombstones the compiled bridge knows only that one of them failed.
+        """Whether another message may have caused the error."""
+        # The compiled bridge cannot tell which of several tombstones failed.
         unknown = self._writing.confirms_blocks and sent.is_tombstone(index) and not is_passing(error)
         return error.code() in _OF_THE_BATCH or unknown
 
@@ -241,43 +241,43 @@ class KafkaSink(Sink):
         """Serve the client's callbacks, and notice when nothing is outstanding."""
         while self._open:
             self._poll(_SLICE)
-            # Before the length: it must not count what is handed over between the two.
+            # Read first, so that it does not count blocks that are sent after `is_idle`.
             handed_over = self._handed_over
             idle = self._is_idle()
             with self._changed:
                 if idle:
-                    self._settled = handed_over
+                    self._reported = handed_over
                 self._changed.notify_all()
             self._reach.check()
             self._presence.check()
 
     def _poll(self, seconds: float) -> None:
-        """Serve the client's callbacks. It raises what is fatal here, and does not call `error_cb` with it."""
+        """Serve the client's callbacks. The client raises a fatal error here, and does not call `error_cb` with it."""
         try:
             self._producer.poll(seconds)
         except KafkaException as exception:
             self._fail(error_of(exception))
 
     def _flush(self, seconds: float) -> None:
-        """Wait until all messages are confirmed or lost, or so long; otherwise as `_poll`."""
+        """Wait until all messages are confirmed or lost, at most `seconds`; otherwise as `_poll`."""
         try:
             self._producer.flush(seconds)
         except KafkaException as exception:
             self._fail(error_of(exception))
 
     def _fail(self, error: KafkaError) -> None:
-        """The client has failed for good: whatever is called next raises this."""
+        """The client has failed for good: every later call raises this error."""
         self._fatal = self._fatal or explained(error, f"sink {self.name}", self._scrub)
 
-    def _wait_until_settled(self, deadline: float) -> None:
+    def _wait_until_idle(self, deadline: float) -> None:
         done = False
         while not done:
             self._raise_fatal()
-            done = self._settled >= self._handed_over or self._is_idle()
+            done = self._reported >= self._handed_over or self._is_idle()
             left = deadline - time.monotonic()
             if done or left <= 0:
                 break
-            # Not just a wait: it has the client send what lingers.
+            # A flush rather than a wait: it has the client send messages that linger.
             self._flush(min(left, _SLICE))
         if not done:
             reason = self.down()
@@ -327,12 +327,12 @@ class KafkaSink(Sink):
 
     def _refusal(self, error: KafkaError, topic: str) -> ConnectorError:
         if error.code() in GONE and topic == self._plain_topic:
-            # It is nobody's fault whose message it is.
+            # The message is not the cause.
             self._presence.missed()
             return self._gone()
         of_the_client = error.code() == KafkaError._FATAL or error.code() in _OF_THE_SEQUENCE
         if of_the_client:
-            # The reason is told to the thread that polls next, which may be the watcher.
+            # The reason is reported to the thread that polls next, which may be the watcher.
             deadline = time.monotonic() + _REASON
             while self._fatal is None and time.monotonic() < deadline:
                 self._poll(_PUSH)

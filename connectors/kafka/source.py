@@ -24,7 +24,7 @@ from connectors.kafka.consumer.commitmetadata import CommitMetadata
 from connectors.kafka.consumer.commits import Commits
 from connectors.kafka.consumer.lag import Lag
 from connectors.kafka.consumer.lanes import Lanes, Place, Progress
-from connectors.kafka.consumer.reading import CompiledReading, PlainReading, Reading, Trouble
+from connectors.kafka.consumer.reading import CompiledReading, PartitionError, PlainReading, Reading
 from connectors.records import Lane, Records
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown
 from pipelines.errors import ConnectorError
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SLICE = 0.1
-"""Longest wait in the client library: what `wake` takes at most."""
+"""Seconds of one wait in the client library: the longest time until `wake` has an effect."""
 _IDS_AFTER = 10.0
-"""Seconds between questions for the topics' ids."""
+"""Seconds between two requests for the topics' ids."""
 _COMMIT_WAIT = 10.0
 _CLOSE_WAIT = 15.0
 _SEEK_WAIT = 5.0
 _FIRST_GUESS = 1024.0
 _AT_ONCE = 65_536
-"""Records of one call at most: room for so many is made before any comes, and the client refuses a million."""
+"""Records of one call at most: the client allocates memory for all of them first, and refuses a million."""
 
 
 class KafkaSource(Source):
     """Records of Kafka topics. Positions are offsets; a lane is one partition during one assignment.
 
-    What is acknowledged is committed for the group, without waiting unless asked; a failed commit is logged and tried
-    again. `poll` waits in slices of 0.1 s, which is how soon `wake` ends it. While nobody polls, the client fetches
-    ahead up to `queued.max.messages.kbytes` (32 MiB) and one fetch (`max_fetch`, 4 MiB as it travels), and keeps its
-    membership for `max.poll.interval.ms` (5 min), or as long as `standing_still` is called.
+    Acknowledged positions are committed for the group, without waiting unless asked; a failed commit is logged and
+    tried again. `poll` waits in slices of 0.1 s, which is how soon `wake` ends it. Between polls the client fetches
+    ahead up to `queued.max.messages.kbytes` (32 MiB) and one fetch (`max_fetch`, 4 MiB on the wire), and stays a member
+    of the group for `max.poll.interval.ms` (5 min), or as long as `standing_still` is called.
 
-    A group that has committed nothing begins at `start`; where that is an offset (latest, a time), it is committed at
+    A group that has committed nothing begins at `start`; if that is an offset (latest, a time), it is committed at
     once, so that a crash before the first acknowledgement loses nothing. Partitions that are added later begin at their
     first record. A topic that is deleted and created again is found by its id, within 10 s or at the next assignment,
     and `out_of_range` says what then happens.
@@ -94,7 +94,7 @@ class KafkaSource(Source):
         return self._hot_path or report(self._config.hot_path)
 
     def open(self, settle: Settle | None = None) -> None:
-        """Join the group. Waits up to 5 s for the brokers to tell wrong topics and logins; absent ones are an event.
+        """Join the group. Waits up to 5 s for brokers to report wrong topics or logins; absent brokers are an event.
 
         Raises `ConnectorError` for a property or topic that is not known, and a login that is refused.
         """
@@ -197,7 +197,7 @@ class KafkaSource(Source):
         return events
 
     def standing_still(self, still: bool) -> None:
-        """Pause all partitions and take part in rebalances; or fetch again. What a call happens to receive is kept."""
+        """Pause all partitions and take part in rebalances, or resume. Records that still come are held for `poll`."""
         if not self._open:
             return
         if still != self._still:
@@ -218,8 +218,8 @@ class KafkaSource(Source):
         return token
 
     def lag(self) -> Mapping[Place, int]:
-        """Records behind the end, as of the last poll, at most half a second earlier; where nothing has come for 10 s,
-        as the brokers said at most 10 s earlier."""
+        """Records behind the end, as of the last poll, at most half a second earlier; for partitions without records
+        for 10 s, by an answer of the brokers that is at most 10 s old."""
         return self._lag.by_place if self._open else {}
 
     def close(self) -> None:
@@ -228,14 +228,14 @@ class KafkaSource(Source):
             return
         self._open = False
         self._leaving = True
-        # First: the client would wait for what was received and not taken.
+        # First: the client would wait for records that were received and not taken.
         self._reading.close()
         with suppress(TimeoutError):
             self._deadline_calls.run(self._consumer.close, _CLOSE_WAIT)
         self._end(list(self._lanes.places))
 
     def _fill(self, max_records: int, max_bytes: int, deadline: float) -> None:
-        """Receive until there is enough, or it is late."""
+        """Receive until there are enough records, or the deadline has passed."""
         while True:
             held = self._reading.held
             lacking = max_records - held
@@ -243,7 +243,7 @@ class KafkaSource(Source):
             if lacking <= 0 or room <= 0 or self._failure is not None:
                 return
             rest = deadline - time.monotonic()
-            # As many as fit by their usual size: what is over would wait here, beside what the client holds.
+            # As many as fit by their mean size: more would be held here, beside those that the client holds.
             wanted = min(lacking, int(room / self._mean_size) + 1, _AT_ONCE)
             self._receive(wanted, min(max(rest, 0.0), _SLICE))
             if rest <= _SLICE or self._woken:
@@ -253,16 +253,16 @@ class KafkaSource(Source):
     def _receive(self, count: int, timeout: float) -> None:
         before = self._reading.held
         try:
-            troubles = self._reading.receive(count, timeout)
+            found = self._reading.receive(count, timeout)
         except KafkaException as exception:
             self._fail(self._explained(exception, f"source {self.name}"))
             return
         except ConnectorError as error:
             self._fail(error)
             return
-        for trouble in troubles:
-            self._note(trouble)
-        if not troubles and self._reading.held == before:
+        for one in found:
+            self._note(one)
+        if not found and self._reading.held == before:
             return
         self._met = True
         if self._reach.reason is not None and self._reach.answered():
@@ -284,7 +284,7 @@ class KafkaSource(Source):
         if progress is None:
             return None
         if first < progress.delivered:
-            # The topic was made anew or cut short, and `out_of_range` says to go on: another life of the lane.
+            # The topic was created again or truncated, and `out_of_range` says to go on: a new lane.
             self._lanes.next_epoch()
             progress = self._begin(place, first, -1, progress.metadata)
         return progress.lane
@@ -305,8 +305,7 @@ class KafkaSource(Source):
         self._met = True
         self._reading.begin(places)
         assign([TopicPartition(*place, beginning.position) for place, beginning in found.items()])
-        # The client keeps what was paused over revocations: a partition that was taken away while standing still comes
-        # back paused.
+        # The client remembers a pause over a revocation: a partition that was revoked while paused comes back paused.
         (consumer.pause if self._still else consumer.resume)(_partitions(places))
         self._lanes.next_epoch()
         begun = [self._begin_at(place, found[place]) for place in places]
@@ -331,7 +330,7 @@ class KafkaSource(Source):
         self._end([(one.topic, one.partition) for one in partitions])
 
     def _hand_over(self, places: list[Place]) -> None:
-        """Settle what is in flight and commit, in `revoke_timeout` altogether (longer if the coordinator hangs)."""
+        """Wait for records in flight and commit, in `revoke_timeout` altogether (longer if the coordinator hangs)."""
         poll_interval = float(str(self._config.client.get("max.poll.interval.ms", 300_000))) / 1000
         budget = min(0.2 * poll_interval, self._config.revoke_timeout)
         deadline = time.monotonic() + budget
@@ -342,7 +341,7 @@ class KafkaSource(Source):
         try:
             self._commits.now(behind, max(0.5, deadline - time.monotonic()))
         except ConnectorError as error:
-            _log.warning("%s; the next owner gets records again that were done", error)
+            _log.warning("%s; records that were done are delivered again to the next owner", error)
 
     def _move(self, positions: Mapping[Lane, int]) -> list[Progress]:
         moved = []
@@ -372,7 +371,7 @@ class KafkaSource(Source):
         self._lag.drop(gone)
 
     def _seek(self, place: Place, position: int) -> None:
-        # A partition that was only just assigned cannot be moved for some milliseconds.
+        # For some milliseconds after its assignment a partition cannot be moved.
         for attempt in stamina.retry_context(KafkaException, attempts=None, timeout=_SEEK_WAIT, wait_initial=0.02):
             with attempt:
                 self._consumer.seek(TopicPartition(*place, position))
@@ -389,7 +388,7 @@ class KafkaSource(Source):
             self._queries.ask_ids(topic for topic, _ in self._lanes.places)
 
     def _check_ids(self, ids: Mapping[str, str]) -> None:
-        """Whether topics were deleted and created again while they were read."""
+        """Find topics that were deleted and created again while they were read, and begin new lanes for them."""
         anew: list[Progress] = []
         for progress in self._lanes:
             now, before = ids.get(progress.place[0], ""), progress.metadata.topic_id
@@ -432,12 +431,12 @@ class KafkaSource(Source):
             return
 
     def _is_hopeless(self) -> bool:
-        # Serves the callback that knows why there is no answer.
+        # Serves `error_cb`, which learns why there is no answer.
         self._receive(1, 0.0)
         return self._failure is not None or self._reach.suspected
 
-    def _note(self, trouble: Trouble) -> None:
-        error, topic, partition, offset = trouble
+    def _note(self, found: PartitionError) -> None:
+        error, topic, partition, offset = found
         if error.code() == KafkaError._PARTITION_EOF:
             self._lag.reached_end((topic or "", partition), offset)
             return

@@ -1,1 +1,1 @@
-"""What every client of Kafka needs: properties, errors, questions to the brokers."""
+"""For every Kafka client: properties, errors, requests to the brokers."""

@@ -1,4 +1,4 @@
-"""The first question to brokers, for somebody who waits for the answer."""
+"""The first request to brokers, when a user waits for the answer."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 PATIENCE = 10.0
 """Seconds that brokers may take to answer."""
 SOON = 2.0
-"""Seconds after which they are given up if all connections to them have failed: refused, no such host, ..."""
+"""Seconds after which they are given up if all connections have failed: refused, no such host, ..."""
 
 Answer = TypeVar("Answer")
 
 
-class Trouble:
-    """What a client library tells of its connections, as its `error_cb`."""
+class ConnectionErrors:
+    """The errors of a client's connections; used as its `error_cb`."""
 
     def __init__(self) -> None:
         self.all_down = False
         """Whether no broker could be connected to."""
         self.error: KafkaError | None = None
-        """What went wrong first; rather something that waiting does not mend."""
+        """The first error; if some are not passing, the first of those."""
 
     def __call__(self, error: KafkaError) -> None:
         """The client library's callback."""
@@ -45,32 +45,32 @@ class Trouble:
 def topics_of(config: KafkaSourceConfig | KafkaSinkConfig) -> dict[str, int]:
     """The topics of a connector's brokers, and how many partitions each has.
 
-    Raises `ConnectorError`, retriable where nobody answers, and `MissingPackageError`.
+    Raises `ConnectorError`, retriable if no broker answers, and `MissingPackageError`.
     """
     require_client()
     from confluent_kafka import Consumer, KafkaException, Producer
 
-    trouble = Trouble()
-    callbacks: dict[str, Callable[..., None]] = {"error_cb": trouble}
+    errors = ConnectionErrors()
+    callbacks: dict[str, Callable[..., None]] = {"error_cb": errors}
     try:
         if isinstance(config, KafkaSinkConfig):
             producer = Producer(sink_properties(config, callbacks))
-            topics = answered(producer, trouble, lambda patience: producer.list_topics(timeout=patience)).topics
+            topics = answered(producer, errors, lambda patience: producer.list_topics(timeout=patience)).topics
         else:
-            # It does not subscribe, so it is no member of its group: nobody's partitions move.
+            # It does not subscribe, so it does not join its group: no partitions move.
             consumer = Consumer(source_properties(config, callbacks))
             try:
-                topics = answered(consumer, trouble, lambda patience: consumer.list_topics(timeout=patience)).topics
+                topics = answered(consumer, errors, lambda patience: consumer.list_topics(timeout=patience)).topics
             finally:
                 consumer.close()
     except KafkaException as error:
-        raise unanswered(config, error, trouble) from error
+        raise unanswered(config, error, errors) from error
     return {name: len(topic.partitions) for name, topic in topics.items()}
 
 
-def answered(client: Any, trouble: Trouble, ask: Callable[[float], Answer]) -> Answer:
-    """`ask(seconds)`, the first question to brokers. They get `PATIENCE`, but no more than `SOON` if all connections
-    failed meanwhile; `trouble` is the client's `error_cb`. Raises `KafkaException` without an answer.
+def answered(client: Any, errors: ConnectionErrors, ask: Callable[[float], Answer]) -> Answer:
+    """The result of `ask(seconds)`, the first request to brokers. They get `PATIENCE`, but no more than `SOON` if all
+    connections failed meanwhile; `errors` is the client's `error_cb`. Raises `KafkaException` without an answer.
     """
     from confluent_kafka import KafkaException
 
@@ -78,29 +78,29 @@ def answered(client: Any, trouble: Trouble, ask: Callable[[float], Answer]) -> A
     try:
         return ask(soon)
     except KafkaException:
-        # What it has to tell it tells only when polled.
+        # The client calls `error_cb` only when polled.
         client.poll(0.0)
-        if trouble.all_down or soon == PATIENCE:
+        if errors.all_down or soon == PATIENCE:
             raise
         answer = ask(PATIENCE - soon)
-        # It is over, and no reason for what may fail later.
-        trouble.error = None
+        # The connection works now: the error explains no later failure.
+        errors.error = None
         return answer
 
 
 def unanswered(
-    config: KafkaSourceConfig | KafkaSinkConfig, error: Exception, trouble: Trouble | None = None
+    config: KafkaSourceConfig | KafkaSinkConfig, error: Exception, errors: ConnectionErrors | None = None
 ) -> ConnectorError:
-    """What a client library's error on asking these brokers means, and what it told of its connections before."""
+    """The error for users, of a request to brokers that failed with `error`, and of earlier connection errors."""
     from confluent_kafka import KafkaException
 
     from connectors.kafka.client.errors import NO_LEADER, error_of, explained, is_passing
 
     assert isinstance(error, KafkaException)
     scrub = scrubber(config)
-    told = None if trouble is None else trouble.error
+    told = None if errors is None else errors.error
     for one in (error_of(error), told):
-        # Without a leader of a partition there is somebody who said so.
+        # That a partition has no leader is an answer of a broker.
         if one is not None and (not is_passing(one) or one.code() in NO_LEADER):
             return explained(one, str(config.bootstrap), scrub)
     reason = error_of(error).str() if told is None else _reason(told.str())

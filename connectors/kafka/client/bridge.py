@@ -1,7 +1,7 @@
-"""Which lane a Kafka client uses: the compiled bridge (docs/native.md), or plain Python.
+"""Which hot path a Kafka client takes: the compiled bridge (docs/native.md), or plain Python.
 
 confluent-kafka makes and owns the client in both. The bridge is loaded into it as a plug-in of librdkafka, which is how
-it learns the client's handle; then it takes records, or puts messages, in blocks.
+it learns the client's handle; then it reads records, or writes messages, in blocks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipelines.hotpath import HotPath, HotPathError, HotPathReport, chosen, comp
 _log = logging.getLogger(__name__)
 
 TESTED: Final = ((2, 3, 0), (2, 16, 255))
-"""The oldest and the newest librdkafka that the bridge is for; 255: any. Outside of them `auto` means plain Python."""
+"""The oldest and the newest tested librdkafka; 255: any. With another version `auto` means plain Python."""
 PLUGINS: Final = "plugin.library.paths"
 
 Client = TypeVar("Client")
@@ -38,7 +38,7 @@ class Joined(NamedTuple, Generic[Client, Handle]):
 
 
 def report(hot_path: HotPath) -> HotPathReport:
-    """Which lane a client will use, as far as can be told without one. Raises `HotPathError` as `join` does."""
+    """Which hot path a client will take, as far as is known before it exists. Raises `HotPathError` as `join` does."""
     found = _bridge(hot_path)
     return found if isinstance(found, HotPathReport) else HotPathReport("native")
 
@@ -55,9 +55,9 @@ def join(
 ) -> Joined[Client, Handle]:
     """A client made of these properties, and the bridge to it.
 
-    `make` makes a client, `take` takes the bridge to it out of the extension. `label` is such as `source kafka`. With
-    the bridge, a `producer` takes messages from there only. Where it ought to work and does not, the log says so once.
-    Raises `HotPathError` where `native` is insisted on and cannot be, and what `make` raises.
+    `make` makes a client, `take` gets the bridge to it from the extension. `label` names the connector, such as
+    `source kafka`. With the bridge, a `producer` accepts messages from there only. If the bridge should work and does
+    not, that is logged once. Raises `HotPathError` if `native` is chosen and cannot be used, and the errors of `make`.
     """
     found = _bridge(hot_path)
     if isinstance(found, HotPathReport):
@@ -68,7 +68,7 @@ def join(
         client = make({**properties, PLUGINS: plugins})
         handle = take(found)
     except (KafkaException, ValueError, TypeError, RuntimeError) as error:
-        # A mistake in the configuration is one without the bridge, too, and raised from here.
+        # A mistake in the configuration fails without the bridge, too: then this raises it.
         plain = make(properties)
         return Joined(plain, None, _refused(f"it cannot join the client: {scrub(str(error))}", hot_path, label))
     return Joined(client, handle, HotPathReport("native"))
@@ -93,7 +93,7 @@ def _bridge(hot_path: HotPath) -> ModuleType | HotPathReport:
     )
     if chosen(hot_path) != "native":
         return _refused(text, hot_path)
-    _say_once(f"{text}: the compiled lane is used all the same, as native is chosen")
+    _say_once(f"{text}: the compiled hot path is used all the same, as native is chosen")
     return module
 
 
@@ -105,7 +105,7 @@ def _with_ours(theirs: object, ours: str) -> str:
 
 def _refused(reason: str, hot_path: HotPath, label: str = "") -> HotPathReport:
     if chosen(hot_path) == "native":
-        raise HotPathError(f"{label or 'Kafka'}: the compiled lane cannot be used: {reason}")
+        raise HotPathError(f"{label or 'Kafka'}: the compiled hot path cannot be used: {reason}")
     _say_once(f"Kafka goes through plain Python, at about twice the CPU time: {reason}")
     return HotPathReport("python", reason)
 

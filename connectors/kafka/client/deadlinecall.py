@@ -11,16 +11,17 @@ Result = TypeVar("Result")
 
 
 class DeadlineCalls:
-    """Runs blocking calls of one client in threads of their own, one after the other, and waits for them so long.
+    """Runs blocking calls of one client, each in a thread of its own and with a timeout, one after the other.
 
-    A call that is late goes on by itself; the next one waits for it, so that a client is never closed under a call.
+    A call that is late goes on in its thread; the next call waits for it, so that a client is never closed during a
+    call.
     """
 
     def __init__(self) -> None:
         self._last: threading.Thread | None = None
 
     def run(self, call: Callable[[], Result], timeout: float) -> Result:
-        """What `call` returns or raises. Raises `TimeoutError` after `timeout` seconds."""
+        """The result of `call`. Raises its error, and `TimeoutError` after `timeout` seconds."""
         future: Future[Result] = Future()
         before = self._last
 

@@ -1,4 +1,4 @@
-"""What librdkafka's error codes mean for us: wait, try again, or give up."""
+"""librdkafka's error codes in groups, by whether to wait, try again, or give up."""
 
 from __future__ import annotations
 

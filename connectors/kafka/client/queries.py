@@ -1,7 +1,7 @@
-"""What the brokers are asked beside a consumer: which topics there are, their ids, and where partitions begin and end.
+"""`Queries`: requests to the brokers for the names and ids of topics, and the first and last offsets of partitions.
 
-Not by the consumer itself: confluent-kafka aborts the process if a consumer's `list_topics` is called while it serves a
-rebalance.
+They do not go through the consumer: confluent-kafka aborts the process if a consumer's `list_topics` is called while it
+serves a rebalance.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _NOT_YET_KNOWN = (
 class Queries:
     """Asks the brokers by an admin client. Used by one thread.
 
-    What begins with `ask_` does not wait: its answers are fetched later, those that do not come within 5 s are left
-    out, and a new question of the kind replaces the one before. All else waits for up to half a minute and then raises
-    `KafkaException`.
+    Methods that begin with `ask_` do not wait: the answers are fetched later, those that do not come within 5 s are
+    left out, and a new request of the kind replaces the one before. All other methods wait for up to half a minute and
+    then raise `KafkaException`.
     """
 
     def __init__(self, properties: Mapping[str, Any], isolation: str = "read_committed") -> None:
@@ -54,7 +54,7 @@ class Queries:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        # Made when something is asked: it is a client of its own, with threads and connections.
+        # Made at the first request: it is a client of its own, with threads and connections.
         return AdminClient(dict(self._properties))
 
     def topics(self) -> dict[str, list[int]]:
@@ -63,14 +63,14 @@ class Queries:
         return {name: sorted(topic.partitions) for name, topic in topics.items()}
 
     def positions(self, places: Iterable[Place], start: Start) -> dict[Place, int]:
-        """The offset of `start` in each partition; that of the end where no record is as young as its time."""
+        """The offset of `start` in each partition; the end if no record is as young as the given time."""
         wanted = list(places)
         found = self._offsets(wanted, start)
         missing = [place for place in wanted if found[place] < 0]
         return found | self._offsets(missing, "latest")
 
     def ids_now(self, topics: Iterable[str]) -> dict[str, str]:
-        """What `ask_ids` finds, waited for: at most 5 s, and nothing is raised."""
+        """The ids of these topics, as `ask_ids` and `ids`. Waits at most 5 s, and raises nothing."""
         self.ask_ids(topics)
         wait(self._ids.values(), _ATTEMPT)
         return self.ids()
@@ -80,12 +80,12 @@ class Queries:
         names = sorted(set(topics))
         self._ids = {}
         if names:
-            # A client that fails here is the consumer's to tell about.
+            # The consumer reports such an error, too.
             with suppress(KafkaException):
                 self._ids = self._admin.describe_topics(TopicCollection(names), request_timeout=_ATTEMPT)
 
     def ids(self) -> dict[str, str]:
-        """The answers to `ask_ids` that came since the last call, by topic; without those that have no id."""
+        """The answers to `ask_ids` that came since the last call, by topic; topics without an id are left out."""
         answers = {topic: str(answer.topic_id) for topic, answer in _taken(self._ids).items()}
         return {topic: found for topic, found in answers.items() if found != _NO_ID}
 
@@ -121,7 +121,10 @@ class Queries:
 
 
 def patiently(ask: Callable[[float], Answer]) -> Answer:
-    """What `ask`, given seconds for one attempt, answers within half a minute. Raises `KafkaException`."""
+    """The answer of `ask`, which gets the seconds for one attempt and is called again for up to half a minute.
+
+    Raises `KafkaException`.
+    """
     for attempt in stamina.retry_context(_passing, attempts=None, timeout=_PATIENCE, wait_initial=0.1, wait_max=1.0):
         with attempt:
             answer = ask(_ATTEMPT)

@@ -1,4 +1,4 @@
-"""Whether the brokers can be reached: librdkafka says when they are gone, but not when they are back."""
+"""`Reachability`: whether brokers can be reached. librdkafka reports when they are gone, not when they are back."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _PATIENCE = 0.2
 
 
 class Reachability:
-    """Asks the brokers once a second while they are said to be away.
+    """Asks the brokers once a second while the client reports that they are away.
 
-    `ask(seconds)` asks them for something cheap and raises `KafkaException` without an answer in this time.
+    `ask(seconds)` sends a cheap request, and raises `KafkaException` without an answer in this time.
     """
 
     def __init__(self, ask: Callable[[float], object]) -> None:
@@ -26,20 +26,20 @@ class Reachability:
         """Why they cannot be reached; `None`: they can, as far as known."""
 
     def heard(self, text: str) -> None:
-        """The client library tells of trouble with one broker: it may be the reason if all turn out to be away."""
+        """The client reports an error of one broker: it becomes the reason if no broker can be reached."""
         self._last_words = text
 
     def suspect(self, text: str) -> None:
-        """The client library says that all brokers are away. Any thread; counts once asking them failed too."""
+        """The client reports that all brokers are away; it counts once a request has failed too. From any thread."""
         self._suspicion = text
 
     @property
     def suspected(self) -> bool:
-        """Whether there is reason to ask."""
+        """Whether the brokers are, or may be, away."""
         return self._suspicion is not None or self.reason is not None
 
     def check(self) -> bool:
-        """Ask the brokers if there is reason to, waiting at most 0.2 s; whether `reason` came or went."""
+        """Ask the brokers if they are suspected, waiting at most 0.2 s. Returns whether `reason` came or went."""
         if not self.suspected:
             return False
         now = time.monotonic()
@@ -56,7 +56,7 @@ class Reachability:
         return (before is None) != (self.reason is None)
 
     def answered(self) -> bool:
-        """They did answer; whether `reason` went."""
+        """Note that the brokers answered. Returns whether `reason` went."""
         if self.reason is None:
             return False
         self.reason, self._suspicion, self._last_words = None, None, ""

@@ -1,4 +1,4 @@
-"""Whether a topic is there, asked when a connector opens."""
+"""Checking that a topic exists, when a connector opens."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Client(Protocol):
 
 
 def check_topic(client: Client, topic: str, label: str, hopeless: Callable[[], bool]) -> int | None:
-    """How many partitions the topic has, 0 if it is about to be made; `None` if the brokers did not answer in 5 s, or
-    before the client says that it is `hopeless`.
+    """How many partitions the topic has, 0 if it is being created; `None` if the brokers did not answer in 5 s, or
+    before `hopeless` returned true.
 
-    Raises `ConnectorError` if they say that there is no such topic, `KafkaException` for other answers.
+    Raises `ConnectorError` if the topic does not exist, `KafkaException` for other errors of the brokers.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -34,7 +34,7 @@ def check_topic(client: Client, topic: str, label: str, hopeless: Callable[[], b
             error = found.error
             if error is None or is_passing(error):
                 return len(found.partitions)
-            # A broker that creates topics when asked for them answers no to the first questions.
+            # A broker with `auto.create.topics.enable` denies the topic in its first answers.
             if attempt < _CREATION:
                 time.sleep(0.1)
                 continue

@@ -1,5 +1,5 @@
-"""Where the partitions of a group begin: at what it has committed, at `start` if the group is new, else at the first
-record."""
+"""`Beginnings`: where the partitions of a group begin. That is the committed position, `start` for a new group, or the
+first record."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Beginning(NamedTuple):
     position: int
     """An offset, or `OFFSET_BEGINNING`."""
     is_committed: bool
-    """Whether the brokers have this position as the group's."""
+    """Whether the group has committed this position."""
     metadata: CommitMetadata
-    """To be committed with this partition's positions."""
+    """The metadata to commit with this partition's positions."""
 
 
 class Beginnings:
     """Finds out where the partitions of one subscription begin.
 
-    `start` is for the beginning of a group alone. A partition without a committed position was there at that time if
-    no other one of the subscription has a position either, or if those that have one tell of the same partitions as
-    there are now (members that start together do not see each other's commits). All others were added since, or belong
-    to a topic that began to match: they begin at their first record.
+    `start` is for the beginning of a group alone. A partition without a committed position existed at that time if no
+    other partition of the subscription has a position either, or if the metadata of those positions names the same
+    partitions as there are now (members that start together do not see each other's commits). All other partitions were
+    added since, or belong to a topic that began to match: they begin at their first record.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""From client messages to a block of columns, with as little Python for each message as possible."""
+"""Makes blocks of records from the client's messages, with as little Python for each message as possible."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def by_place(messages: Sequence[Message], only_topic: str | None) -> dict[Place,
     if one_topic and partitions.count(partitions[0]) == count:
         return {(topics[0], partitions[0]): messages}
     places = list(zip(topics, partitions, strict=True))
-    # What was fetched together comes together: few runs, so slices rather than rows.
+    # Messages that were fetched together come together: there are few runs, so slices rather than rows.
     edges = [0, *(at for at in range(1, count) if places[at] != places[at - 1]), count]
     groups: dict[Place, Sequence[Message]] = {}
     for start, stop in pairwise(edges):
@@ -43,7 +43,7 @@ def by_place(messages: Sequence[Message], only_topic: str | None) -> dict[Place,
 def rising(group: Sequence[Message]) -> int:
     """How many of a partition's messages, counted from the first, have rising offsets: nearly always all."""
     offsets = list(map(_offset, group))
-    # First and last do not tell, as there may be gaps between them.
+    # First and last offset are not enough, as there may be gaps between them.
     if all(map(lt, offsets, offsets[1:])):
         return len(offsets)
     return next(at for at in range(1, len(offsets)) if offsets[at] <= offsets[at - 1])
@@ -104,8 +104,8 @@ def _size(column: Sequence[bytes | None]) -> int:
 
 def _headers(messages: Sequence[Message]) -> Sequence[Sequence[Header] | None] | None:
     found: list[Sequence[Header] | None] = []
-    # Only by `map`, which looks at what comes back, and once for each message: for a name that is no UTF-8 the client
-    # raises and remembers a list with a hole in it, that crashes whoever looks at it. Such a record goes without.
+    # By `map`, which checks each result, and once for each message: for a name that is no UTF-8 the client raises and
+    # keeps a list with a null pointer, which crashes the next reader. Such a record gets no headers.
     each = map(_header_list, messages)
     while len(found) < len(messages):
         try:

@@ -1,4 +1,4 @@
-"""What a committed position carries besides its offset, in the metadata that Kafka keeps with it."""
+"""`CommitMetadata`: the metadata that is committed with an offset."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """Which topic a committed position belongs to, and what there was to read when its group began."""
+    """The id of the topic of a committed offset, and the partitions that existed when its group began."""
 
     topic_id: str = ""
-    """The brokers' id of the topic; empty where it is not known."""
+    """The brokers' id of the topic; empty if it is not known."""
     beginning: str = ""
-    """A digest of `start` and of all partitions at the group's beginning; empty where no position depends on it."""
+    """A digest of `start` and of all partitions at the group's beginning; empty if no position depends on it."""
 
     def text(self) -> str:
-        """As committed: a JSON object of less than 100 characters; empty if there is nothing to say."""
+        """The text to commit: a JSON object of less than 100 characters; empty if both fields are."""
         said = {"topic_id": self.topic_id, "beginning": self.beginning}
         return json.dumps({name: value for name, value in said.items() if value}) if any(said.values()) else ""
 
     @classmethod
     def of(cls, text: str | None) -> CommitMetadata:
-        """What `text` says; nothing, if it is another program's."""
+        """The metadata of this text; empty if another program wrote it."""
         try:
             said = json.loads(text or "{}")
         except ValueError:

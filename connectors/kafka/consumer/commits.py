@@ -1,4 +1,4 @@
-"""Positions on their way to the brokers."""
+"""`Commits`: commits positions for the group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _QUIET = 10.0
 
 
 class Commits:
-    """Commits what lanes have acknowledged, and commits it again where that failed.
+    """Commits the acknowledged positions of lanes, and commits them again after a failure.
 
     A failed commit loses nothing, as positions are acknowledged after the results: it is logged, and tried again
     after a second, or with the next acknowledgement.
@@ -35,7 +35,7 @@ class Commits:
         self._quiet_until = 0.0
 
     def later(self, progresses: Iterable[Progress]) -> None:
-        """Commit what these have acknowledged, without waiting."""
+        """Commit the acknowledged positions of these lanes, without waiting."""
         offsets = _offsets(progresses)
         if not offsets:
             return
@@ -45,9 +45,9 @@ class Commits:
             self._failed(error_of(exception))
 
     def now(self, progresses: Iterable[Progress], seconds: float) -> None:
-        """Commit what these have acknowledged; return when the brokers have it.
+        """Commit the acknowledged positions of these lanes, and wait until the brokers have them.
 
-        Tries again for so many `seconds`. Raises `ConnectorError`.
+        Tries again for up to `seconds`. Raises `ConnectorError`.
         """
         offsets = _offsets(progresses)
         if not offsets:
@@ -66,14 +66,14 @@ class Commits:
         self._arrived(answers)
 
     def try_again(self) -> None:
-        """Commit again what a failed commit left behind, a second after it. Cheap when nothing did."""
+        """Commit again a second after a commit has failed. Cheap if none has."""
         if self._again_at is None or time.monotonic() < self._again_at:
             return
         self._again_at = None
         self.later(progress for progress in self._lanes if progress.committed < progress.acknowledged)
 
     def answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        """librdkafka's `on_commit`: what became of a commit that nobody waited for."""
+        """librdkafka's `on_commit`: the outcome of a commit by `later`."""
         wrong = error or next((one.error for one in partitions if one.error is not None), None)
         if wrong is not None and wrong.code() != KafkaError._NO_OFFSET:
             self._failed(wrong)

@@ -1,4 +1,4 @@
-"""How far partitions are behind their ends."""
+"""`Lag`: how many records of each partition are not delivered yet."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _ASK_AFTER = 10.0
 class Lag:
     """Records between what was delivered of a partition and its end.
 
-    The client learns an end by fetching. So where nothing has come for 10 s the brokers are asked: a partition that is
-    not fetched would seem to have no lag. The offset at which the client met a partition's end counts as delivered:
-    behind the last record may lie markers of transactions, and records of aborted ones, which never come.
+    The client learns a partition's end by fetching. A partition that is not fetched would seem to have no lag, so the
+    brokers are asked if nothing has come for 10 s. The offset at which the client reached the end counts as delivered:
+    after the last record there may be markers of transactions, and records of aborted ones, which never come.
     """
 
     def __init__(self, consumer: Consumer, lanes: Lanes, queries: Queries) -> None:
@@ -32,13 +32,13 @@ class Lag:
         self._look_at = self._ask_at = 0.0
 
     def reached_end(self, place: Place, offset: int) -> None:
-        """The client met the end of this partition at `offset`."""
+        """The client reached the end of this partition at `offset`."""
         if (progress := self._lanes.places.get(place)) is not None:
             progress.ended = offset
             progress.heard_at = time.monotonic()
 
     def look(self) -> None:
-        """To be called again and again while the source is polled."""
+        """Update `by_place`. Called after each poll."""
         now = time.monotonic()
         if now < self._look_at:
             return
@@ -52,7 +52,7 @@ class Lag:
             self._queries.ask_ends(progress.place for progress in self._lanes if progress.heard_at < now - _ASK_AFTER)
 
     def drop(self, places: Iterable[Place]) -> None:
-        """These partitions were taken away."""
+        """Remove partitions that were revoked."""
         gone = set(places)
         self.by_place = {place: behind for place, behind in self.by_place.items() if place not in gone}
 

@@ -1,4 +1,4 @@
-"""The partitions that a Kafka source has at present, and how far each has come."""
+"""`Lanes`: the partitions that are assigned to a Kafka source, and the progress of each."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _NOTHING = CommitMetadata()
 
 @dataclass(slots=True)
 class Progress:
-    """How far a lane has come. Positions are offsets of the next record, or librdkafka's logical ones (< 0)."""
+    """The positions of a lane: offsets of the next record, or librdkafka's logical offsets (< 0)."""
 
     lane: Lane
     place: Place
     acknowledged: int
-    """Where a rewind goes back to: the last acknowledged position, at first where the lane began."""
+    """The last acknowledged position, at first the lane's beginning; a rewind goes back to it."""
     delivered: int
-    """The next record to deliver, as far as known."""
+    """The position after the last delivered record."""
     committed: int
-    """What the brokers are known to have; smaller than `acknowledged` while a commit is on its way or has failed."""
+    """The committed position; smaller than `acknowledged` while a commit is in flight or has failed."""
     metadata: CommitMetadata
-    """What is committed with each position."""
+    """The metadata that is committed with each position."""
     ended: int = -1
-    """Where the partition ended when the client came to its end last. Behind the last record may be markers of
-    transactions, and records of aborted ones, which are never delivered."""
+    """The partition's end when the client last reached it. After the last record there may be markers of transactions,
+    and records of aborted ones, which are never delivered."""
     heard_at: float = 0.0
-    """When records, or the end, of this partition were met last, on `time.monotonic`."""
+    """When the client last received records, or the end, of this partition, on `time.monotonic`."""
     end: int = -1
-    """Where the partition ended when the brokers were asked, or last told."""
+    """The partition's end by the brokers' last answer."""
 
 
 class Lanes:
@@ -74,7 +74,7 @@ class Lanes:
         return progress
 
     def end(self, place: Place) -> Lane | None:
-        """The place's lane is over; which one it was, if there was one."""
+        """End the lane of this place, and return it; `None` if there was none."""
         progress = self._by_place.pop(place, None)
         if progress is None:
             return None

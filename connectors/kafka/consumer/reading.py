@@ -1,4 +1,4 @@
-"""How records come from a consumer: by confluent-kafka's objects, or in blocks by the compiled bridge."""
+"""`Reading`: receiving records from a consumer, as confluent-kafka's objects or in blocks by the compiled bridge."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from streamer_native._native import KafkaReader
 
 LaneOf = Callable[[Place, int], Lane | None]
-"""The lane of the records of this place whose first has this position; `None`: they are nobody's."""
+"""The lane of the records of this place whose first has this position; `None`: the partition is not assigned."""
 
 _SERVE = 0.01
 _COLUMNS = 6
-_NOBODYS = Lane("", "", 0)
+_NO_LANE = Lane("", "", 0)
 _NOTHING = np.zeros(0, np.uint8)
 
 
-class Trouble(NamedTuple):
-    """An error that came in a record's place."""
+class PartitionError(NamedTuple):
+    """An error that the client delivered in place of a record."""
 
     error: KafkaError
     topic: str | None
     partition: int
     offset: int
-    """Where it came; negative if nowhere."""
+    """The offset of the error; negative if it has none."""
 
 
 class Reading(ABC):
-    """Receives records of one consumer, and holds those that were not taken. One thread uses it.
+    """Receives records of one consumer, and holds them until `take`. One thread uses it.
 
-    Without `headers` those of the records are not read, and blocks have none.
+    Without `headers` the headers of records are not read, and blocks have none.
     """
 
     @property
@@ -54,28 +54,28 @@ class Reading(ABC):
     @property
     @abstractmethod
     def held_bytes(self) -> int:
-        """Payload and key bytes of these."""
+        """Payload and key bytes of the held records."""
 
     @abstractmethod
-    def receive(self, count: int, timeout: float) -> list[Trouble]:
-        """Wait until `count` more have come, or `timeout` seconds; serves the client's callbacks.
+    def receive(self, count: int, timeout: float) -> list[PartitionError]:
+        """Wait until `count` more records have come, or `timeout` seconds; serves the client's callbacks.
 
         Raises `KafkaException`.
         """
 
     @abstractmethod
     def take(self, source: str, max_records: int, max_bytes: int, lane_of: LaneOf) -> Records:
-        """A block of what is held: so many at most, and about so many bytes, grouped by place."""
+        """A block of held records: at most `max_records`, and about `max_bytes` bytes, grouped by place."""
 
     @abstractmethod
     def forget(self, places: Iterable[Place]) -> None:
-        """Drop what is held of these."""
+        """Drop the held records of these places."""
 
     def begin(self, places: Iterable[Place]) -> None:
-        """These are about to be assigned."""
+        """These places are about to be assigned."""
 
     def end(self, places: Iterable[Place]) -> None:
-        """These are not assigned any more; what is held of them is dropped."""
+        """These places are no longer assigned; their held records are dropped."""
         self.forget(places)
 
     def close(self) -> None:
@@ -101,16 +101,16 @@ class PlainReading(Reading):
         """See `Reading`."""
         return sum(len(one) for one in self._kept)
 
-    def receive(self, count: int, timeout: float) -> list[Trouble]:
+    def receive(self, count: int, timeout: float) -> list[PartitionError]:
         """See `Reading`."""
         messages = self._consumer.consume(count, timeout)
-        troubles: list[Trouble] = []
+        found: list[PartitionError] = []
         if any(map(Message.error, messages)):
-            troubles = [trouble for one in messages if (trouble := _trouble(one)) is not None]
+            found = [error for one in messages if (error := _error_of(one)) is not None]
             messages = [message for message in messages if message.error() is None]
-        # Most polls find nothing kept: no copy.
+        # Mostly nothing is kept: no copy.
         self._kept = messages if not self._kept else self._kept + messages
-        return troubles
+        return found
 
     def take(self, source: str, max_records: int, max_bytes: int, lane_of: LaneOf) -> Records:
         """See `Reading`."""
@@ -134,7 +134,7 @@ class PlainReading(Reading):
         self._kept = []
 
     def _block(self, source: str, messages: list[Message], lane_of: LaneOf) -> tuple[Records, list[Message]]:
-        """Columns of the messages whose lane has not ended, and those messages that have to wait for a new lane."""
+        """A block of the messages whose lane has not ended, and the messages that have to wait for a new lane."""
         if not messages:
             return Records.empty(source), []
         groups = by_place(messages, self._only_topic)
@@ -175,13 +175,13 @@ class CompiledReading(Reading):
         """See `Reading`."""
         return self._reader.held_bytes
 
-    def receive(self, count: int, timeout: float) -> list[Trouble]:
+    def receive(self, count: int, timeout: float) -> list[PartitionError]:
         """See `Reading`."""
-        troubles = self._served()
+        found = self._served()
         self._held, errors = self._reader.receive(count, math.ceil(timeout * 1000))
         for code, topic, partition, offset, text in errors:
-            troubles.append(Trouble(KafkaError(code, text or None), topic or None, partition, offset))
-        return troubles
+            found.append(PartitionError(KafkaError(code, text or None), topic or None, partition, offset))
+        return found
 
     def take(self, source: str, max_records: int, max_bytes: int, lane_of: LaneOf) -> Records:
         """See `Reading`."""
@@ -194,19 +194,19 @@ class CompiledReading(Reading):
             memory, np.int64, words
         ).reshape(_COLUMNS, count)
         at = 8 * words
-        told = None
+        table = None
         if headers:
-            told = np.frombuffer(memory, np.int64, 2 * count + 4 * headers, at)
-            at += told.nbytes
+            table = np.frombuffer(memory, np.int64, 2 * count + 4 * headers, at)
+            at += table.nbytes
         values, keys, texts = _cut(memory, at, sizes)
-        all_headers = None if told is None else _headers(told, count, headers, texts)
+        all_headers = None if table is None else _headers(table, count, headers, texts)
         lanes = [lane_of((group[0], group[1]), group[4]) for group in groups]
         records = Records(
             source,
             Spans(values, value_starts, value_lengths),
             Spans(keys, key_starts, key_lengths) if keyed else None,
             positions,
-            [Span(lane or _NOBODYS, group[2], group[3]) for lane, group in zip(lanes, groups, strict=True)],
+            [Span(lane or _NO_LANE, group[2], group[3]) for lane, group in zip(lanes, groups, strict=True)],
             [group[0] for group in groups],
             [group[1] for group in groups],
             sizes[0] + sizes[1],
@@ -239,21 +239,21 @@ class CompiledReading(Reading):
         self._reader.close()
         self._held = 0
 
-    def _served(self) -> list[Trouble]:
+    def _served(self) -> list[PartitionError]:
         now = time.monotonic()
         if now < self._serve_at:
             return []
         self._serve_at = now + _SERVE
-        troubles: list[Trouble] = []
+        found: list[PartitionError] = []
         while (message := self._consumer.poll(0)) is not None:
-            trouble = _trouble(message)
-            if trouble is None:
+            error = _error_of(message)
+            if error is None:
                 raise ConnectorError(
                     f"{message.topic()}, partition {message.partition()}: a record came by the client's own queue, "
-                    "which the compiled lane does not read; set hot_path: python in the service file, and report this"
+                    "which the compiled hot path does not read; set hot_path: python in the service file, report this"
                 )
-            troubles.append(trouble)
-        return troubles
+            found.append(error)
+        return found
 
 
 def _cut(memory: memoryview, at: int, sizes: Iterable[int]) -> list[Bytes]:
@@ -265,16 +265,16 @@ def _cut(memory: memoryview, at: int, sizes: Iterable[int]) -> list[Bytes]:
     return parts
 
 
-def _headers(told: Ints, rows: int, count: int, texts: Bytes) -> Headers:
-    places = told[2 * rows :].reshape(4, count)
+def _headers(table: Ints, rows: int, count: int, texts: Bytes) -> Headers:
+    places = table[2 * rows :].reshape(4, count)
     return Headers(
-        Spans(texts, places[0], places[1]), Spans(texts, places[2], places[3]), told[:rows], told[rows : 2 * rows]
+        Spans(texts, places[0], places[1]), Spans(texts, places[2], places[3]), table[:rows], table[rows : 2 * rows]
     )
 
 
-def _trouble(message: Message) -> Trouble | None:
+def _error_of(message: Message) -> PartitionError | None:
     error = message.error()
     if error is None:
         return None
     offset = message.offset()
-    return Trouble(error, message.topic(), int(message.partition() or 0), -1 if offset is None else offset)
+    return PartitionError(error, message.topic(), int(message.partition() or 0), -1 if offset is None else offset)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from connectors.browser import AT_ONCE, Mark, TopicReader
-from connectors.kafka.client.answers import PATIENCE, Trouble, answered, unanswered
+from connectors.kafka.client.answers import PATIENCE, ConnectionErrors, answered, unanswered
 from connectors.kafka.client.errors import error_of, explained
 from connectors.kafka.client.properties import admin_properties, scrubber, source_properties
 from connectors.kafka.client.queries import Queries
@@ -35,13 +35,13 @@ class KafkaTopicReader(TopicReader):
         )
         self._scrub = scrubber(self._config)
         self._lanes = Lanes("kafka")
-        self._trouble = Trouble()
+        self._errors = ConnectionErrors()
         self._consumer: Consumer | None = None
         self._queries: Queries
 
     def __enter__(self) -> KafkaTopicReader:
         try:
-            self._consumer = Consumer(source_properties(self._config, {"error_cb": self._trouble}))
+            self._consumer = Consumer(source_properties(self._config, {"error_cb": self._errors}))
             self._queries = Queries(admin_properties(self._config))
         except KafkaException as error:
             raise explained(error_of(error), "Kafka", self._scrub) from error
@@ -99,7 +99,7 @@ class KafkaTopicReader(TopicReader):
     def _found(self) -> list[int]:
         consumer = self._open
         listed = self._asked(
-            lambda: answered(consumer, self._trouble, lambda patience: consumer.list_topics(timeout=patience))
+            lambda: answered(consumer, self._errors, lambda patience: consumer.list_topics(timeout=patience))
         )
         topics = listed.topics
         if self.topic not in topics:
@@ -116,7 +116,7 @@ class KafkaTopicReader(TopicReader):
         try:
             return ask()
         except KafkaException as error:
-            raise unanswered(self._config, error, self._trouble) from error
+            raise unanswered(self._config, error, self._errors) from error
 
     @property
     def _open(self) -> Consumer:

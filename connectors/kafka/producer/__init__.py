@@ -1,1 +1,1 @@
-"""From blocks of messages to a producer, and what became of them."""
+"""Sending blocks of messages by a producer, and learning which are confirmed."""

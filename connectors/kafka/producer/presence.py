@@ -1,4 +1,4 @@
-"""Whether a sink's topic is there: topics are deleted while services write to them, and made again."""
+"""`Presence`: whether a sink's topic exists. Topics are deleted while services write to them, and created again."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _PATIENCE = 0.2
 
 
 class Presence:
-    """Asks the brokers twice a second for a topic that the client found missing, until it is there again.
+    """Asks the brokers twice a second for a topic that the client found missing, until it exists again.
 
-    `ask(seconds)` says whether it is, and raises `KafkaException` without an answer in this time.
+    `ask(seconds)` returns whether it exists, and raises `KafkaException` without an answer in this time.
     """
 
     def __init__(self, ask: Callable[[float], bool]) -> None:
         self._ask = ask
         self._next = 0.0
         self.gone_since: float | None = None
-        """Since when it is missing (seconds on `time.monotonic`); `None`: it is there, as far as known."""
+        """Since when the topic is missing (seconds on `time.monotonic`); `None`: it exists, as far as known."""
 
     def missed(self) -> None:
-        """The client says that it is not there. From any thread."""
+        """The client reports that the topic is missing. From any thread."""
         if self.gone_since is None:
             self.gone_since = time.monotonic()
 
@@ -38,5 +38,5 @@ class Presence:
             if self._ask(_PATIENCE):
                 self.gone_since = None
         except KafkaException:
-            # Brokers that are away say nothing about a topic.
+            # Without an answer from the brokers nothing is known about the topic.
             return

@@ -1,4 +1,4 @@
-"""What a Kafka sink has sent and not seen confirmed, and which messages of it failed."""
+"""`Sent`: the messages of one `send` of a Kafka sink, until they are confirmed, and those that failed."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from connectors.records import Ints, Messages
 class Sent:
     """The messages of one `send`, and those of them that failed.
 
-    The client tells of messages that fail, and only of those: in plain Python by a callback that each message has for
-    itself, by the compiled bridge with the message's place in its block.
+    The client reports the messages that fail, and only those: in plain Python by a callback of each message, by the
+    compiled bridge with the message's place in its block.
     """
 
     def __init__(self, messages: Messages, topic: str) -> None:
         self.at = time.monotonic()
         """When it was sent."""
         self.parts = 0
-        """How many pieces of it are outstanding, where that is known."""
+        """How many parts of it are outstanding; counted with the compiled bridge only."""
         self._messages = messages
         self._topic = topic
         self._refused: set[int] = set()
-        # Written by the client's callbacks, in whichever thread polls.
+        # Written by the client's callbacks, in the thread that polls.
         self._lost: dict[int, KafkaError] = {}
 
     def refuse(self, index: int) -> None:
-        """This message was not taken."""
+        """The client refused the message at this index."""
         self._refused.add(index)
 
     def lose(self, index: int, error: KafkaError) -> None:
@@ -38,7 +38,7 @@ class Sent:
         self._lost[index] = error
 
     def losses(self) -> dict[int, KafkaError]:
-        """The messages that failed, by index. To be asked when no callback is outstanding."""
+        """The messages that failed, by index. Complete once no callback is outstanding."""
         return self._lost
 
     def is_tombstone(self, index: int) -> bool:
@@ -50,7 +50,7 @@ class Sent:
         return (self._messages.topics[index] if self._messages.topics is not None else "") or self._topic
 
     def rows(self, without: Iterable[int] = ()) -> Ints:
-        """Row numbers answered by the messages that were taken, without those at these indices."""
+        """Row numbers of the messages that the client accepted, except those at these indices."""
         left_out = self._refused.union(without)
         if not left_out and self._messages.splits is None:
             return self._messages.rows

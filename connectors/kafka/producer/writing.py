@@ -35,28 +35,29 @@ class Writing(ABC):
     """Puts blocks into one producer. Messages without a topic of their own go to `topic`."""
 
     confirms_blocks: ClassVar[bool]
-    """Whether it is known of each block by itself when it is confirmed."""
+    """Whether each block is known to be confirmed by itself, while others are outstanding."""
 
     def foresee(self, topic: str, partitions: int, partitioner: str) -> None:
-        """The topic has so many partitions, among which librdkafka's property `partitioner` chooses by key.
+        """The topic has this number of partitions, among which librdkafka's property `partitioner` chooses by key.
 
-        It may change: what is made of it is only an order in which messages are cheap to send.
+        Messages are sent in an order that is cheap for these partitions; a number that has changed does no harm.
         """
 
     @abstractmethod
     def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
-        """Hand over these messages; those refused. When the queue is full it waits for room, or refuses the rest."""
+        """Send these messages; returns those that are refused. If the queue is full it waits for room, or refuses the
+        rest."""
 
     @abstractmethod
     def is_idle(self) -> bool:
-        """Whether nothing is outstanding: all failures of what was handed over before are known. From any thread."""
+        """Whether nothing is outstanding: all failures of messages sent before are known. From any thread."""
 
-    def finished(self, outstanding: deque[Sent], settled: int) -> list[Sent]:
-        """Take out the oldest blocks of which is known what became of each message.
+    def finished(self, outstanding: deque[Sent], reported: int) -> list[Sent]:
+        """Remove and return the oldest blocks of which each message is known to be confirmed or lost.
 
-        `settled` is how many of the oldest were handed over before a moment at which nothing was outstanding.
+        `reported` is how many of the oldest were sent before a moment at which nothing was outstanding.
         """
-        return [outstanding.popleft() for _ in range(settled)]
+        return [outstanding.popleft() for _ in range(reported)]
 
 
 class PlainWriting(Writing):
@@ -105,7 +106,7 @@ class PlainWriting(Writing):
                 return refused
             if not wait_for_room():
                 return refused | dict.fromkeys((places[at] for at in full), _FULL)
-            # A full queue takes the first and refuses all the rest, so the order stays.
+            # A full queue accepts the first messages and refuses all others, so the order stays.
             waiting, places = [waiting[at] for at in full], [places[at] for at in full]
             self._producer.produce_batch(topic, waiting)
 
@@ -143,7 +144,7 @@ class PlainWriting(Writing):
                 except KafkaException as exception:
                     refused[index] = error_of(exception)
                 except ValueError:
-                    # Names of topics may come from records, and have a null in them.
+                    # The name of a topic may come from a record, and hold a null character.
                     refused[index] = KafkaError(KafkaError._INVALID_ARG)
                 break
         return refused
@@ -189,11 +190,11 @@ class CompiledWriting(Writing):
 
     def is_idle(self) -> bool:
         """See `Writing`."""
-        # The first is librdkafka's own word, the second would find out if a message went missing.
+        # The first is librdkafka's count, the second the bridge's own, in case a message went missing between them.
         return len(self._producer) == 0 and self._writer.outstanding == 0
 
-    def finished(self, outstanding: deque[Sent], settled: int) -> list[Sent]:
-        """See `Writing`. Each block is known by itself."""
+    def finished(self, outstanding: deque[Sent], reported: int) -> list[Sent]:
+        """See `Writing`. Each block is reported by itself."""
         marks, failures = self._writer.finished()
         for code, mark, index in failures:
             self._by_mark[mark].lose(index, KafkaError(code))
@@ -206,10 +207,10 @@ class CompiledWriting(Writing):
 
 
 def _callbacks(sent: Sent, count: int) -> Iterator[DeliveryCallback]:
-    """A delivery callback for each of so many messages, which says that the message at its own index is lost.
+    """A delivery callback for each of `count` messages, which reports a loss with the index of its message.
 
     A method of an index (`MethodType(delivered, 3)(error, message)` is `delivered(3, error, message)`) is the cheapest
-    callable that remembers one: the client holds as many as there are messages on their way.
+    callable that remembers an index: the client holds one for each message in flight.
     """
 
     def delivered(index: int, error: KafkaError | None, message: Message) -> None:
@@ -236,5 +237,5 @@ def _common_topic(messages: Messages, topic: str) -> str | None:
 
 
 def _can_be_topic(name: str) -> bool:
-    # Of one that cannot, the client refuses a whole block without a word about its messages.
+    # For a name that cannot be a topic the client refuses a whole block, without an error for each message.
     return name.isprintable() and len(name) <= _LONGEST_TOPIC
