@@ -1,4 +1,4 @@
-"""`Browser`: a bus as somebody looks at it who takes part in nothing: for `streamer tap`, `send`, `replay` and `check`.
+"""`Browser`: reads and writes a bus's topics without joining a group, for `streamer tap`, `send`, `replay` and `check`.
 
 A connector that can be browsed says so in its configuration: `SourceConfig.browser_at` for an address,
 `ConnectorConfig.browser` for the bus of a service.
@@ -16,23 +16,23 @@ from connectors.sink import Sink
 from connectors.units import Position
 
 AT_ONCE = 1000
-"""Records of one poll at most, unless it is told otherwise."""
+"""Records of one poll at most, by default."""
 
 
 class Mark(NamedTuple):
-    """How far the readers of a group have come in a partition."""
+    """The position that a group has committed in a partition."""
 
     position: int
-    """The offset of the next record; below 0: nothing is known."""
+    """The offset of the next record; below 0: the group has committed none."""
     text: str
-    """What was committed with it; empty if nothing."""
+    """The metadata that was committed with it; may be empty."""
 
 
 class TopicReader(ABC):
     """Reads one topic without being a member of a group. A context manager, used by one thread.
 
     A group's name is given for `committed` and `commit` alone: a reader that uses neither leaves no trace on the bus.
-    Entering connects, and raises `ConnectorError` for a bus that does not answer and for a topic that is not there.
+    Entering connects, and raises `ConnectorError` if the bus does not answer or the topic does not exist.
     """
 
     def __init__(self, topic: str) -> None:
@@ -57,7 +57,7 @@ class TopicReader(ABC):
 
     @abstractmethod
     def committed(self) -> dict[int, Mark]:
-        """What the group has committed, for each partition."""
+        """The group's committed position in each partition."""
 
     @abstractmethod
     def commit(self, marks: Mapping[int, Mark]) -> None:
@@ -68,7 +68,7 @@ class TopicReader(ABC):
         """The offset of earliest, latest or a time (milliseconds since 1970) in each partition."""
 
     def range(self) -> tuple[dict[int, int], dict[int, int]]:
-        """The first offset that is there and the one after the last, in each partition, now."""
+        """The first offset and the offset after the last record, in each partition, now."""
         return self.starts("earliest"), self.starts("latest")
 
     @abstractmethod
@@ -77,7 +77,7 @@ class TopicReader(ABC):
 
     @abstractmethod
     def poll(self, timeout: float, at_most: int = AT_ONCE) -> Records:
-        """What has come, waiting for a first record at most `timeout` seconds. Raises `ConnectorError`."""
+        """The next records, after waiting for a first one at most `timeout` seconds. Raises `ConnectorError`."""
 
 
 class Browser(ABC):
@@ -93,8 +93,8 @@ class Browser(ABC):
 
     @abstractmethod
     def topics(self) -> dict[str, int]:
-        """The topics, and how many partitions each has. Raises `ConnectorError`, retriable where nobody answers, and
-        `MissingPackageError` without the client library.
+        """The topics, and how many partitions each has. Raises `ConnectorError`, retriable if the bus does not answer,
+        and `MissingPackageError` without the client library.
         """
 
     def checked(self, wanted: Sequence[str]) -> str | None:

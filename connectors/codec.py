@@ -16,10 +16,10 @@ from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a codec made of a block of records.
+    """A block of records, decoded.
 
-    `batch` holds the rows that could be decoded, `failed` the others by row number. Rows without a payload
-    (tombstones) are in neither: what to do with them is not for a codec to say.
+    `batch` holds the rows that could be decoded, `failed` the errors of the others by row number. Rows without a
+    payload (tombstones) are in neither: the `tombstones` field of the source decides about them.
     """
 
     batch: Batch
@@ -28,10 +28,10 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What a codec made of a batch: `values[i]` for row i of the batch, `None` where `failed` names position i.
+    """A batch, encoded: `values[i]` is the payload of row i of the batch, `None` if `failed` names position i.
 
-    `headers[i]` are what a reader of message i has to know besides, such as `content-encoding`; `None` where no payload
-    needs any. They go before headers of the record that have the same names.
+    `headers[i]` are headers that describe the payload of message i, such as `content-encoding`; `None` if no payload
+    needs any. They replace headers of the record that have the same names.
     """
 
     values: Sequence[bytes | None]
@@ -48,7 +48,7 @@ class RecordsOrigin:
 
     @classmethod
     def of(cls, records: Records, first: int, rows: RowNumbers) -> RecordsOrigin:
-        """As codecs of earlier versions make it. Which rows a batch has is no matter of its origin any more."""
+        """For codecs of earlier versions, which gave `rows` here; it is not used any more."""
         return cls(records, first)
 
     @property
@@ -70,14 +70,14 @@ class Codec(ABC):
     """
 
     opens_images: ClassVar[bool] = True
-    """Whether writing may look at the pixels of images that nobody has decoded: then they count in `limits.pixels`."""
+    """Whether `encode` may decode images that no step has decoded: then they count in `limits.pixels`."""
 
     @abstractmethod
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """Columns of these records; row numbers are `first` plus the row in the block, `origin` is set.
 
-        `wanted` names the keys that the pipeline will read: they are decoded and checked now, so that what
-        is wrong with them fails here; others may stay undecoded (`WireColumn`). `None`: not known.
+        `wanted` names the keys that the pipeline will read: they are decoded and checked now, so that
+        errors in them fail here; others may stay undecoded (`WireColumn`). `None`: not known.
         """
 
     @abstractmethod

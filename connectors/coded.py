@@ -1,4 +1,4 @@
-"""`Coded`: a column of texts in which few different ones occur, as a table of names and a number for each row."""
+"""`Coded`: a column of texts with few distinct values, as a table of names and a number for each row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Coded(Sequence[str]):
     """The texts of N rows: row i has `names[codes[i]]`.
 
     `codes` is `int32 (N,)`. `names` may hold more than these rows use, and its maker may go on appending to it: a
-    source keeps one table of topics for all its blocks. What is done here never walks through the whole table.
+    source keeps one table of topics for all its blocks. No method here loops over the whole table.
     """
 
     __slots__ = ("codes", "names")
@@ -39,7 +39,7 @@ class Coded(Sequence[str]):
 
     @classmethod
     def concat(cls, parts: Sequence[Coded]) -> Coded:
-        """The rows of all parts, one after the other. No text is looked at where all parts have the same table."""
+        """The rows of all parts, one after the other. No text is compared if all parts have the same table."""
         names = parts[0].names
         if all(part.names is names for part in parts):
             return cls(names, np.concatenate([part.codes for part in parts]))
@@ -77,12 +77,12 @@ class Coded(Sequence[str]):
         return [names[code] for code in self.codes.tolist()]
 
     def distinct(self) -> dict[int, str]:
-        """The texts that these rows have, by their codes, which rise."""
+        """The distinct texts of these rows by their codes, in rising order."""
         return {code: self.names[code] for code in np.unique(self.codes).tolist()}
 
     def column(self, values: dict[int, Any]) -> Column:
-        """What follows from the texts, as a column: each row has the value of its code, or lacks it if there is none.
+        """A column of values that depend on the text: each row has the value of its code, or none if there is none.
 
-        So a part of a topic is cut out once for each topic, not for each row.
+        So a value is computed once for each distinct text, not for each row.
         """
         return Column.of([values.get(code, MISSING) for code in self.codes.tolist()])

@@ -1,4 +1,4 @@
-"""Connectors and codecs that have a compiled form: whether it is used is the choice of their service (`hot_path`)."""
+"""`HasCompiledForm`: connectors and codecs with a compiled form, which the service's `hot_path` chooses."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class HasCompiledForm(BaseModel):
 
     @property
     def hot_path(self) -> HotPath:
-        """The choice of its service, as far as it is known."""
+        """The `hot_path` of its service; `auto` if that is not known."""
         return self._hot_path or "auto"
 
     def with_hot_path(self, hot_path: HotPath) -> Self:
-        """The same configuration with this choice, unless its file, written for an earlier version, makes its own."""
+        """The same configuration with this choice, unless it has its own, from a file for an earlier version."""
         if self._hot_path is not None or hot_path == "auto":
             return self
         copy = self.model_copy()

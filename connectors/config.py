@@ -1,4 +1,4 @@
-"""What every source and sink of a service file has in common, and how a connector adds its own fields.
+"""The fields that all sources and sinks of a service file have, and how a connector adds its own.
 
 A connector derives one model for its source and one for its sink, gives them `type: Literal["name"] = "name"`,
 their own fields with a docstring each (they become the JSON schema and the reference page), and `build`, which
@@ -47,7 +47,7 @@ class ConnectorConfig(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     requires: ClassVar[Requires] = ()
-    """The packages that it cannot do without, by import name: checked before anything connects."""
+    """The packages that it needs, by import name: checked before anything connects."""
 
     type: str
     """Which connector this is."""
@@ -58,7 +58,7 @@ class ConnectorConfig(BaseModel, ABC):
 
     @property
     def label(self) -> str:
-        """The name it goes by."""
+        """Its name in metrics, logs and messages."""
         return self.name or self.type
 
     @property
@@ -90,8 +90,8 @@ class ConnectorConfig(BaseModel, ABC):
 
     @property
     def identity_keys(self) -> tuple[str, ...]:
-        """Keys by which it logs in as the machine or the user that runs it, with nothing that the file holds;
-        `--no-code` refuses them."""
+        """Keys by which it logs in as the machine or user that runs it, without credentials from the file; `--no-code`
+        refuses them."""
         return ()
 
     @property
@@ -100,14 +100,14 @@ class ConnectorConfig(BaseModel, ABC):
         return ""
 
     def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
-        """The bus of this connector, to be looked at from outside; `None` if that cannot be done.
+        """A browser of this connector's bus; `None` if the bus cannot be browsed.
 
-        `client` are properties that go before its own. Raises `DefinitionError` for a connector that names no bus.
+        `client` are properties that override its own. Raises `DefinitionError` for a connector that names no bus.
         """
         return None
 
     def check_packages(self) -> None:
-        """Raise `MissingPackageError` unless what it `requires` is installed."""
+        """Raise `MissingPackageError` unless the packages that it `requires` are installed."""
         required(self.requires).check(f'{self.label} (type "{self.type}")')
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
@@ -121,8 +121,8 @@ class SourceConfig(ConnectorConfig):
     """A source of a service."""
 
     record_columns: ClassVar[tuple[str, ...]] = ()
-    """What its records say besides key, timestamp, topic, partition, offset, source and headers: the names of
-    `Records.extras`. A name that ends with `.NAME`, as `levels.NAME`, stands for all that begin as it does."""
+    """Properties that its records have besides key, timestamp, topic, partition, offset, source and headers: the names
+    of `Records.extras`. A name that ends with `.NAME`, as `levels.NAME`, stands for all names that begin as it does."""
 
     into: dict[str, str] = {}
     """Record metadata that become values: `{key: device_id, headers.trace: trace}`. Known are key, timestamp, topic, partition, offset, source, headers.NAME, and what this type of source says besides."""  # noqa: E501
@@ -145,7 +145,7 @@ class SourceConfig(ConnectorConfig):
         return self.record_columns
 
     def check_into(self) -> None:
-        """Raise `DefinitionError` if `into` asks for what no record of this source says."""
+        """Raise `DefinitionError` if `into` names metadata that no record of this source has."""
         for name in self.into:
             if not is_record_name(name, self.record_names):
                 raise DefinitionError(f'"{name}" is no metadata of a record{instead_of(name, self.record_names)}')
@@ -167,16 +167,16 @@ class SourceConfig(ConnectorConfig):
 
     @classmethod
     def browser_at(cls, address: str, client: Mapping[str, Any]) -> Browser:
-        """The bus at this address, to be looked at from outside; `client` are properties of its client library.
+        """A browser of the bus at this address; `client` are properties of its client library.
 
-        Raises `DefinitionError` for a kind of source that cannot be looked at.
+        Raises `DefinitionError` for a type of source whose bus cannot be browsed.
         """
-        raise DefinitionError(f"{cls.__name__}: its bus cannot be looked at from outside")
+        raise DefinitionError(f"{cls.__name__}: its bus cannot be browsed")
 
     def starting(self, position: str) -> Self:
-        """The same source put back to `position` first: earliest, latest or a time, as `streamer run --from` says.
+        """The same source, reset to `position` when it opens: earliest, latest or a time, as for `streamer run --from`.
 
-        Raises `DefinitionError` for a source that cannot be put back.
+        Raises `DefinitionError` for a source that cannot be reset.
         """
         raise DefinitionError(f'source "{self.label}" ({self.type}) cannot be told to start at {position}')
 

@@ -22,7 +22,7 @@ class Measure:
 
     name: str
     text: str
-    """What it is, in a sentence."""
+    """A sentence that describes it."""
     value: float
     kind: Literal["counter", "gauge"] = "counter"
 

@@ -1,4 +1,4 @@
-"""One message by itself: what memory topics hold, and what tests and notebooks look at."""
+"""`Message`: one message as an object, for memory topics, tests and notebooks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from connectors.records import Header, Messages, Records
 
 
 class Message(NamedTuple):
-    """A payload and what travels with it. On the hot path `Records` and `Messages` carry many as columns."""
+    """A payload with its key, headers and timestamp. On the hot path `Records` and `Messages` hold many as columns."""
 
     value: Any
     """The payload, `None` for a tombstone."""
@@ -20,15 +20,15 @@ class Message(NamedTuple):
     timestamp: int | None = None
     """Milliseconds since 1970."""
     partition: int | None = None
-    """Where it is put, or lies; `None`: the topic chooses."""
+    """The partition; `None` in a message to send: the topic chooses."""
     topic: str | None = None
-    """Of a record: where it came from. On its way out: instead of the sink's own topic."""
+    """Of a record: its topic. Of a message to send: its topic instead of the sink's own."""
     extras: tuple[tuple[str, Any], ...] = ()
-    """What only this kind of source says of its records, name by name (`Records.extras`)."""
+    """Pairs of name and value of `Records.extras`."""
 
 
 def messages_of_records(records: Records) -> list[Message]:
-    """The rows of a block that came in."""
+    """The rows of a block of records."""
     headers = records.header_column()
     stamps = records.timestamp_column()
     topics = records.topics_of()
@@ -48,7 +48,7 @@ def messages_of_records(records: Records) -> list[Message]:
 
 
 def messages_of_block(block: Messages) -> list[Message]:
-    """The messages of a block on its way out."""
+    """The messages of a block for a sink."""
     stamps = block.timestamps
     return [
         Message(

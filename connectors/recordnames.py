@@ -1,4 +1,4 @@
-"""The names of what a record says: what `into`, and `{record.NAME}` in a topic, may ask for."""
+"""The names of a record's metadata, which `into`, and `{record.NAME}` in a topic, may use."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 from pipelines.errors import nearest
 
 RECORD_NAMES: Final = ("key", "timestamp", "topic", "partition", "offset", "source")
-"""What the records of every source say, besides `headers.NAME`."""
+"""Metadata that the records of every source have, besides `headers.NAME`."""
 
 _OPEN = ".NAME"
 _HEADERS: Final = "headers.NAME"
 
 
 def is_record_name(name: str, declared: Iterable[str] | None) -> bool:
-    """Whether the records of a source that declares these names say `name`.
+    """Whether the records of a source that declares these names may have `name`.
 
     `declared` are `SourceConfig.record_names`, in which `levels.NAME` stands for every name that begins with `levels.`;
     `None`: the source is not known, and any name may be one of its own.
@@ -26,7 +26,7 @@ def is_record_name(name: str, declared: Iterable[str] | None) -> bool:
 
 
 def instead_of(name: str, declared: Iterable[str] | None) -> str:
-    """For the error about a name that is none: `; did you mean "key"?; there are key, ..., and headers.NAME`."""
+    """For the error about an unknown name: `; did you mean "key"?; there are key, ..., and headers.NAME`."""
     names = list(dict.fromkeys((*RECORD_NAMES, *(declared or ()))))
     rest = name.partition(".")[2]
     members = [one.removesuffix("NAME") + rest for one in (_HEADERS, *names) if one.endswith(_OPEN)] if rest else []

@@ -1,6 +1,6 @@
-"""Blocks of records on their way in, and of messages on their way out.
+"""`Records`, a block of records from a source, and `Messages`, a block of messages for a sink.
 
-A block is columns, not a list of objects, so that what fills and drains it can be compiled.
+A block is columns, not a list of objects, so that compiled code can fill and read it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Header = tuple[str, bytes | None]
 
 
 class Lane(NamedTuple):
-    """Where positions are counted: one partition of one source during one assignment.
+    """One partition of one source during one assignment; positions are counted in it.
 
-    `epoch` (0 or more) rises whenever the partition is taken away or begun again, so that what belongs to an earlier
-    assignment can be told apart and never acknowledges anything.
+    `epoch` (0 or more) rises whenever the partition is revoked or begun again, so that records of an earlier assignment
+    are told apart and never acknowledged.
     """
 
     source: str
@@ -50,7 +50,7 @@ def no_headers() -> None:
 
 @dataclass(slots=True)
 class Records:
-    """A block of N records as they came off the wire.
+    """A block of N records, undecoded.
 
     `values[i]` is the payload (`None` for a tombstone; connectors that do not carry bytes put their own
     objects here, such as camera frames), `keys[i]` its key or `None`; `keys` is `None` where no record has
@@ -59,11 +59,12 @@ class Records:
     is the topic of span k; where the rows of one lane come from many topics, `topics` is `Coded`, with the topic of
     each row. `topics_of` and `topic_of` read both. `byte_count` is the size of all payloads and keys.
 
-    `headers` and `timestamps` are functions because reading them costs: called at most once a block, and
-    only if somebody asks. `headers()` gives a list of N (each a list of (name, bytes | None) pairs or `None`),
+    `headers` and `timestamps` are functions because reading them costs: they are called at most once a block, and
+    only if the columns are needed. `headers()` gives a list of N (each a list of (name, bytes | None) pairs or `None`),
     or `None` where no record has any; `timestamps()` gives `int64 (N,)` milliseconds since 1970, -1 unknown.
-    `extras` are what only this kind of source says, by the names that its configuration declares (`record_names`): each
-    a function that gives a `Column` of N rows, called as seldom. A row whose record has no such thing lacks the value.
+    `extras` are metadata that only this type of source has, by the names that its configuration declares
+    (`record_names`): each a function that gives a `Column` of N rows, also called at most once. A row lacks the value
+    if its record does.
     """
 
     source: str
@@ -107,7 +108,7 @@ class Records:
         return found
 
     def extras_of(self, row: int) -> dict[str, Any]:
-        """What only this kind of source says of this row's record, by name, without what it lacks."""
+        """The `extras` of this row's record by name; names that it lacks are left out."""
         found: dict[str, Any] = {}
         for name in self.extras:
             value = self.extra_column(name)[row]
@@ -189,7 +190,7 @@ class Records:
             spans,
             self.topics.take(rows) if isinstance(self.topics, Coded) else [self.topics[at] for at in kept],
             [self.partitions[at] for at in kept],
-            # Connectors count sizes in ways of their own: in proportion is near enough for a bound.
+            # Connectors count sizes in their own ways: a proportion is exact enough for a limit.
             self.byte_count * len(rows) // max(len(self), 1),
             headers=headers,
             timestamps=lambda: self.timestamp_column()[rows],
@@ -197,11 +198,11 @@ class Records:
         )
 
     def with_values(self, values: Sequence[Any]) -> Records:
-        """The same records with other payloads, N of them: what an envelope held."""
+        """The same records with other payloads, N of them, such as those that envelopes held."""
         return replace(self, values=values)
 
     def without_headers(self, names: Container[str]) -> Records:
-        """The same records less the headers of these names, which are lower-case; theirs may be of any case."""
+        """The same records without the headers of these lower-case names; the headers' names may be of any case."""
 
         def headers() -> Sequence[Sequence[Header] | None] | None:
             column = self.header_column()
@@ -220,7 +221,7 @@ class Records:
 
     @staticmethod
     def empty(source: str) -> Records:
-        """A block without rows: what a poll gives when nothing came."""
+        """A block without rows: the result of a poll without records."""
         return Records(source, [], None, np.zeros(0, np.int64), [], [], [], 0)
 
 
@@ -243,7 +244,7 @@ class Messages:
     topics: Sequence[str] | None = None
     splits: Ints | None = None
     row_range: RowRange | None = None
-    """`rows` once more, where they are known to follow each other and each message answers one record."""
+    """`rows` as a range, if they are known to be consecutive and each message answers one record."""
 
     def __len__(self) -> int:
         return len(self.values)

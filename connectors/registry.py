@@ -1,4 +1,4 @@
-"""Which connectors there are: ours, and those that other distributions add by entry point. Codecs are found alike.
+"""The installed connectors: ours, and those that other distributions add by entry point. Codecs have a registry, too.
 
 A plug-in puts its configuration models into the entry-point groups `streamer.sources` and `streamer.sinks`; the
 entry's name is the `type` of the service file. Nothing is imported before it is asked for.
@@ -48,12 +48,12 @@ class Registry(Generic[Config]):
 
     @property
     def known(self) -> Mapping[str, Registered]:
-        """All connectors by name, none of them imported; of one that exists twice the first."""
+        """All connectors by name, none of them imported; of two with one name the first."""
         return {name: found[0] for name, found in self._found.items()}
 
     @property
     def clashes(self) -> frozenset[str]:
-        """Names that two distributions have."""
+        """Names for which two distributions have connectors."""
         return frozenset(name for name, found in self._found.items() if len(found) > 1)
 
     def get(self, name: str) -> type[Config]:
@@ -87,7 +87,7 @@ class Registry(Generic[Config]):
         found = {name: [Registered(name, target, DISTRIBUTION)] for name, target in self._builtin.items()}
         for point in plugin_points(self.group):
             known = found.setdefault(point.name, [])
-            # The same one may be found twice where a folder is on the path twice.
+            # An entry point is found twice if its folder is on the path twice.
             if point.value not in [other.target for other in known]:
                 known.append(Registered(point.name, point.value, origin_of(point)))
         return found

@@ -1,4 +1,4 @@
-"""What must never be shown of a client's configuration."""
+"""Secrets in a client's configuration, which are masked wherever it is shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECRET_WORDS = ("password", "secret", "token", "pem", "key")
 """A property whose name contains one of these is masked wherever it is shown."""
 
 _MASK = "**********"
-# A shorter value would be found in harmless words, and masking it would tell more than it hides.
+# A shorter secret may be part of harmless words, and masking those would reveal it.
 _SHORTEST = 4
 
 
@@ -31,7 +31,7 @@ def wrapped(client: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 class Scrubber:
-    """Takes secret values out of texts that came from elsewhere, such as the client library's error messages."""
+    """Masks secret values in texts of other programs, such as the client library's error messages."""
 
     def __init__(self, client: Mapping[str, object]) -> None:
         self._secrets = sorted(_values(client), key=len, reverse=True)

@@ -1,4 +1,4 @@
-"""`Sink`: where messages go, and what it must guarantee."""
+"""`Sink`: the interface of connectors that messages are sent to, and the guarantees that they must keep."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pipelines.errors import ConnectorError
 from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
 Refused = Mapping[int, ConnectorError]
-"""Index of a message in its block to why it was refused. `error.retriable` says whether to try again."""
+"""Index of a message in its block to why it was refused. `error.retriable` tells whether to try again."""
 Lost = Mapping[int, ConnectorError]
-"""Row number to why a message of it was lost after the sink had taken it."""
+"""Row number to why a message of it was lost after the sink had accepted it."""
 
 
 class Sink(ABC):
-    """A connector that takes messages. `send`, `barrier`, `confirmed` and `close` are called by one thread.
+    """A connector that messages are sent to. `send`, `barrier`, `confirmed` and `close` are called by one thread.
 
     Confirmation: a message is *confirmed* once it is where the sink puts it for good (Kafka: acknowledged by
     the brokers as `acks` says; a file: synced to disk; MQTT: PUBACK). A message that is not confirmed may be lost.
@@ -31,7 +31,7 @@ class Sink(ABC):
     failure of that message.
 
     Dead letters: a dead letter that the sink refuses, as too large for instance, is sent again with less of the record
-    in it. A sink takes any message that has a key, headers and one line of JSON, 9 KB together: so no record can stop a
+    in it. A sink accepts any message with a key, headers and one line of JSON, 9 KB together: so no record can stop a
     service.
     """
 
@@ -44,11 +44,11 @@ class Sink(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Connect. Raises `ConnectorError` for what will not get better; an absent peer is not an error."""
+        """Connect. Raises `ConnectorError` for errors that waiting does not mend; an absent peer is not an error."""
 
     @abstractmethod
     def send(self, messages: Messages, deadline: float) -> Refused:
-        """Take these messages, and return those that are refused, by index. The others are being sent.
+        """Accept these messages for sending, and return those that are refused, by index.
 
         Waits while the sink is full: that is back-pressure. At `deadline` (seconds on `time.monotonic`) it
         gives up and refuses the rest as retriable.
@@ -56,7 +56,7 @@ class Sink(ABC):
 
     @abstractmethod
     def barrier(self, deadline: float) -> Lost:
-        """Wait until everything sent before this is confirmed or lost; returns what was lost, by row number.
+        """Wait until every message sent before is confirmed or lost; returns the lost ones, by row number.
 
         Raises `ConnectorError` (retriable) if that is not known at `deadline`: then nothing sent since the
         last barrier may be acknowledged.
@@ -74,7 +74,7 @@ class Sink(ABC):
         """Disconnect, without waiting for confirmations. Idempotent."""
 
     def push(self) -> None:
-        """Send at once what was taken and waits for more messages to travel with (`linger`).
+        """Send at once the messages that wait for others, to be sent together (`linger`).
 
         The run thread calls this whenever it has nothing to send for the moment, so it may be called often, and returns
         within milliseconds. A sink that sends each message at once does nothing here.
@@ -89,7 +89,7 @@ class Sink(ABC):
         return math.inf
 
     def metrics(self) -> Sequence[Measure]:
-        """What it counts and measures itself, for `/metrics`, the same measures each time.
+        """Its own counters and gauges, for `/metrics`; the same ones at each call.
 
         Called from any thread, also before `open` and after `close`: it reads plain numbers, and waits for nothing.
         """

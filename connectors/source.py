@@ -1,4 +1,4 @@
-"""`Source`: where records come from, and what it must guarantee."""
+"""`Source`: the interface of connectors that deliver records, and the guarantees that they must keep."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
 
 
 class Replays(Enum):
-    """What a source delivers again when records were not acknowledged."""
+    """Which unacknowledged records a source delivers again."""
 
     OFFSET = "offset"
     """Everything from the last acknowledged position on, also to another process (Kafka, files)."""
     SESSION = "session"
     """What this session left unacknowledged, when it reconnects (MQTT). Positions mean nothing to another process."""
     NONE = "none"
-    """Nothing: what is lost is lost (cameras)."""
+    """None: a lost record stays lost (cameras)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class LaneEnded:
 
     lane: Lane
     finish: bool = False
-    """Its records will not be delivered again, by anybody: those that were polled are finished, not discarded.
+    """The bus will not deliver its records again, to any consumer: those that were polled are finished, not discarded.
 
-    So it is where the bus has forgotten what was unacknowledged (a lost MQTT session). A result of these that is lost
-    is a dead letter.
+    That is so if the bus has forgotten unacknowledged records (a lost MQTT session). If a result of these records is
+    lost, the record becomes a dead letter.
     """
 
 
@@ -65,28 +65,28 @@ class SourceDown:
 Event = LaneBegan | LaneEnded | SourceEnded | SourceDown
 
 Settle = Callable[[Iterable[Lane], float], Mapping[Lane, int]]
-"""Given the lanes about to be taken away and a deadline (seconds on `time.monotonic`): wait until what is in
-flight of them is confirmed or the deadline has passed, and return the positions that may be acknowledged."""
+"""Given the lanes about to be taken away and a deadline (seconds on `time.monotonic`): wait until their records in
+flight are confirmed or the deadline has passed, and return the positions that may be acknowledged."""
 
 
 class Source(ABC):
     """A connector that delivers records. All methods but `wake` are called by one thread.
 
     Positions: each lane's positions rise. A position handed to `acknowledge` is the *next* one to deliver, so
-    all records below it are done with (as a Kafka offset commit).
+    all records below it are finished (as a Kafka offset commit).
 
     Delivery: a record is delivered again, after a restart or `rewind`, unless a position above it was
     acknowledged, as far as `replays` promises. It is never delivered in a lane that has ended. Records of
     one lane come in order, without gaps other than those the bus itself has.
 
-    Windows: a bus may hand out only so many records that are not acknowledged. The source says so by `starved`. If it
-    `replays` a session, it is told of what is done as soon as that is known; any other once a second, or when it is
-    starved.
+    Windows: a bus may limit the number of unacknowledged records. `starved` tells that this limit is reached. A source
+    that `replays` a session gets acknowledgements as soon as records are finished; any other gets them once a second,
+    or when it is starved.
 
-    Sessions: a lane is a session, not a connection. A reconnect that finds the session on the bus keeps the lane: what
-    the bus delivers again and is in hand already (polled, and not acknowledged) is not delivered a second time. If the
+    Sessions: a lane is a session, not a connection. A reconnect that finds the session on the bus keeps the lane: a
+    record that the bus delivers again, and that was polled and not acknowledged, is not delivered a second time. If the
     bus has lost the session the lane ends with `finish`, and a new one begins. `rewind` reconnects, so that the bus
-    delivers what is unacknowledged once more.
+    delivers unacknowledged records once more.
 
     Memory: a source holds a bounded number of bytes that were fetched and not polled, however long it is not polled.
     """
@@ -103,7 +103,7 @@ class Source(ABC):
     def open(self, settle: Settle | None = None) -> None:
         """Connect. `settle` is called, in the polling thread, before lanes are taken away.
 
-        Raises `ConnectorError` for what will not get better (credentials, unknown topic with no pattern);
+        Raises `ConnectorError` for errors that waiting does not mend (credentials, unknown topic with no pattern);
         an absent peer is not an error but an event.
         """
 
@@ -111,9 +111,8 @@ class Source(ABC):
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
         """The next records: at most `max_records`, and about `max_bytes` of payloads and keys.
 
-        Returns when there are as many, or after `timeout` seconds with those that there are; at once with those that
-        there are when it is `starved`. The last record may exceed `max_bytes`. With `max_records` 1 it returns as soon
-        as there is one.
+        Returns when there are as many, or after `timeout` seconds with fewer or none; at once if it is `starved`. The
+        last record may exceed `max_bytes`. With `max_records` 1 it returns as soon as there is one.
         Raises `ConnectorError` when the source cannot go on. The service finishes and acknowledges the records of
         earlier polls before it stops.
         """
@@ -135,7 +134,7 @@ class Source(ABC):
 
     @abstractmethod
     def events(self) -> list[Event]:
-        """What happened since the last call, in order. Cheap if nothing did.
+        """The events since the last call, in order. Cheap if there are none.
 
         When `poll` has returned, a `LaneBegan` was or is given here for every lane of its records, and no `LaneEnded`.
         """
@@ -147,30 +146,30 @@ class Source(ABC):
     def standing_still(self, still: bool) -> None:
         """Called with `True` after a second without a poll, then ten times a second, and with `False` before the next.
 
-        For sources whose bus has to be served meanwhile, such as Kafka with its rebalances.
+        For sources that have to serve their bus meanwhile, as Kafka's for rebalances.
         """
 
     def starved(self) -> bool:
-        """Whether the bus gives nothing more until some of what was polled is acknowledged: its window is full.
+        """Whether the bus delivers nothing more until polled records are acknowledged: its window is full.
 
-        Asked after each poll, so it is quick. If it is, the batch is closed, as nothing more can come into it, and its
-        records are acknowledged as soon as they are done. Never where nothing is unacknowledged: then the service would
-        wait for a record that nobody keeps back.
+        Called after each poll, so it has to be quick. If true, the batch is closed, as no more records can come, and
+        its records are acknowledged as soon as they are finished. Must be false if nothing is unacknowledged, or the
+        service would wait for ever.
         """
         return False
 
     def wake(self) -> None:
         """Make a `poll` that is waiting, or about to wait, return soon. Called from other threads.
 
-        A service does it when it has something to acknowledge for a source that waits for that, or replays a session.
+        A service calls it when it acknowledges records of a source that is starved, or that replays a session.
         """
 
     def transaction_token(self) -> object | None:
-        """What a `TransactionalSink` of the same bus needs to commit positions; `None` without transactions."""
+        """The object by which a `TransactionalSink` of the same bus commits positions; `None` without transactions."""
         return None
 
     def metrics(self) -> Sequence[Measure]:
-        """What it counts and measures itself, for `/metrics`, the same measures each time.
+        """Its own counters and gauges, for `/metrics`; the same ones at each call.
 
         Called from any thread, also before `open` and after `close`: it reads plain numbers, and waits for nothing.
         """

@@ -1,4 +1,4 @@
-"""Functions of the user's that give a token to log in with, named in a service file as `module:function`."""
+"""Users' functions that return a login token, named in a service file as `module:function`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from pipelines.errors import ConnectorError
 
 TokenFunction = Callable[[str], tuple[str, float]]
-"""Given a setting as text (empty where there is none): the token, and when it expires, in seconds since 1970."""
+"""Gets a setting as text (may be empty); returns the token, and when it expires, in seconds since 1970."""
 
 
 def token_function(key: str, reference: str) -> TokenFunction:

@@ -1,6 +1,6 @@
-"""The connector contract as tests: what any source and sink must do, for ours and for those of plug-ins.
+"""The connector contract as tests for every source and sink, ours and those of plug-ins.
 
-A connector's test module derives a class and says how its bus is fed and read:
+A connector's test module derives a class and a bus, which feeds the source and reads what the sink wrote:
 
     class TestMyBusSource(SourceContract):
         cannot = {"headers": "the bus has none"}

@@ -1,4 +1,4 @@
-"""How the contract feeds and reads a connector's bus: what a connector's tests fill in."""
+"""`Bus` and its kinds: how the contract's tests feed and read a connector's bus. A connector's tests implement one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Bus(ABC):  # noqa: B024 - the two below are what is derived from
     """One fresh place on the bus (a topic, a folder) for one test."""
 
     patience: float = 30.0
-    """Seconds after which what should happen has failed to."""
+    """Seconds after which an expected event counts as missing."""
     quiet: float = 0.3
-    """Seconds without anything after which nothing more will come."""
+    """Seconds without a record after which no more will come."""
 
     def payload(self, number: int, size: int = 0) -> bytes:
-        """A payload that tells its number, padded to about `size` bytes; connectors with a format give one of it."""
+        """A payload that holds its number, padded to about `size` bytes, in the connector's format if it has one."""
         return (b"record-%08d" % number).ljust(size, b".")
 
     def key(self, number: int) -> bytes | None:
@@ -67,7 +67,7 @@ class SourceBus(Bus):
 
 
 class SessionBus(SourceBus):
-    """Feeds a source that replays a session, and troubles it."""
+    """Feeds a source that replays a session, and cuts its connection."""
 
     @abstractmethod
     def drop(self, source: Source) -> None:
@@ -79,7 +79,7 @@ class SessionBus(SourceBus):
 
 
 class SinkBus(Bus):
-    """Reads what a sink wrote, and troubles it. The sink's place has one partition, so that there is one order."""
+    """Reads what a sink wrote, and disturbs the sink. Its place has one partition, so that there is one order."""
 
     in_flight_at_most: int = 64 * 2**20
     """Bytes that the sink may hold unconfirmed; set it low on the sink, so that it can be tested."""
@@ -120,7 +120,7 @@ class SinkBus(Bus):
         raise NotImplementedError
 
     def lose(self, sink: Sink, number: int) -> None:
-        """See to it that the message with `payload(number)` is taken and then lost. Capability `lose`."""
+        """Cause the message with `payload(number)` to be accepted and then lost. Capability `lose`."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""The contract of a codec: records that can be read and written are, whatever stands beside them."""
+"""The contract of a codec: it reads and writes each valid record, whatever other records the batch holds."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 
 HOSTILE: tuple[bytes, ...] = (b"", b"\x00", b"\xff" * 64, b"{", b'{"a": null}', b"[" * 5000, bytes(range(256)))
-"""Payloads of strangers. A codec may be able to read some of them."""
+"""Hostile and foreign payloads. A codec may be able to read some of them."""
 
 
 class CodecContract:
-    """What any codec must do. It is tried as services use it: what it raises fails one record (`Guarded`).
+    """Tests for any codec. It is used as in services: an exception fails one record (`Guarded`).
 
-    A codec's test module derives a class with the fixtures `codec` and `record`, and says in `bad` and `unwritable`
+    A codec's test module derives a class with the fixtures `codec` and `record`, and lists in `bad` and `unwritable`
     what the codec refuses:
 
         class TestMyCodec(CodecContract):

@@ -1,4 +1,4 @@
-"""The contract of a source, second half: what is delivered again, and what never."""
+"""The contract of a source, second half: which records are delivered again, and which never."""
 
 from __future__ import annotations
 

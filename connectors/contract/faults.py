@@ -1,4 +1,4 @@
-"""The contract of a sink, second half: a peer that is away, slow, or loses and refuses messages."""
+"""The contract of a sink, second half: a peer that is away or slow, or that loses or refuses messages."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from connectors.source import LaneEnded, Replays
 
 
 class SessionContract(Contract):
-    """What sources do whose bus keeps a session for them. The connector gives the fixture `bus`."""
+    """Tests for sources whose bus keeps a session for them. The connector gives the fixture `bus`."""
 
     @pytest.fixture
     def bus(self) -> SessionBus:

@@ -1,4 +1,4 @@
-"""The contract of a sink: what it takes, in which order it arrives, and what is confirmed."""
+"""The contract of a sink: which messages it accepts, in which order they arrive, and when they are confirmed."""
 
 from __future__ import annotations
 

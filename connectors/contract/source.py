@@ -1,4 +1,4 @@
-"""The contract of a source: what it delivers, and how it polls. What it delivers again is in `delivery`."""
+"""The contract of a source: which records it delivers, and how it polls. Redelivery is in `delivery`."""
 
 from __future__ import annotations
 

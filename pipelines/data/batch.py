@@ -1,4 +1,4 @@
-"""`Batch`: N rows in columns, and rows may differ."""
+"""`Batch`: N rows in columns; a row may lack a key, and values of a column may differ in type and shape."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipelines.errors import MOST_KEYS, DataError, KeyNotInBatchError, RowsFaile
 
 
 class Origin(Protocol):
-    """Knows the record behind a row number."""
+    """Gives the record that a row number belongs to."""
 
     def record(self, row: int) -> RecordContext | None:
         """The context of the record with this row number; `None` if it has none."""
@@ -30,8 +30,8 @@ class Batch:
     `rows` says which record each row came from, by its number: `int64 (N,)`. A row made of several records
     (a window) carries them all: then `splits` is `int64 (N + 1,)` and row i came from
     `rows[splits[i]:splits[i + 1]]`. Row numbers are those of the batch that entered the executor; inside an
-    agent they grow without end, so that a row can outlive its batch. Numbers that follow each other are a `RowRange`
-    as well: `row_range`.
+    agent they grow without end, so that a row can outlive its batch. Consecutive numbers are a `RowRange` as well:
+    `row_range`.
 
     Columns are read-only; `with_columns`, `without`, `select`, `take` and `concat` give new batches that
     share them.
@@ -43,10 +43,10 @@ class Batch:
     __slots__ = ("_columns", "_rows", "metadata", "origin", "row_range", "self_numbered", "size", "splits")
 
     row_range: RowRange | None
-    """`rows`, if they follow each other and each row came from one record; else `None`."""
+    """`rows`, if they are consecutive and each row came from one record; else `None`."""
 
     self_numbered: bool
-    """Whether nobody gave row numbers, so that they count from 0."""
+    """Whether no row numbers were given, so that they count from 0."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Batch:
             rows = range(size)
         self.splits = splits
         self.row_range = as_range(rows) if splits is None else None
-        # Of a range the array is made when somebody asks for it.
+        # The array of a range is made when `rows` is first read.
         self._rows: Rows | None = None if isinstance(rows, range) and self.row_range is not None else as_array(rows)
         if len(rows if splits is None else splits[1:]) != size:
             raise DataError(f"the batch has {size} rows, its row numbers do not")
@@ -77,7 +77,7 @@ class Batch:
     def of(cls, datas: Iterable[Data], first: int | None = None) -> Batch:
         """A batch of these records, in order; a key that only some have is missing in the rest.
 
-        Rows are numbered from `first`; without it from 0, as rows that nobody numbered.
+        Rows are numbered from `first`; without it they are `self_numbered`.
         """
         datas = list(datas)
         columns = columns_of([data.held for data in datas])
@@ -123,20 +123,20 @@ class Batch:
         return self.column(key).decoded()
 
     def column(self, key: str) -> Column:
-        """The column of `key` as it stands, decoded or not; raises `ValueNotFoundError` if no row has it."""
+        """The column of `key`, decoded or not; raises `ValueNotFoundError` if no row has it."""
         try:
             column = self._columns[key]
         except KeyError:
             message = f'Value not found for key "{key}"{nearest(str(key), self._columns, MOST_KEYS)}'
             raise (KeyNotInBatchError(message, self.size, self) if self.size else ValueNotFoundError(message)) from None
         if column.key != key:
-            # What goes wrong with its values can be told with their key.
+            # For the errors about its values.
             column = self._columns[key] = column.called(key)
         return column
 
     def lent(self) -> Batch:
-        """The same rows for a function that may write to their values: what can be written to is copied when the
-        function first asks for it."""
+        """The same rows for a function that may write to their values: a mutable value is copied when the function
+        first asks for it."""
         columns = {key: column.lent() for key, column in self._columns.items()}
         return self if all(map(operator.is_, columns.values(), self._columns.values())) else self._having(columns)
 
@@ -151,16 +151,16 @@ class Batch:
         return any(column is positions_of or column.is_decoded_as(positions_of) for column in self._columns.values())
 
     def get(self, key: str) -> Column:
-        """The decoded column of `key`; one that all rows lack if no row has it.
+        """The decoded column of `key`; if no row has it, a column that all rows lack.
 
-        For what may be missing: `batch.get("t").filled(0.0)` does not depend on which other rows a batch has.
+        For optional keys: `batch.get("t").filled(0.0)` does not depend on which other rows a batch has.
         Raises `RowsFailed` if some rows cannot be decoded.
         """
         return self[key] if key in self._columns else Column.absent(self.size).called(key)
 
     @property
     def columns(self) -> Mapping[str, Column]:
-        """All columns as they stand, in order; read-only."""
+        """All columns, decoded or not, in order; read-only."""
         return MappingProxyType(self._columns)
 
     def keys(self) -> list[str]:
@@ -196,7 +196,7 @@ class Batch:
             yield made
 
     def copied(self) -> Batch:
-        """The same rows with copies of all values that can be written to: the caller may change the originals."""
+        """The same rows with copies of all mutable values: the caller may change the originals."""
         columns = {
             key: ObjectColumn(list(map(owned, column.values())), column.type) if column.writable else column
             for key, column in self._columns.items()
@@ -218,12 +218,12 @@ class Batch:
         return self._having({**self._columns, **columns})
 
     def without(self, keys: Iterable[str]) -> Batch:
-        """This batch less these keys; one that is not there is no error."""
+        """This batch without these keys; a key that no row has is no error."""
         gone = set(keys)
         return self._having({key: column for key, column in self._columns.items() if key not in gone})
 
     def select(self, columns: Mapping[str, Column]) -> Batch:
-        """The same rows with these columns only: what a step returns that keeps nothing of its input."""
+        """The same rows with these columns only: the result of a step that keeps none of its input."""
         _check_columns(columns, self.size)
         return self._having(dict(columns))
 
@@ -232,7 +232,7 @@ class Batch:
         return Batch(self._columns, self.size, rows=rows, metadata=self.metadata, origin=origin)
 
     def with_origin(self, origin: Origin | None) -> Batch:
-        """The same rows, whose records `origin` knows."""
+        """The same rows, with `origin` for their records."""
         made = self._having(self._columns)
         made.origin = origin
         return made
@@ -265,8 +265,8 @@ class Batch:
         """The parts whose rows have equal type, dtype and shape in all of `keys`, each with its positions.
 
         INT64 beside DOUBLE is of equal type. Rows that lack a key form parts of their own. Positions are `int64`,
-        rising; parts come in the order of their first row. Of what agrees a part has one `array`, as far as it is
-        arrays or plain numbers.
+        rising; parts come in the order of their first row. In a part, columns of arrays or plain numbers have one
+        `array`.
         """
         columns = [self._or_absent(key).decoded() for key in keys]
         if self.size and all(isinstance(column, DenseColumn) and column.mask is None for column in columns):
@@ -277,7 +277,7 @@ class Batch:
             found.setdefault(tuple(column.inner(row) for column in columns), []).append(row)
         parts = [np.array(positions, np.int64) for positions in found.values()]
         for part, batch in zip(parts, self.divided(parts), strict=True):
-            # Rebuilt from values: what agrees within the part becomes dense there.
+            # Rebuilt from values: a column whose values agree within the part becomes dense there.
             dense = {
                 key: Column.of(column.take(part).values())
                 for key, column in zip(keys, columns, strict=True)
@@ -286,7 +286,7 @@ class Batch:
             yield part, batch.with_columns(dense)
 
     def divided(self, parts: Sequence[Rows]) -> Iterator[Batch]:
-        """The rows at the positions of each part, `int64`; if the only part is all rows, this batch as it is."""
+        """The rows at the positions of each part, `int64`; this batch itself if the only part has all rows."""
         if len(parts) == 1 and len(parts[0]) == self.size:
             yield self
             return
@@ -316,8 +316,8 @@ class Batch:
     def to_list(self, values: Sequence[Mapping[str, Any]] | None = None, *, lent: bool = True) -> list[Data]:
         """All rows, each as a `Data`. Raises `RowsFailed` naming the rows that cannot be decoded.
 
-        `values` is what `row_values` has given already: then the rows hold these very objects. What can be written to
-        is copied when somebody asks a row for it, unless the rows are not `lent` but only read.
+        `values` is an earlier result of `row_values`: then the rows hold these very objects. If the rows are `lent`,
+        their mutable values are copied when they are first asked for; without it the rows may only be read.
         """
         if values is None:
             failed: dict[int, Exception] = {}
@@ -328,7 +328,7 @@ class Batch:
         return [self._data(dict(own), position, lent=lent) for position, own in enumerate(values)]
 
     def row_values(self, failed: dict[int, Exception]) -> list[dict[str, Any]]:
-        """Each row's keys and native values. Rows that cannot be decoded are put into `failed`, with what can be."""
+        """Each row's keys and native values. The errors of rows that cannot be decoded are put into `failed`."""
         rows: list[dict[str, Any]] = [{} for _ in range(self.size)]
         for key, column in self._columns.items():
             for row, value in column.cells(failed):
@@ -354,7 +354,7 @@ class Batch:
         )
 
     def _having(self, columns: dict[str, Column]) -> Batch:
-        # Rows that are known to be right: looking at all columns again would take most of the time.
+        # Without the checks of `__init__`, which would take most of the time.
         made = Batch.__new__(Batch)
         made._columns = columns
         made.size = self.size

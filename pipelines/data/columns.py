@@ -6,7 +6,7 @@
 | `RaggedColumn` | all rows' samples in one array, `N + 1` splits | arrays that agree in all but the first axis |
 | `ObjectColumn` | a list of N values | strings, images, boxes, nested data, lists, arrays that agree in nothing |
 | `SpansColumn` (`spanscolumn.py`) | N spans of one buffer | strings and bytes, as compiled decoders read them |
-| `WireColumn` | N undecoded spans of the input | what nobody has asked for yet |
+| `WireColumn` | N undecoded spans of the input | values that no step has asked for yet |
 | `SparseColumn` (`sparsecolumn.py`) | the rows that have the key | keys that few rows have |
 
 Columns are read-only and shared between batches: every change gives a new column.
@@ -55,24 +55,24 @@ class Missing:
 MISSING: Final = Missing()
 _WRITABLE_TYPES: Final = frozenset({ValueType.LIST, ValueType.DATA, ValueType.BOUNDING_BOX, ValueType.POINT})
 _SHORT_RUN: Final = 8
-"""Rows in a row, below which they are rather taken one by one."""
+"""Mean length of runs of consecutive rows below which copying row by row is quicker."""
 
 
 class Column(ABC):
     """The values of one key for `len(column)` rows; `column[i]` is a native value or `MISSING`.
 
-    A row may lack the key. Nothing stands for its value: `array` fails such rows, `filled(value)` says what is meant
-    by them, `present` which they are.
+    A row may lack the key. It has no default value: `array` fails such rows, `filled(value)` gives them a value, and
+    `present` tells which rows have the key.
     """
 
     __slots__ = ("key", "mask", "type")
 
     type: ValueType | None
-    """The rows' common value type; `None` where they differ or are not known yet."""
+    """The rows' common value type; `None` if they differ or are not known yet."""
     mask: Mask | None
     """Which rows have the key, `bool (N,)`, as far as that is known without decoding; `None` when all do."""
     key: str | None
-    """Under which key a batch gave the column away, for messages; `None` if none did."""
+    """The key under which a batch returned the column, for error texts; `None` if no batch has."""
 
     def __init__(self, type: ValueType | None, mask: Mask | None) -> None:
         if mask is not None and mask.flags.writeable:
@@ -104,7 +104,7 @@ class Column(ABC):
         """
 
     def cells(self, failed: dict[int, Exception]) -> Iterator[tuple[int, Any]]:
-        """Position and value of each row that has the key; those that cannot be decoded are put into `failed`."""
+        """Position and value of each row that has the key; the errors of undecodable rows are put into `failed`."""
         try:
             values = self.values()
         except RowsFailed as error:
@@ -137,8 +137,8 @@ class Column(ABC):
         """The values of all rows as one array, read-only: `(N,)` of numbers or bools, `(N, ...)` of arrays.
 
         INT64 beside DOUBLE is float64. Raises `RowsFailed` naming the rows that lack the key (`ValueNotFoundError`) or
-        cannot be decoded: the executor fails these alone and runs the others again. Raises `WrongTypeError` for values
-        that make no one array: `Batch.groups` gives the parts that do.
+        cannot be decoded: the executor fails these alone and runs the others again. Raises `WrongTypeError` if the
+        values do not fit into one array: `Batch.groups` gives parts that do.
         """
         self._check_complete()
         found = self._stacked()
@@ -149,8 +149,8 @@ class Column(ABC):
         """As `array`, with `value` in the rows that lack the key: a number, or an array of the shape of a row.
 
         The dtype is numpy's for both together, whether a row lacks the key or not: `filled(0.5)` of INT64 is float64,
-        `filled(math.nan)` of float32 is float32. If all rows lack the key there is nothing but `value`. Raises as
-        `array` does for the rows that have the key, and `WrongTypeError` for a value that does not fit.
+        `filled(math.nan)` of float32 is float32. If all rows lack the key, all have `value`. Raises as `array` does for
+        the rows that have the key, and `WrongTypeError` for a value that does not fit.
         """
         column = self.decoded()
         mask = column.mask
@@ -158,7 +158,7 @@ class Column(ABC):
         return filled(there._stacked(), mask, value, self._named())
 
     def called(self, key: str) -> Column:
-        """This column, or another over the same values, knowing that it is under `key`."""
+        """This column, or another over the same values, with `key` as its `key`."""
         column = self if self.key is None else copy.copy(self)
         column.key = key
         return column
@@ -174,7 +174,7 @@ class Column(ABC):
 
     @property
     def writable(self) -> bool:
-        """Whether some values may be such as can be written to: lists, `Data`, boxes, points."""
+        """Whether some values may be mutable: lists, `Data`, boxes, points."""
         return False
 
     def lent(self) -> Column:
@@ -187,11 +187,11 @@ class Column(ABC):
         return self
 
     def is_decoded_as(self, column: object) -> bool:
-        """Whether `column` is what this one was decoded to."""
+        """Whether `column` is the decoded form of this one."""
         return False
 
     def inner(self, row: int) -> tuple[Any, ...] | None:
-        """What must agree for rows to make one `array`: value type, dtype and shape; `None` for a missing row."""
+        """Value type, dtype and shape, which must agree for rows to make one `array`; `None` for a missing row."""
         value = self[row]
         if value is MISSING:
             return None
@@ -202,7 +202,7 @@ class Column(ABC):
         return (type_of(value),)
 
     def joined(self, columns: Sequence[Column]) -> Column | None:
-        """The rows of all columns in the form of this one, which is among them; `None` if that cannot be."""
+        """The rows of all columns in the form of this one, which is among them; `None` if that is impossible."""
         return None
 
     def __iter__(self) -> Iterator[Any]:
@@ -245,7 +245,7 @@ class DenseColumn(Column):
 
     `type` NDARRAY: the array is `(N, ...)` of any dtype and row i is `array[i]`. INT64, DOUBLE or BOOLEAN:
     the array is `(N,)` of int64, float64 or bool and row i is that scalar; integers for DOUBLE, and narrower numbers,
-    are converted. Rows for which `present` is false lack the key, whatever stands in the array.
+    are converted. Rows for which `present` is false lack the key, whatever the array holds there.
 
     Raises `WrongTypeError` for an array of another shape or type, or with numbers that would change.
     """
@@ -253,7 +253,7 @@ class DenseColumn(Column):
     __slots__ = ("storage",)
 
     storage: npt.NDArray[Any]
-    """The array, with any content in rows that lack the key; `array` is for everybody who does not look at `mask`."""
+    """The array, with any content in rows that lack the key; without a look at `mask`, use `array`."""
 
     def __init__(
         self, array: npt.NDArray[Any], type: ValueType = ValueType.NDARRAY, present: Mask | None = None
@@ -333,7 +333,7 @@ class RaggedColumn(Column):
         return self.samples[self.splits[row] : self.splits[row + 1]]
 
     def take(self, rows: Rows) -> Column:
-        """Dense if the rows taken have equally many samples, as when the odd ones are left behind."""
+        """Dense if the rows have equally many samples."""
         starts, ends = self.splits[:-1][rows], self.splits[1:][rows]
         counts = ends - starts
         splits = np.zeros(len(counts) + 1, np.int64)
@@ -388,7 +388,7 @@ class ObjectColumn(Column):
 
     @property
     def is_double(self) -> bool:
-        """Whether all rows are DOUBLEs, or INT64s that have all their digits as such: `array` is float64 then."""
+        """Whether all rows are DOUBLEs, or INT64s that float64 does not round: `array` is float64 then."""
         return self.type is None and all(map(is_double, self.objects))
 
     @property
@@ -469,7 +469,7 @@ class WireColumn(Column):
 
     @property
     def is_decoded(self) -> bool:
-        """Whether somebody has asked for the values."""
+        """Whether the values have been decoded."""
         return self._decoded is not None
 
     def decoded(self) -> Column:
@@ -528,7 +528,7 @@ class WireColumn(Column):
 
     @property
     def decoder(self) -> Callable[[Entries], Column]:
-        """What decodes the entries: the codec's own, which knows what they are."""
+        """The function of the codec that decodes the entries."""
         return self._decode
 
     def joined(self, columns: Sequence[Column]) -> WireColumn | None:
@@ -547,12 +547,12 @@ class WireColumn(Column):
 
 
 class LentWireColumn(WireColumn):
-    """Another undecoded column, which it has decode its entries; values are copied when they are first asked for."""
+    """An undecoded column over another one; it decodes through that one, and copies values when first asked for."""
 
     __slots__ = ("source",)
 
     def __init__(self, source: WireColumn) -> None:
-        # All there is to know of the entries is known: a function is lent every column, and reads few.
+        # Without a look at the entries, as a function gets every column lent and reads few of them.
         Column.__init__(self, None, source.mask)
         self.entries = source.entries
         self._decode = source._decode

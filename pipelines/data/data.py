@@ -64,15 +64,15 @@ class Data(MutableMapping[str, Any]):
     key of another type, `DataError` for an integer beyond 64 bits.
     Equality compares keys, types and values, not their order, the metadata or the record.
 
-    A `Data` that a step is given may share values with other branches and records. What can be written to (lists,
-    nested `Data`, boxes, points) is copied when it is first asked for, so that nobody else sees what is written; arrays
-    are read-only.
+    A `Data` that a step is given may share values with other branches and records. Mutable values (lists, nested
+    `Data`, boxes, points) are copied when they are first asked for, so that changes stay in this `Data`; arrays are
+    read-only.
     """
 
     __slots__ = ("_lent", "_metadata", "_record", "_values")
 
     _lent: set[str] | None
-    """Keys whose values are somebody else's too, and copied when they are asked for; `None` for none."""
+    """Keys whose values are shared with another `Data`, and copied when they are asked for; `None` for none."""
 
     def __init__(
         self,
@@ -98,10 +98,10 @@ class Data(MutableMapping[str, Any]):
         record: RecordContext | None = None,
         lent: set[str] | None = None,
     ) -> Data:
-        """A `Data` around `values` without a look at them, for codecs that made them.
+        """A `Data` around `values`, unchecked, for codecs that made them.
 
-        The caller promises native values (see `pipelines.values.native`), checked keys (`check_key`), and to forget
-        the dictionary and the set. `lent` names values that are somebody else's too: they are copied when asked for.
+        The caller promises native values (see `pipelines.values.native`), checked keys (`check_key`), and not to use
+        the dictionary and the set any more. Values named by `lent` are shared: they are copied when asked for.
         """
         data = cls.__new__(cls)
         data._values = values
@@ -112,7 +112,7 @@ class Data(MutableMapping[str, Any]):
 
     @property
     def metadata(self) -> Data | None:
-        """What is said about the record rather than by it; `None` if nothing is. A mapping becomes a `Data`."""
+        """Values about the record rather than of it; `None` if there are none. A mapping becomes a `Data`."""
         return self._metadata
 
     @metadata.setter
@@ -159,11 +159,11 @@ class Data(MutableMapping[str, Any]):
 
     @property
     def held(self) -> Mapping[str, Any]:
-        """The keys and values, without a copy of what is shared: not to be written to."""
+        """The keys and values, shared ones not copied: they must not be changed."""
         return self._values
 
     def lent(self) -> Data:
-        """Another `Data` with the same entries, metadata and record, in which nothing is written to this one."""
+        """Another `Data` with the same entries, metadata and record; changes to it do not reach this one."""
         lent = {key for key, value in self._values.items() if isinstance(value, WRITABLE)}
         metadata = None if self._metadata is None else self._metadata.lent()
         return Data.trusted(dict(self._values), metadata, self._record, lent or None)
@@ -201,9 +201,9 @@ class Data(MutableMapping[str, Any]):
         return value
 
     def get_double(self, key: str) -> float:
-        """The number of `key` as a float: that of a DOUBLE, or of an INT64 that a float has all digits of.
+        """The number of `key` as a float: of a DOUBLE, or of an INT64 that a float does not round.
 
-        `WrongTypeError` for any other value, a boolean too; `DataError` for an integer beyond 2**53 that no float is.
+        `WrongTypeError` for any other value, a boolean too; `DataError` for an integer that a float would round.
         """
         value = self[key]
         if isinstance(value, int) and type_of(value) is ValueType.INT64:
@@ -351,11 +351,11 @@ class Data(MutableMapping[str, Any]):
 
 
 WRITABLE = (list, Data, BoundingBox, Point)
-"""Classes of values that can be written to. Arrays are shared read-only instead."""
+"""Classes of mutable values. Arrays are shared read-only instead."""
 
 
 def owned(value: Any) -> Any:
-    """A copy of `value` as far as it can be written to, at any depth; arrays as read-only views of the same memory."""
+    """A copy of `value` as far as it is mutable, at any depth; arrays as read-only views of the same memory."""
     if isinstance(value, list):
         # The elements of a list are of one type.
         made = list(map(owned, value)) if value and not isinstance(value[0], _PLAIN) else list(value)

@@ -1,4 +1,4 @@
-"""What kind of values a row has, without what they say: types, shapes and sizes, and plain numbers."""
+"""Describes the values of a row without their content: types, shapes, sizes, and plain numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipelines.values import Image, ValueType, type_of
 from pipelines.values.lists import element_type
 
 MOST_KEYS = 20
-"""Keys of one row that are told of at most."""
+"""Keys of one row that are described at most."""
 
 _PLAIN = (ValueType.INT64, ValueType.DOUBLE, ValueType.BOOLEAN)
 
@@ -33,7 +33,7 @@ def described_row(batch: Batch, position: int) -> str:
 
 
 def described(value: Any) -> str:
-    """The kind of a value. Numbers are told as they are; of texts, bytes, arrays and pictures only the size is."""
+    """The type of a value, with a number's value, or the size of texts, bytes, arrays and images."""
     kind = type_of(value)
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)}"

@@ -1,4 +1,4 @@
-"""Where a `Data` came from."""
+"""`RecordContext`: topic, partition, offset, key and headers of the record that a `Data` came from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RecordContext:
     source: str
     """Name of the source in the service, for example `kafka`."""
     topic: str
-    """Topic, or what plays its part (an MQTT topic, a camera's name)."""
+    """The topic, or for other buses its counterpart (an MQTT topic, a camera's name)."""
     partition: int = 0
     offset: int = 0
     """Position in the partition; grows, and may have gaps."""
@@ -23,4 +23,4 @@ class RecordContext:
     timestamp: int | None = None
     """Milliseconds since 1970-01-01 UTC."""
     extras: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """What only records of this kind of source say, by name, such as `qos` of MQTT; native values."""
+    """Properties that only records of this type of source have, by name, such as `qos` of MQTT; native values."""

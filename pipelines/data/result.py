@@ -1,4 +1,4 @@
-"""`Result`: what became of each row that a runner or an executor was given."""
+"""`Result`: the outcome of each row that a runner or an executor was given."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Result:
 
     `batch` holds the emitted rows with the numbers of their parents; a record may be emitted several times. A number
     stands in one of the four, but for one case: emitted and held means that more results of the record will come.
-    A record that fails in part has failed: an executor emits none of its results, nor those of a row that it shares
-    with others (a window); these fail with it unless they have results of their own.
+    A record with several rows of which one fails has failed: an executor emits none of them, nor a row that it shares
+    with other records (a window); those records fail with it unless they have other results.
     """
 
     batch: Batch
     failed: Mapping[int, Exception] = field(default_factory=dict)
-    """Row number to what went wrong: from an executor always a `StepError` with the step's name."""
+    """Row number to the error: from an executor always a `StepError` with the step's name."""
     dropped: Mapping[int, str] = field(default_factory=dict)
     """Row number to the reason: dropped on purpose, by a filter."""
     held: Rows = field(default_factory=lambda: NONE_HELD)
-    """Row numbers that a stateful step keeps for a later result, `int64`. A held row is done with as soon as a later
+    """Row numbers that a stateful step keeps for a later result, `int64`. A held row is finished as soon as a later
     result names it without holding it again."""
 
     @property

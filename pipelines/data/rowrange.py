@@ -1,7 +1,7 @@
-"""Row numbers that follow each other are a range: two numbers instead of an array.
+"""Consecutive row numbers as a `range`: two numbers instead of an array.
 
-Nearly every batch holds rows `first`, `first + 1`, ... up to its last. Python's own `range` says so by its type, is
-compared and cut in no time whatever its length, and knows which numbers it holds.
+Nearly every batch holds rows `first`, `first + 1`, ... up to its last. Python's own `range` is compared, sliced and
+searched in constant time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def row_range(first: int, count: int) -> RowRange:
 
 
 def as_range(rows: RowNumbers) -> RowRange | None:
-    """The same numbers as a range; `None` if they do not follow each other. Of an array the values are compared."""
+    """The same numbers as a range; `None` if they are not consecutive. An array's values are compared."""
     if isinstance(rows, range):
         return rows if rows.step == 1 else None
     count = len(rows)

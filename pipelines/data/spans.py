@@ -15,18 +15,18 @@ Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
 _FEW = 32
-"""So few strings are taken out one by one."""
+"""Below this number, strings are copied out of the buffer one by one."""
 _GAPS = 1024
-"""Bytes for each string that are rather copied with it than left out."""
+"""Bytes between two strings up to which copying them, too, is quicker than leaving them out."""
 
 
 class Spans(Sequence[bytes | None]):
     """N byte strings, any of which may be null, as a sequence of `bytes | None`.
 
     `buffer` is `uint8 (bytes,)`; string i is `buffer[starts[i]:starts[i] + lengths[i]]`, null where `lengths[i]` is
-    -1. `starts` and `lengths` are `int64 (N,)`; strings may lie in any order, overlap, and leave gaps. Nothing of it is
-    ever written after it was made; what is taken shares the buffer, so a few rows keep all of it alive (`compact`).
-    The maker has to see that all spans lie inside the buffer; that is not checked here.
+    -1. `starts` and `lengths` are `int64 (N,)`; strings may lie in any order, overlap, and leave gaps. None of the
+    arrays is written to after it was made. `take` shares the buffer, so a few rows keep all of it alive (`compact`).
+    The caller has to ensure that all spans lie inside the buffer; that is not checked here.
     """
 
     __slots__ = ("buffer", "lengths", "starts")
@@ -44,7 +44,7 @@ class Spans(Sequence[bytes | None]):
         try:
             lengths = sizes = np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
         except TypeError:
-            # Some are null.
+            # Some strings are null.
             lengths = np.array([-1 if value is None else len(value) for value in values], np.int64)
             sizes = np.maximum(lengths, 0)
             values = [value or b"" for value in values]
@@ -72,7 +72,7 @@ class Spans(Sequence[bytes | None]):
                 np.concatenate([part.starts for part in parts]),
                 np.concatenate([part.lengths for part in parts]),
             )
-        # Columns of one block each hold all of it: what is not theirs stays behind.
+        # The columns of a block all share its buffer: if most of that belongs to others, only their own is copied.
         if sum(len(part.buffer) for part in parts) > 2 * sum(part.byte_count for part in parts):
             parts = [part.compact() for part in parts]
         bases = np.cumsum([0, *(len(part.buffer) for part in parts[:-1])])
@@ -128,7 +128,7 @@ class Spans(Sequence[bytes | None]):
         return [None if end < start else bytes(between[start:end]) for start, end in pairs]
 
     def extension(self) -> ModuleType | None:
-        """The compiled extension, if it can be used and takes these spans: they must not lie in steps."""
+        """The compiled extension, if it can be used and reads these spans: the arrays must be contiguous."""
         return compiled() if self.starts.flags.c_contiguous and self.lengths.flags.c_contiguous else None
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""`SpansColumn`: strings or bytes of N rows that are spans of one buffer, such as the messages they came in."""
+"""`SpansColumn`: strings or bytes of N rows, as spans of one buffer, such as the payloads they came in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipelines.values import ValueType
 
 
 class SpansColumn(Column):
-    """Strings or bytes in one buffer, made into objects when somebody looks at them.
+    """Strings or bytes in one buffer; Python objects are made when values are first asked for.
 
     `spans` holds the strings, UTF-8 where `type` is STRING. They are null exactly where `present` says that the row
     lacks the key.
@@ -29,7 +29,7 @@ class SpansColumn(Column):
 
     @staticmethod
     def of_texts(spans: Spans) -> SpansColumn | None:
-        """A column of these strings, if all are UTF-8 and the extension is there to find that out."""
+        """A column of these strings; `None` if not all are UTF-8, or the extension that checks this is missing."""
         native = spans.extension()
         if native is None or not native.are_texts(spans.buffer, spans.starts, spans.lengths):
             return None

@@ -1,8 +1,8 @@
-"""`SparseColumn`: a key that few rows of a batch have, and what makes, divides and joins columns of such keys.
+"""`SparseColumn`: a key that few rows of a batch have; making, dividing and joining columns of such keys.
 
 Records may have keys of their own, thousands in one batch. Columns with a place for every row would cost rows times
-keys; here a key costs what its values cost, whatever batch a record falls into. Most code does not see the difference:
-who asks for the values (`decoded`) gets a column of an ordinary form.
+keys; here a key costs as much as its values, in a batch of any size. Most code does not see the difference: `decoded`
+gives a column of an ordinary form.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipelines.errors import RowsFailed
 K = TypeVar("K")
 
 RARE: Final = 8
-"""A key is rare if fewer than one row in so many has it."""
+"""A key is rare if fewer than one row in eight has it."""
 
 
 def is_rare(count: int, size: int) -> bool:
@@ -48,7 +48,7 @@ class SparseColumn(Column):
 
     @property
     def mask(self) -> Mask | None:  # type: ignore[override]
-        """Which rows have the key, `bool (N,)`; `None` when all do. Made at each call: `rows` says the same."""
+        """Which rows have the key, `bool (N,)`; `None` when all do. Made of `rows` at each call."""
         if len(self.rows) == self._size:
             return None
         mask = np.zeros(self._size, np.bool_)
@@ -120,7 +120,7 @@ class SparseColumn(Column):
         return self._decoded
 
     def spread(self) -> Column:
-        """A column with a place for every row; what is undecoded stays so. Raises `RowsFailed`."""
+        """A column with a place for every row; undecoded values stay undecoded. Raises `RowsFailed`."""
         column = self.column
         if not isinstance(column, WireColumn):
             return self.decoded()
@@ -213,9 +213,9 @@ def divide(columns: Mapping[str, Column], parts: Sequence[Rows | range]) -> Iter
 
 
 def concat(parts: Sequence[Mapping[str, Column]], sizes: Sequence[int]) -> dict[str, Column]:
-    """The rows of all parts, of so many rows each, one after the other. A key that only some have is missing in others.
+    """The rows of all parts, one after the other; part i has `sizes[i]` rows. A row may lack a key that others have.
 
-    Raises `RowsFailed` where values of a key can only be joined decoded and some cannot be decoded.
+    Raises `RowsFailed` if the values of a key have to be decoded to be joined, and some cannot be.
     """
     *starts, size = itertools.accumulate(sizes, initial=0)
     having: dict[str, list[int]] = {}
@@ -246,7 +246,7 @@ def _places(column: Column) -> int:
 
 
 def in_form(columns: Mapping[str, Column], size: int, asked: Container[str]) -> dict[str, Column]:
-    """The same columns, sparse where the key is rare among `size` rows and not one of those that are `asked` for."""
+    """The same columns, sparse if the key is rare among `size` rows and not in `asked`."""
     found: dict[str, Column] = {}
     for key, column in columns.items():
         rare = key not in asked and is_rare(len(column.positions()), size)

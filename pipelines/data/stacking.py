@@ -1,4 +1,4 @@
-"""Values of several rows as one array, and values for the rows that have none. Nothing is rounded or made up."""
+"""Makes one array of the values of several rows, with a given value for rows that have none. Nothing is rounded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def stacked(values: Sequence[Any], what: str) -> Array:
     """The values of all rows as one array, `(N, ...)`.
 
     Arrays of one dtype and shape, or INT64, DOUBLE or BOOLEAN; INT64 beside DOUBLE is float64. Raises `WrongTypeError`
-    for anything else, also for integers beside floats that float64 has not all digits of; `what` is in its message.
+    for anything else, also for integers beside floats that float64 would round; `what` is in its message.
     """
     if not values:
         return np.empty(0)
@@ -87,7 +87,7 @@ def as_scalars(array: Array, kind: ValueType) -> Array:
 
 
 def is_double(value: Any) -> bool:
-    """Whether a value counts as a DOUBLE beside others: one, or an INT64 that float64 has all digits of."""
+    """Whether a value counts as a DOUBLE beside others: a DOUBLE, or an INT64 that float64 does not round."""
     return value.__class__ is float or (value.__class__ is int and float(value) == value)
 
 
@@ -118,7 +118,7 @@ def _as_type(array: Array, dtype: np.dtype[Any], what: str) -> Array:
         converted = array.astype(dtype)
     if np.can_cast(array.dtype, dtype, "safe") and array.dtype.itemsize < 8:
         return converted
-    # Integers of 64 bits: numpy takes a float64 for safe.
+    # Integers of 64 bits: numpy counts the cast to float64 as safe, though it rounds.
     with np.errstate(invalid="ignore"):
         changed = (converted.astype(array.dtype) != array) | ((converted < 0) != (array < 0))
     if changed.any():

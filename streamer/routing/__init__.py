@@ -1,1 +1,1 @@
-"""Which result goes to which sink and topic, and what of its record goes with it."""
+"""Chooses sinks, topics, keys and headers for results."""

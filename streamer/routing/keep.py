@@ -1,4 +1,4 @@
-"""What travels around the pipeline: record metadata that becomes values, and input values put back into results."""
+"""`into`, which makes values of record metadata, and `keep`, which puts input values back into results."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Keep = Literal["all"] | Sequence[str]
 
 
 def put_metadata(batch: Batch, into: Mapping[str, str]) -> Batch:
-    """`batch` with what its records say as values: `into` maps key, timestamp, topic, partition, offset, source,
+    """`batch` with metadata of its records as values: `into` maps key, timestamp, topic, partition, offset, source,
     `headers.NAME`, or a name that the source declares, to the value's key.
 
     Keys and headers become text if they are UTF-8, else bytes. It replaces a value of the payload that has the same
-    key; a row whose record has no such thing lacks the value.
+    key; a row lacks the value if its record lacks the metadata.
     """
     if not into:
         return batch
@@ -34,9 +34,9 @@ def kept(result: Batch, given: Batch, keep: Keep | None) -> Batch:
     """`result` with the values of `keep` that its rows lack, taken from the rows of `given` that they came from.
 
     A value that the pipeline made, or left in place, stays; undecoded columns stay undecoded. A row made of several
-    records takes the values of the last. What `given` lacks is lacking, and so is what cannot be decoded but has to be,
-    to stand next to values of the pipeline. Where the rows of `result` are those of `given`, unchanged, the columns are
-    shared: no work per row.
+    records gets the values of the last. A row gets no value if `given` has none, or if the value would have to be
+    decoded, to stand beside values of the pipeline, and cannot be. If the rows of `result` are those of `given`,
+    unchanged, the columns are shared, and nothing is done per row.
     """
     there, made = given.columns, result.columns
     wanted = [key for key in (there if keep == "all" else keep or ()) if key in there and _lacks(made.get(key))]
@@ -74,7 +74,7 @@ def _places(result: Batch, given: Batch) -> Ints | None:
     table[numbers - low] = np.arange(len(numbers))
     strange = (parents < low) | (parents > high)
     if strange.any():
-        # Of no row here: so is what stands last in the table.
+        # Rows that are not in `given` get the last place of the table, which is -1.
         parents = np.where(strange, high + 1, parents)
     places: Ints = table[parents - low]
     return places
@@ -107,5 +107,5 @@ def _filled(own: Column | None, taken: Column) -> Column:
         places = np.arange(len(own), dtype=np.int64)
         return Column.concat([own, taken]).take(np.where(present, places, places + len(own)))
     except RowsFailed:
-        # What cannot be decoded is nothing to put back.
+        # Values that cannot be decoded are not put back.
         return own

@@ -1,6 +1,6 @@
-"""The records behind the rows of a batch, column by column.
+"""The metadata of the records that the rows of a batch came from, column by column.
 
-A row made of several records (a window) goes by the first of them, as `Batch.row` does.
+A row made of several records (a window) has the metadata of the first, as in `Batch.row`.
 """
 
 from __future__ import annotations
@@ -55,12 +55,11 @@ def record_timestamps(batch: Batch) -> Ints:
 
 
 def record_column(batch: Batch, name: str) -> Column:
-    """What `name` says of the rows' records, as a column: what `into` and `{record.NAME}` take.
+    """The metadata `name` of the rows' records, as a column, for `into` and `{record.NAME}`.
 
     key, headers.NAME: the text if the bytes are UTF-8, else the bytes; a repeated header counts with its last value.
     topic, source: text. partition, offset, timestamp (milliseconds since 1970): integers. Any other name is one that
-    the source declares (`Records.extras`). A row whose record has no such thing, or that came from no record, lacks
-    the value.
+    the source declares (`Records.extras`). A row lacks the value if its record does, or if it came from no record.
     """
     if name == "key":
         return _texts(record_keys(batch), batch.size)

@@ -1,4 +1,4 @@
-"""What each sink gets of a batch of results: which rows, which values, under which topic and key."""
+"""Selects the rows of a batch of results that go to each sink, with their values, topics and keys."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class Selection:
         )
 
     def apply(self, batch: Batch) -> Selected:
-        """What the sink gets of these results. Without choices that is `batch` itself.
+        """The part of these results that goes to the sink; `batch` itself if the sink has no choices.
 
-        Values that are not written still choose rows, topics and keys.
+        Values that are not written can still be used in `when`, topics and keys.
         """
         if self.is_plain:
             return Selected(batch)
@@ -103,11 +103,10 @@ class Selection:
 
 
 def selection(sink: SinkConfig, label: str, record_names: Iterable[str] = ()) -> Selection:
-    """The choices of this sink, which goes by the name `label`.
+    """The choices of this sink, whose name is `label`: its `when`, `keys`, `drop`, and how its messages are addressed.
 
-    Read are `when`, `keys`, `drop`, and how its messages are addressed. `record_names` are those which the service's
-    sources declare. Raises `DefinitionError` for what
-    `check_topics` and `check_condition` refuse and for a function that cannot be imported.
+    `record_names` are those which the service's sources declare. Raises `DefinitionError` as `check_topics` and
+    `check_condition` do, and for a function that cannot be imported.
     """
     try:
         topic, addressing = check_topics(sink, record_names), sink.addressing
@@ -146,7 +145,7 @@ def check_topics(sink: SinkConfig, record_names: Iterable[str] | None = None) ->
 
 
 def select_all(selections: Sequence[Selection], batch: Batch) -> tuple[list[Selected], dict[int, Exception]]:
-    """What each sink gets of these results, and the records that failed for one of them, by row number.
+    """The part of these results that goes to each sink, and the records that failed for one of them, by row number.
 
     A record that fails for one sink has failed: no sink gets any of its results.
     """

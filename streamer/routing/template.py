@@ -23,7 +23,7 @@ _PIECE = re.compile(r"\{([^{}]*)\}|[{}]")
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A text with `{KEY}` for a value of the result and `{record.NAME}` for what its record says.
+    """A text with `{KEY}` for a value of the result and `{record.NAME}` for metadata of its record.
 
     `pieces` alternate: literal text, name, literal text, ..., literal text.
     """
@@ -54,8 +54,8 @@ class Template:
 def template(text: str, record_names: Iterable[str] | None = ()) -> Template:
     """`text` compiled. Raises `DefinitionError` for a stray brace, an empty name, or an unknown `record.` name.
 
-    `record_names` are those which the sources declare, besides what the records of all sources say; `None`: the
-    sources are not known, any name is taken.
+    `record_names` are those which the sources declare, besides the metadata that the records of all sources have;
+    `None`: the sources are not known, and any name is accepted.
     """
     pieces: list[str] = []
     end = 0
@@ -77,7 +77,7 @@ class Allowed:
     patterns: tuple[re.Pattern[str], ...]
 
     def check(self, topics: Sequence[str], failures: Failures) -> None:
-        """Put the rows whose topic is not allowed into `failures`; each distinct topic is looked at once."""
+        """Put the rows whose topic is not allowed into `failures`; each distinct topic is checked once."""
         refused = {topic for topic in set(topics) if not self.allows(topic)}
         if not refused:
             return

@@ -19,7 +19,7 @@ from pipelines.errors import DataError, DefinitionError, RowsFailed
 from pipelines.values import ValueType, type_of
 
 Failures = dict[int, Exception]
-"""Position in the batch to what went wrong with the row."""
+"""Position in the batch to the error of the row."""
 
 OPERATORS: Final = ("gt", "ge", "lt", "le", "eq", "ne", "in", "exists")
 """Comparisons of a `when`; several of one key must all hold."""
@@ -34,10 +34,10 @@ _NUMERIC: Final = (bool, int, float)
 
 
 class Condition(Protocol):
-    """Says of each row of a batch whether it is chosen."""
+    """Chooses rows of a batch."""
 
     def rows(self, batch: Batch) -> tuple[Mask, Failures]:
-        """The chosen rows, `bool (N,)`, and the rows for which that cannot be said, which are not chosen."""
+        """The chosen rows, `bool (N,)`, and the errors of rows that cannot be compared, which are not chosen."""
 
 
 def condition(when: str | Mapping[str, Any] | None) -> Condition | None:
@@ -48,7 +48,7 @@ def condition(when: str | Mapping[str, Any] | None) -> Condition | None:
     is not chosen, unless by `exists: false`. An array of one number counts as that number. A text is `module:function`,
     called with the `Data` of each row; the row is chosen if what it returns is true.
 
-    Raises `DefinitionError` for what is no condition and for a function that cannot be imported.
+    Raises `DefinitionError` if `when` is no condition, or names a function that cannot be imported.
     """
     if when is None:
         return None
@@ -134,7 +134,7 @@ def _test(key: str, name: str, wanted: object) -> _Test:
             f"{key}: {name}: a text, number or boolean is needed, not {wanted!r}; "
             "a missing value is found by exists: false"
         )
-    # A reference like ${THRESHOLD} leaves text; to be larger than a text that is a number means the number.
+    # A reference like ${THRESHOLD} leaves text: gt, ge, lt and le compare with the number that it holds.
     return _Test(key, name, _number(wanted) if name in _ORDER and isinstance(wanted, str) else wanted)
 
 
@@ -166,7 +166,7 @@ def _passes(test: _Test, batch: Batch, failures: Failures) -> Mask:
 
 
 def _numbers(column: Column) -> npt.NDArray[Any] | None:
-    """The rows' one number each, `(N,)`; `None` if the column is not like that."""
+    """One number for each row, `(N,)`; `None` if the column has other values."""
     if not isinstance(column, DenseColumn) or column.storage.dtype.kind not in "biuf":
         return None
     if column.storage[:1].size != 1 or len(column.storage) == 0:
