@@ -166,13 +166,11 @@ class KafkaSink(Sink):
         return lost
 
     def confirmed(self) -> list[Ints]:
-        """See `Sink.confirmed`."""
         self._collect()
         confirmed, self._confirmed = self._confirmed, []
         return confirmed
 
     def push(self) -> None:
-        """See `Sink.push`."""
         now = time.monotonic()
         if now - self._pushed < self._config.linger or self._is_idle():
             return
@@ -181,7 +179,6 @@ class KafkaSink(Sink):
         self._flush(_PUSH)
 
     def behind(self) -> float:
-        """See `Sink.behind`."""
         if not self._writing.confirms_blocks or self._lost or self._to_send_alone:
             return math.inf
         return time.monotonic() - self._outstanding[0].at if self._outstanding else 0.0
@@ -198,7 +195,6 @@ class KafkaSink(Sink):
             self._producer.close()
 
     def down(self) -> str | None:
-        """See `Sink.down`."""
         if not self._open:
             return None
         return self._reach.reason or (

@@ -179,7 +179,6 @@ class KafkaSource(Source):
             ) from error
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
-        """See `Source.rewind`."""
         found = [progress for lane in set(lanes) if (progress := self._lanes.find(lane)) is not None]
         if not found:
             return
@@ -190,7 +189,6 @@ class KafkaSource(Source):
             self._begin(progress.place, progress.acknowledged, progress.committed, progress.metadata)
 
     def events(self) -> list[Event]:
-        """See `Source.events`."""
         if not self._events:
             return []
         events, self._events = self._events, []

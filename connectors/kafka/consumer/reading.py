@@ -93,16 +93,13 @@ class PlainReading(Reading):
 
     @property
     def held(self) -> int:
-        """See `Reading`."""
         return len(self._kept)
 
     @property
     def held_bytes(self) -> int:
-        """See `Reading`."""
         return sum(len(one) for one in self._kept)
 
     def receive(self, count: int, timeout: float) -> list[PartitionError]:
-        """See `Reading`."""
         messages = self._consumer.consume(count, timeout)
         found: list[PartitionError] = []
         if any(map(Message.error, messages)):
@@ -113,7 +110,6 @@ class PlainReading(Reading):
         return found
 
     def take(self, source: str, max_records: int, max_bytes: int, lane_of: LaneOf) -> Records:
-        """See `Reading`."""
         count = min(max_records, len(self._kept))
         messages, self._kept = self._kept[:count], self._kept[count:]
         records, rest = self._block(source, messages, lane_of)
@@ -124,13 +120,11 @@ class PlainReading(Reading):
         return records
 
     def forget(self, places: Iterable[Place]) -> None:
-        """See `Reading`."""
         gone = set(places)
         if gone and self._kept:
             self._kept = [one for one in self._kept if (one.topic(), one.partition()) not in gone]
 
     def close(self) -> None:
-        """See `Reading`."""
         self._kept = []
 
     def _block(self, source: str, messages: list[Message], lane_of: LaneOf) -> tuple[Records, list[Message]]:
@@ -167,16 +161,13 @@ class CompiledReading(Reading):
 
     @property
     def held(self) -> int:
-        """See `Reading`."""
         return self._held
 
     @property
     def held_bytes(self) -> int:
-        """See `Reading`."""
         return self._reader.held_bytes
 
     def receive(self, count: int, timeout: float) -> list[PartitionError]:
-        """See `Reading`."""
         found = self._served()
         self._held, errors = self._reader.receive(count, math.ceil(timeout * 1000))
         for code, topic, partition, offset, text in errors:
@@ -184,7 +175,6 @@ class CompiledReading(Reading):
         return found
 
     def take(self, source: str, max_records: int, max_bytes: int, lane_of: LaneOf) -> Records:
-        """See `Reading`."""
         whole, count, sizes, keyed, headers, groups = self._reader.take(max_records, max_bytes, self._wants_headers)
         self._held -= count
         if not count:
@@ -218,24 +208,20 @@ class CompiledReading(Reading):
         return records.of_spans([number for number, lane in enumerate(lanes) if lane is not None])
 
     def forget(self, places: Iterable[Place]) -> None:
-        """See `Reading`."""
         for place in places:
             self._reader.forget(*place)
         self._held = self._reader.held
 
     def begin(self, places: Iterable[Place]) -> None:
-        """See `Reading`."""
         for place in places:
             self._reader.begin(*place)
 
     def end(self, places: Iterable[Place]) -> None:
-        """See `Reading`."""
         for place in places:
             self._reader.end(*place)
         self._held = self._reader.held
 
     def close(self) -> None:
-        """See `Reading`."""
         self._reader.close()
         self._held = 0
 

@@ -69,7 +69,6 @@ class PlainWriting(Writing):
         self._producer = producer
 
     def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
-        """See `Writing`."""
         common = _common_topic(messages, topic)
         plain = messages.headers is None and messages.timestamps is None
         if plain and common is not None and _can_be_topic(common):
@@ -77,7 +76,6 @@ class PlainWriting(Writing):
         return self._one_by_one(sent, messages, topic, wait_for_room)
 
     def is_idle(self) -> bool:
-        """See `Writing`."""
         # Counts messages until their callbacks have returned (seen in librdkafka 2.16, and tested).
         return len(self._producer) == 0
 
@@ -161,11 +159,9 @@ class CompiledWriting(Writing):
         self._by_mark: dict[int, Sent] = {}
 
     def foresee(self, topic: str, partitions: int, partitioner: str) -> None:
-        """See `Writing`."""
         self._writer.foresee(topic, partitions, partitioner)
 
     def send(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
-        """See `Writing`."""
         topics, codes = _coded(messages, topic)
         values = Spans.of(messages.values)
         keys = None if messages.keys is None else Spans.of(messages.keys)
@@ -189,7 +185,6 @@ class CompiledWriting(Writing):
                 return refused | dict.fromkeys(rows, _FULL)
 
     def is_idle(self) -> bool:
-        """See `Writing`."""
         # The first is librdkafka's count, the second the bridge's own, in case a message went missing between them.
         return len(self._producer) == 0 and self._writer.outstanding == 0
 

@@ -43,7 +43,6 @@ class CombineJunction(Junction):
 
     @classmethod
     def of(cls, step: AlignedCombine, name: str, inputs: tuple[str, ...], context: OpenContext) -> CombineJunction:
-        """See `Junction.of`."""
         return cls(name, inputs, step.combiner(context))
 
     @property

@@ -35,7 +35,6 @@ class StepOutput:
     """Runs to report to the observer, later, in the thread that runs the graph."""
 
     def step(self, run: StepRun) -> None:
-        """See `Observer.step`."""
         self.runs.append(run)
 
 

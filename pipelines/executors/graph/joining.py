@@ -43,7 +43,6 @@ class FirstJunction(Junction):
 
     @classmethod
     def of(cls, step: First, name: str, inputs: tuple[str, ...], context: OpenContext) -> FirstJunction:
-        """See `Junction.of`."""
         return cls(name, inputs, None if step.timeout_ms is None else step.timeout_ms / 1000)
 
     @property

@@ -42,7 +42,6 @@ class SwitchJunction(Junction):
 
     @classmethod
     def of(cls, step: Switch, name: str, inputs: tuple[str, ...], context: OpenContext) -> SwitchJunction:
-        """See `Junction.of`."""
         return cls(name, inputs, step.switch_fn, step.switch_fn.open(context))
 
     @property
@@ -106,7 +105,6 @@ class SwitchOutputJunction(Junction):
 
     @classmethod
     def of(cls, step: SwitchOutput, name: str, inputs: tuple[str, ...], context: OpenContext) -> SwitchOutputJunction:
-        """See `Junction.of`."""
         return cls(name, inputs, step.output_num)
 
     @property
