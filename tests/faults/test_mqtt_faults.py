@@ -190,7 +190,6 @@ class TestMessages:
         assert ours.most_unacknowledged <= 50
         assert len(ours.connects) == 1
 
-    @pytest.mark.xfail(strict=True, reason="the source connects again and again: Counts.too_large is never counted")
     def test_a_message_larger_than_the_source_takes_is_passed_over_over_3_1_1(self, ours: FaultyMqtt) -> None:
         """A broker of MQTT 5 does not send it."""
         fields = {"url": ours.url, "topics": "proof/+", "client_id": "proof", "version": "3.1.1", "max_message": 1000}
