@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from connectors.measures import Measure
 from connectors.records import Header, Records
 from pipelines.data.batch import Batch
 from pipelines.data.data import RecordContext
@@ -89,7 +90,6 @@ class Codec(ABC):
         """Which hot path it takes, and why it is plain Python if it is."""
         return NO_COMPILED_FORM
 
-    @property
-    def counters(self) -> Mapping[str, int]:
-        """What it has counted since it was made, by name, for metrics. May be read from any thread."""
-        return {}
+    def metrics(self) -> Sequence[Measure]:
+        """Its own counters and gauges, for `/metrics`; the same ones at each call, from any thread."""
+        return ()

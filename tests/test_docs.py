@@ -26,6 +26,7 @@ from pageblocks import ROOT, Block, blocks_of
 
 import pipelines
 import streamer
+from connectors.codecs.sparkplug.codec import SparkplugConfig
 from connectors.memory import MemorySessionSource
 from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.endpoint import MqttEndpointSourceConfig
@@ -162,6 +163,7 @@ def test_a_metric_exists(page: Path) -> None:
         Measured("source endpoint", "mqtt_endpoint", MqttEndpointSourceConfig().build().metrics),
         Measured("source bus", "mqtt", MqttSourceConfig(topics=("in",), client_id="docs").build().metrics),
         Measured("sink bus", "mqtt", MqttSinkConfig(topic="out", client_id="docs").build().metrics),
+        Measured("source bus", "sparkplug", SparkplugConfig().build().metrics),
     ]
     names = {name for family in meters.collect() for name in (family.name, f"{family.name}_total")}
     assert (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from pydantic import Field, model_validator
@@ -13,6 +13,7 @@ from connectors.codecs.described import CONTENT_ENCODING, CONTENT_TYPE, header_t
 from connectors.codecs.registry import codec_of
 from connectors.codecs.rows import payload_bytes
 from connectors.codecs.wrapping import WrapperConfig
+from connectors.measures import Measure
 from connectors.records import Header, Records
 from connectors.units import Size
 from pipelines.data.batch import Batch
@@ -96,10 +97,9 @@ class Compressed(Codec):
         """That of the codec inside."""
         return self._inside.hot_path
 
-    @property
-    def counters(self) -> Mapping[str, int]:
+    def metrics(self) -> Sequence[Measure]:
         """What the codec inside counts."""
-        return self._inside.counters
+        return self._inside.metrics()
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """What the codec inside makes of the decompressed payloads. `content-encoding` is a record's no more."""

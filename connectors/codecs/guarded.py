@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from connectors.blockcolumns import where_null
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
+from connectors.measures import Measure
 from connectors.records import Header, Ints, Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
@@ -62,10 +63,9 @@ class Guarded(Codec):
         """That of the codec."""
         return self.codec.hot_path
 
-    @property
-    def counters(self) -> Mapping[str, int]:
+    def metrics(self) -> Sequence[Measure]:
         """What the codec counts."""
-        return self.codec.counters
+        return self.codec.metrics()
 
     def _decoded_apart(self, records: Records, wanted: frozenset[str] | None, first: int) -> Decoded:
         # Records without a payload are nothing to decode, and no codec is asked for them again.

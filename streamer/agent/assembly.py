@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.codec import Codec
-from connectors.codecs.registry import codec_of
+from connectors.codecs.config import CodecConfig
+from connectors.codecs.registry import codec_config, codec_of
 from connectors.config import SinkConfig, SourceConfig
 from connectors.outbox.wrapping import with_outbox
 from connectors.sink import Sink
@@ -97,8 +98,12 @@ class Assembly:
         return found
 
     def measured(self) -> list[Measured]:
-        """The sources and sinks, which may count and measure something themselves."""
+        """The sources, their codecs and the sinks, which may count and measure something themselves."""
         found = [Measured(f"source {name}", config.type, source.metrics) for name, config, source in self.sources]
+        found += [
+            Measured(f"source {name}", _innermost(config).type, self.codecs[name].metrics)
+            for name, config, _ in self.sources
+        ]
         configs = [*self.service.sinks, *([] if self.dead is None else [self.service.dead_letter])]
         for route, config in zip(self.all_routes, configs, strict=True):
             if config is not None:
@@ -168,6 +173,14 @@ def _dead_letter(service: Service, instead: Sink | None) -> SinkRoute | None:
         return None
     sink: Any = _sink(config, service) if instead is None else instead
     return SinkRoute.of(config, sink, codec_of(config.codec, service.hot_path), "dead_letter")
+
+
+def _innermost(config: SourceConfig) -> CodecConfig:
+    """The codec of a source, or that inside of it which reads what the others have opened."""
+    codec = codec_config(config.codec)
+    while (inside := codec.wrapped) is not None:
+        codec = inside
+    return codec
 
 
 def _sink(config: SinkConfig, service: Service) -> Sink:

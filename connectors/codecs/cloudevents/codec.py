@@ -30,6 +30,7 @@ from connectors.codecs.cloudevents.texts import text_of
 from connectors.codecs.described import CONTENT_TYPE, header_texts, media_type
 from connectors.codecs.registry import codec_of
 from connectors.codecs.rows import payload_bytes
+from connectors.measures import Measure
 from connectors.records import Header, Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column
@@ -80,10 +81,9 @@ class CloudEvents(Codec):
         """That of the codec of the data."""
         return self._inside.hot_path
 
-    @property
-    def counters(self) -> Mapping[str, int]:
+    def metrics(self) -> Sequence[Measure]:
         """What the codec inside counts."""
-        return self._inside.counters
+        return self._inside.metrics()
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """What the codec inside makes of the data, with attributes. Headers of events are the records' no more."""

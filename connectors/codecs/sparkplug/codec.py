@@ -16,6 +16,7 @@ from connectors.codecs.rows import encode_rows, payload_bytes
 from connectors.codecs.sparkplug.births import SEQUENCE, EdgeNode, EdgeNodes, Known, Table
 from connectors.codecs.sparkplug.topics import Address, address
 from connectors.codecs.sparkplug.values import Order, Reading, reading_of, readings, write
+from connectors.measures import Measure
 from connectors.records import Records
 from connectors.units import Size
 from pipelines.data.batch import Batch
@@ -83,10 +84,12 @@ class Sparkplug(Codec):
         self._unborn = 0
         self._usual = self._config.historical == "take" and "historical" not in self._config.attributes
 
-    @property
-    def counters(self) -> Mapping[str, int]:
+    def metrics(self) -> Sequence[Measure]:
         """Gaps in the sequences of edge nodes, and messages whose birth was not seen."""
-        return {"sparkplug_gaps": self._nodes.gaps, "sparkplug_births_missing": self._unborn}
+        return (
+            Measure("gaps", "Gaps in the sequence numbers of edge nodes.", self._nodes.gaps),
+            Measure("births_missing", "Messages with aliases whose birth was not seen.", self._unborn),
+        )
 
     @property
     def gaps(self) -> Mapping[tuple[str, str], int]:

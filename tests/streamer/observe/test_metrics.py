@@ -12,10 +12,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+import pipelines
 from connectors.measures import Measure
+from connectors.memory import MemorySinkConfig, MemorySourceConfig
 from pipelines.data.batch import Batch
 from pipelines.errors import StreamerError
 from pipelines.observe.observing import StepRun
+from streamer.agent.assembly import build
+from streamer.definition.service import Service
 from streamer.devbroker.ports import ReservedPorts
 from streamer.observe.connectormetrics import Measured
 from streamer.observe.endpoint import Endpoint
@@ -31,6 +35,19 @@ def samples(meters: ServiceMeters) -> dict[tuple[str, tuple[tuple[str, str], ...
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+def test_what_a_codec_inside_another_counts_is_exported_under_its_own_name() -> None:
+    service = Service(
+        name="plant",
+        source=MemorySourceConfig(topic="in", codec={"type": "compressed", "codec": "sparkplug"}),
+        pipeline=pipelines.Sequence([pipelines.Logging()]),
+        sink=MemorySinkConfig(topic="out"),
+    )
+    meters = ServiceMeters("plant", ["memory"])
+    meters.connectors = build(service).measured
+    labels = (("part", "source memory"), ("service", "plant"))
+    assert samples(meters)["streamer_sparkplug_births_missing_total", labels] == 0
 
 
 def test_every_metric_has_its_fixed_name_and_the_service_label() -> None:
@@ -96,7 +113,7 @@ def test_a_measure_has_a_name_that_metrics_can_have(name: str) -> None:
         Measure(name, "", 1)
 
 
-class Service:
+class StandIn:
     def __init__(self, name: str) -> None:
         self.meters = ServiceMeters(name, ["s"])
         self.trouble: str | None = None
@@ -126,7 +143,7 @@ def get(endpoint: Endpoint, path: str) -> tuple[int, bytes]:
 
 
 def test_the_control_port_serves_metrics_and_health() -> None:
-    service = Service("one")
+    service = StandIn("one")
     endpoint = Endpoint.join("127.0.0.1:0", "one", service)
     try:
         status, text = get(endpoint, "/metrics")
@@ -145,8 +162,8 @@ def test_the_control_port_serves_metrics_and_health() -> None:
 
 def test_services_of_one_process_share_a_port(reserved_port: int) -> None:
     listen = f"127.0.0.1:{reserved_port}"
-    first = Endpoint.join(listen, "one", Service("one"))
-    second = Endpoint.join(listen, "two", Service("two"))
+    first = Endpoint.join(listen, "one", StandIn("one"))
+    second = Endpoint.join(listen, "two", StandIn("two"))
     try:
         assert first is second
         text = get(first, "/metrics")[1]
@@ -159,7 +176,7 @@ def test_services_of_one_process_share_a_port(reserved_port: int) -> None:
 
 
 def test_a_port_in_use_is_an_error_that_says_what_to_do() -> None:
-    endpoint = Endpoint.join("127.0.0.1:0", "one", Service("one"))
+    endpoint = Endpoint.join("127.0.0.1:0", "one", StandIn("one"))
     try:
         with pytest.raises(StreamerError, match="choose another"):
             Endpoint(f"127.0.0.1:{endpoint.address[1]}")
