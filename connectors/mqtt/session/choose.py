@@ -5,18 +5,21 @@ from __future__ import annotations
 from typing import Literal
 
 from connectors.mqtt.session.inbound import Inbound
-from connectors.mqtt.session.network import NetworkSession
 from connectors.mqtt.session.session import Session, SessionClient
 from connectors.mqtt.session.settings import Settings
+from pipelines.plugins.requirements import Package
 
 
 def session(kind: Literal["builtin", "paho"], settings: Settings, client: SessionClient, inbound: Inbound) -> Session:
     """A session that has not begun: the first `turn` connects.
 
-    Raises `ImportError` without paho-mqtt.
+    Raises `MissingPackageError` without paho-mqtt.
     """
-    if kind == "paho":
-        from connectors.mqtt.session.paho import PahoTransport
+    from connectors.mqtt.session.network import NetworkSession
 
-        return NetworkSession(settings, client, inbound, PahoTransport)
-    return NetworkSession(settings, client, inbound)
+    if kind == "builtin":
+        return NetworkSession(settings, client, inbound)
+    Package("paho", "mqtt").check(f"{settings.name} (client: paho)")
+    from connectors.mqtt.session.paholink import PahoLink
+
+    return NetworkSession(settings, client, inbound, PahoLink)

@@ -1,4 +1,4 @@
-"""`NetworkSession`: a session on a socket of its own."""
+"""`NetworkSession`: a session on a connection of its own."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
-from ssl import SSLContext
+from typing import TypeVar
 
-from connectors.mqtt.address import Address
 from connectors.mqtt.protocol.packets import (
     V5,
     V311,
@@ -35,12 +34,14 @@ from connectors.mqtt.session.grants import Downgraded, granted_qos, refuse_what_
 from connectors.mqtt.session.greeting import Greeting
 from connectors.mqtt.session.inbound import Inbound
 from connectors.mqtt.session.keepalive import KeepAlive
+from connectors.mqtt.session.link import Link, MakeLink
 from connectors.mqtt.session.session import Session, SessionClient
 from connectors.mqtt.session.settings import SUBSCRIBE_ID, Granted, Settings
-from connectors.mqtt.session.transport import Connection, Transport, TransportClosed, Waiting
+from connectors.mqtt.session.transport import Transport, TransportClosed, Waiting
 from pipelines.errors import ConnectorError
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 _GREETING_WAIT = 10.0
 """Seconds within which the broker has to answer CONNECT, and SUBSCRIBE."""
@@ -62,25 +63,18 @@ class _State(Enum):
 
 
 class NetworkSession(Session):
-    """A session that reads and writes its socket itself. See `Session`."""
+    """A session that speaks MQTT itself, on what `link` makes: a socket, unless told otherwise. See `Session`."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        client: SessionClient,
-        inbound: Inbound,
-        made: Callable[[Address, SSLContext | None, str | None, Waiting], Connection] = Transport,
-    ) -> None:
-        """`made` makes the connections."""
-        self._made = made
+    def __init__(self, settings: Settings, client: SessionClient, inbound: Inbound, link: MakeLink = Transport) -> None:
         self._settings = settings
+        self._link = link
         self._client = client
         self._inbound = inbound
         self._waiting = Waiting()
         self._backoff = Backoff()
         self._state = _State.RESTING
         self._attempt_at = time.monotonic()
-        self._transport: Connection | None = None
+        self._transport: Link | None = None
         self._greeting = Greeting()
         self._greeting_until = 0.0
         self._keep_alive = KeepAlive(settings.keep_alive)
@@ -183,27 +177,29 @@ class NetworkSession(Session):
                 return False
         settings = self._settings
         context = None if settings.tls is None else settings.tls()
-        self._transport = self._made(settings.address, context, settings.server_name, self._waiting)
+        self._transport = self._link(settings.address, context, settings.server_name, self._waiting)
         self._state = _State.CONNECTING
         self._transport.begin()
         return True
 
     def _connected(self, deadline: float) -> bool:
         transport = self._open_transport
-        if not self._connect_step(transport):
+        if not self._connect_step(transport.connect):
             wait = min(deadline - time.monotonic(), _STEP)
             self._waiting.wait(wait, read=transport.wants_read, write=transport.wants_write)
-            if not self._connect_step(transport):
+            if not self._connect_step(transport.connect):
                 return False
         self._greeting = Greeting()
+        hello = encode(self._connect(), self._version)
+        # paho makes the connection only here.
+        self._connect_step(lambda: transport.send(hello))
         self._greeting_until = time.monotonic() + _GREETING_WAIT
         self._state = _State.GREETING
-        transport.send(encode(self._connect(), self._version))
         return True
 
-    def _connect_step(self, transport: Connection) -> bool:
+    def _connect_step(self, step: Callable[[], _T]) -> _T:
         try:
-            return transport.connect()
+            return step()
         except ConnectorError as error:
             # What worked once may work again: certificates are renewed, and proxies come up before what is behind them.
             raise ConnectorError(str(error), retriable=error.retriable or self.connection > 0) from None
@@ -250,7 +246,7 @@ class NetworkSession(Session):
         self._accept(connack)
         return True
 
-    def _hear(self, transport: Connection) -> Connack | None:
+    def _hear(self, transport: Link) -> Connack | None:
         transport.flush()
         while (room := self._greeting.room()) is not None:
             count = transport.receive(room)
@@ -361,7 +357,7 @@ class NetworkSession(Session):
             )
         return False
 
-    def _receive(self, transport: Connection) -> bool:
+    def _receive(self, transport: Link) -> bool:
         count = transport.receive(self._inbound.room())
         if not count:
             return False
@@ -481,7 +477,7 @@ class NetworkSession(Session):
         return self._failure
 
     @property
-    def _open_transport(self) -> Connection:
+    def _open_transport(self) -> Link:
         assert self._transport is not None
         return self._transport
 

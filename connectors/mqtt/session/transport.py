@@ -9,7 +9,6 @@ import ssl
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Protocol
 
 from connectors.mqtt.address import Address
 from pipelines.errors import ConnectorError
@@ -95,23 +94,6 @@ class Waiting:
         if self._socket is not None and self._events:
             self._selector.unregister(self._socket)
         self._socket, self._events = None, 0
-
-
-class Connection(Protocol):
-    """What a session needs of a connection: see `Transport`."""
-
-    wants_read: bool
-    wants_write: bool
-
-    @property
-    def unsent(self) -> int: ...
-    def begin(self) -> None: ...
-    def connect(self) -> bool: ...
-    def receive(self, into: memoryview, /) -> int: ...
-    def send(self, data: bytes | bytearray | memoryview, /) -> None: ...
-    def flush(self) -> None: ...
-    def finish(self, seconds: float, /) -> None: ...
-    def close(self) -> None: ...
 
 
 class Transport:
@@ -295,16 +277,8 @@ class Transport:
         except ssl.SSLWantWriteError:
             self.wants_write = True
             return False
-        except ssl.SSLCertVerificationError as error:
-            raise ConnectorError(
-                f"{self._address}: its certificate is not believed: {error.verify_message}; name the authority that "
-                "signed it as tls.ca, and the name that stands in it as tls.server_name"
-            ) from None
         except ssl.SSLError as error:
-            raise ConnectorError(
-                f"{self._address}: no TLS: {error.reason or error}; does the broker speak TLS on this port, and does "
-                "it ask for a certificate of the client (tls.cert, tls.key)?"
-            ) from None
+            raise no_tls(self._address, error) from None
         except OSError as error:
             self._give_up(f"the TLS handshake failed: {_text(error)}")
             return True
@@ -320,6 +294,19 @@ class Transport:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def no_tls(address: Address, error: ssl.SSLError) -> ConnectorError:
+    """Why there is no TLS with this broker, and what to do."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ConnectorError(
+            f"{address}: its certificate is not believed: {error.verify_message}; name the authority that "
+            "signed it as tls.ca, and the name that stands in it as tls.server_name"
+        )
+    return ConnectorError(
+        f"{address}: no TLS: {error.reason or error}; does the broker speak TLS on this port, and does "
+        "it ask for a certificate of the client (tls.cert, tls.key)?"
+    )
 
 
 def _text(error: OSError) -> str:

@@ -10,6 +10,7 @@ import pytest
 from faultymqtt import FaultyMqtt
 from mqttclient import MqttClient
 from tcpproxy import TcpProxy
+from websocketbridge import WebSocketBridge
 
 from connectors.contract import SessionBus, SessionContract, SourceContract
 from connectors.message import Message
@@ -40,10 +41,12 @@ class MqttBus(SessionBus):
 
     held_at_most = 4 * 2**20
 
-    def __init__(self, broker: LocalMosquitto, version: str, qos: int = 1) -> None:
+    def __init__(self, broker: LocalMosquitto, version: str, qos: int = 1, scheme: str = "", path: str = "") -> None:
         self.place = uuid.uuid4().hex
         self._version, self._qos = version, qos
-        self._proxy = TcpProxy(broker.port).__enter__()
+        self._more = {"client": "paho"} if scheme else {}
+        self._url = f"{scheme or 'mqtt'}://127.0.0.1:{{}}{path}"
+        self._proxy = (WebSocketBridge if scheme == "ws" else TcpProxy)(broker.port).__enter__()
         self._feeder = MqttClient(broker.host, broker.port, version=5).__enter__()
         self._broker = broker
         make_session(self.source())
@@ -57,7 +60,8 @@ class MqttBus(SessionBus):
             self._feeder.publish(f"{self.place}/{one.partition or 0}", one.value, self._qos, **more)
 
     def source(self) -> Source:
-        return built(self._proxy.port, self.place, version=self._version, qos=self._qos)
+        url = self._url.format(self._proxy.port)
+        return built(self._proxy.port, self.place, version=self._version, qos=self._qos, url=url, **self._more)
 
     def held_bytes(self, source: Source) -> int:
         assert isinstance(source, MqttSource)
@@ -163,6 +167,38 @@ class TestOnMosquittoWithQos2(Contracts):
     @pytest.fixture
     def bus(self, mosquitto: LocalMosquitto) -> Iterator[MqttBus]:
         bus = MqttBus(mosquitto, "5", qos=2)
+        yield bus
+        bus.close()
+
+
+class TestOnMosquittoWithPaho(Contracts):
+    """MQTT 5, QoS 1, by paho-mqtt over TCP."""
+
+    @pytest.fixture
+    def bus(self, mosquitto: LocalMosquitto) -> Iterator[MqttBus]:
+        bus = MqttBus(mosquitto, "5", scheme="mqtt")
+        yield bus
+        bus.close()
+
+
+class TestOnMosquittoWithPahoInTheOlderVersion(Contracts):
+    """MQTT 3.1.1, QoS 1, by paho-mqtt over TCP."""
+
+    cannot: ClassVar = {**CANNOT, "headers": "there are no properties before MQTT 5"}
+
+    @pytest.fixture
+    def bus(self, mosquitto: LocalMosquitto) -> Iterator[MqttBus]:
+        bus = MqttBus(mosquitto, "3.1.1", scheme="mqtt")
+        yield bus
+        bus.close()
+
+
+class TestOnMosquittoWithPahoInAWebSocket(Contracts):
+    """MQTT 5, QoS 1, by paho-mqtt over a WebSocket."""
+
+    @pytest.fixture
+    def bus(self, mosquitto: LocalMosquitto) -> Iterator[MqttBus]:
+        bus = MqttBus(mosquitto, "5", scheme="ws", path="/mqtt")
         yield bus
         bus.close()
 

@@ -1,4 +1,7 @@
-"""A session against a server that the test plays: what is granted, refused, lost, and taken up again."""
+"""A session against a server that the test plays: what is granted, refused, lost, and taken up again.
+
+Each test is of our own client and of paho, but for what they do in different ways.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from mqttserver import PATIENCE, PlayedServer
@@ -28,10 +31,23 @@ from connectors.mqtt.protocol.packets import (
 from connectors.mqtt.protocol.properties import Properties
 from connectors.mqtt.protocol.reasons import ReasonCode
 from connectors.mqtt.session.inbound import PacketInbound
+from connectors.mqtt.session.link import MakeLink
 from connectors.mqtt.session.login import Login
 from connectors.mqtt.session.network import NetworkSession
+from connectors.mqtt.session.paholink import PahoLink
 from connectors.mqtt.session.settings import Granted, Grants, Settings
+from connectors.mqtt.session.transport import Transport
 from pipelines.errors import ConnectorError
+
+NOT_PAHO = {
+    "test_qos_1_instead_of_2_is_enough": "it does no QoS 2",
+    "test_a_link_that_is_dead_is_found": "it sends UNSUBSCRIBE instead of PINGREQ",
+    "test_a_server_that_answers_pings_is_kept": "it sends UNSUBSCRIBE instead of PINGREQ",
+    "test_nobody_is_given_up_for_silence_while_nothing_is_read": "it sends UNSUBSCRIBE instead of PINGREQ",
+    "test_a_ping_is_answered_behind_what_was_sent_before": "it sends UNSUBSCRIBE instead of PINGREQ",
+    "test_malformed_packets_end_the_connection_with_the_reason": "it ends the connection without a reason",
+    "test_a_port_that_speaks_something_else_is_said_to": "it tells nothing of what is no MQTT",
+}
 
 
 class Told:
@@ -59,6 +75,8 @@ class Told:
 class Pair:
     """A session and the server that it speaks to."""
 
+    link: ClassVar[MakeLink] = Transport
+
     def __init__(self, server: PlayedServer, **settings: Any) -> None:
         self.server = server
         self.told = Told()
@@ -69,7 +87,7 @@ class Pair:
             "expiry": 3600,
             "subscriptions": (Subscription("factory/+/raw", 1),),
         }
-        self.session = NetworkSession(Settings(**{**fields, **settings}), self.told, PacketInbound(1 << 20))
+        self.session = NetworkSession(Settings(**{**fields, **settings}), self.told, PacketInbound(1 << 20), Pair.link)
         server.drive = lambda: self.session.turn(0.0)
 
     def until(self, happened: Callable[[], bool], what: str = "it") -> None:
@@ -90,6 +108,14 @@ class Pair:
             except ConnectorError as error:
                 return error
         raise AssertionError("it did not fail")
+
+
+@pytest.fixture(autouse=True, params=[Transport, PahoLink], ids=["builtin", "paho"])
+def link(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What connects."""
+    if request.param is PahoLink and request.node.originalname in NOT_PAHO:
+        pytest.skip(f"paho: {NOT_PAHO[request.node.originalname]}")
+    monkeypatch.setattr(Pair, "link", request.param)
 
 
 @pytest.fixture
@@ -337,7 +363,7 @@ def test_an_absent_server_is_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     session = NetworkSession(
-        Settings("source x", Address.parse(f"mqtt://127.0.0.1:{port}"), "x"), Told(), PacketInbound(1000)
+        Settings("source x", Address.parse(f"mqtt://127.0.0.1:{port}"), "x"), Told(), PacketInbound(1000), Pair.link
     )
     for _ in range(5):
         session.turn(0.05)

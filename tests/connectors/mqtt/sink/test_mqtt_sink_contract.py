@@ -130,6 +130,21 @@ class TestMqtt311(OnMosquitto):
     fields: ClassVar = {"version": "3.1.1"}
 
 
+class TestPaho(OnMosquitto):
+    cannot = CANNOT
+    fields: ClassVar = {"client": "paho"}
+
+
+class TestPahoWithQoS0(OnMosquitto):
+    cannot = CANNOT
+    fields: ClassVar = {"client": "paho", "qos": 0}
+
+
+class TestPahoOverMqtt311(OnMosquitto):
+    cannot = CANNOT | {"keys": "MQTT 3.1.1 has no correlation data", "headers": "MQTT 3.1.1 has no user properties"}
+    fields: ClassVar = {"client": "paho", "version": "3.1.1"}
+
+
 class TestRoomyBuffer(OnMosquitto):
     cannot: ClassVar = {**{k: v for k, v in CANNOT.items() if k != "huge"}, "cut": "see the others"}
     fields: ClassVar = {"qos": 1}
