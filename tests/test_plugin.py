@@ -24,6 +24,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 TEMPLATE = ROOT / "examples" / "plugin"
+EXAMPLES = ("examples/digits", "examples/sensors")
 NAME = "streamer-example-plugin"
 
 BROKEN = {"broken.py": "import a_package_that_is_not_there\n"}
@@ -104,7 +105,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of our packages: somebody may be at work on those of the checkout."""
     folder = tmp_path_factory.mktemp("core")
-    for name in ("protos", "pipelines", "connectors", "streamer", "streamer_native", "examples/digits"):
+    for name in ("protos", "pipelines", "connectors", "streamer", "streamer_native", *EXAMPLES):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "target", "src"))
     return folder
 

@@ -31,7 +31,8 @@ KEYS: dict[str, list[dict[str, Any]]] = json.loads((VECTORS / "config-keys.json"
 FILES = sorted(path for path in FOLDER.iterdir() if path.suffix != ".tsv" and "host" in read_document(path).data)
 WRITTEN = [path for path in FILES if path.name.startswith("serialized__")]
 KAFKA = [path for path in FILES if read_document(path).data["protocol"] == "KAFKA"]
-OTHERS = [path for path in FILES if path not in KAFKA]
+MQTT = [path for path in FILES if read_document(path).data["protocol"] == "MQTT"]
+OTHERS = [path for path in FILES if path not in [*KAFKA, *MQTT]]
 
 VERTX = "io.vertx.kafka.client.serialization"
 APACHE = "org.apache.kafka.common.serialization"
@@ -88,6 +89,13 @@ def test_a_service_over_another_protocol_is_refused_by_its_name_and_line(path: P
     protocol = read_document(path).data["protocol"]
     with pytest.raises(DefinitionError, match=rf"{path.name}:\d+: protocol: a service over {protocol} is not avail"):
         streamer.load(path)
+
+
+@pytest.mark.parametrize("path", MQTT, ids=name)
+def test_a_service_over_mqtt_is_what_clients_connect_to_and_are_answered_by(path: Path) -> None:
+    with pytest.warns(KonduitWarning, match="little-endian"):
+        service: Any = streamer.load(path)
+    assert [one.type for one in (*service.sources, *service.sinks)] == ["mqtt_endpoint", "mqtt_endpoint"]
 
 
 @pytest.mark.parametrize("path", KAFKA, ids=name)

@@ -245,13 +245,16 @@ atexit.register(go.set)
 @pytest.mark.slow
 def test_a_second_ctrl_c_ends_a_program_whose_service_still_drains() -> None:
     program = """
-import sys, time
+import signal, sys, time
 import streamer
 from connectors.memory import MemorySink, MemorySource
 from pipelines import Data
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
 from streamer.agent.signals import stopped_by_signals
+
+# Where the tests run in the background, a shell has it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def stuck(data):
     print("running", flush=True)
