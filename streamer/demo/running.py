@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from pipelines.errors import StreamerError
 from pipelines.observe.histogram import Histogram
 from streamer.agent.agent import Agent
 from streamer.definition.service import Service
+from streamer.demo.reader import Reader
 
 
 def started(service: Service, stack: ExitStack) -> Agent:
@@ -23,6 +27,26 @@ def check(agent: Agent) -> None:
     """Raise `StreamerError` if the service has failed."""
     if agent.summary is not None and agent.summary.error is not None:
         raise StreamerError(f"the service failed: {agent.summary.error}")
+
+
+def wait_for_the_first(
+    agent: Agent, reader: Reader, probe: Callable[[], None], stop: threading.Event, seconds: float, hint: str
+) -> None:
+    """Send probes until the reader sees a result, or `stop` is set.
+
+    Raises `StreamerError`, with `hint`, after so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    while not stop.is_set():
+        probe()
+        if reader.sees.wait(0.3):
+            reader.check()
+            return
+        reader.check()
+        check(agent)
+        if time.monotonic() > deadline:
+            state = agent.ready() or "the service runs"
+            raise StreamerError(f"no result came back within {seconds:.0f} s ({state}); {hint}")
 
 
 def batches(agent: Agent) -> Histogram:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from connectors.codecs.registry import codec_of
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
-from pipelines.errors import StreamerError
 from streamer.agent.agent import Agent
 from streamer.demo.images import example
 from streamer.demo.images.feeder import Feeder
@@ -22,7 +21,7 @@ from streamer.demo.images.score import Score, Standing
 from streamer.demo.images.screen import Look, Screen
 from streamer.demo.images.sheet import contact_sheet
 from streamer.demo.images.viewer import Viewer
-from streamer.demo.running import batches, check, mean, started
+from streamer.demo.running import batches, check, mean, started, wait_for_the_first
 from streamer.devbroker import Broker, create_topics, open_broker
 
 PARTITIONS = 4
@@ -98,7 +97,9 @@ def play(
         stack.callback(viewer.stop)
         viewer.start()
         feeder = _feeder(broker, images, data, score, run, rate, seconds, stack)
-        _wait_for_the_first(agent, viewer, feeder, stop)
+        wait_for_the_first(
+            agent, viewer, feeder.probe, stop, OPENING, "streamer tap digits.predictions shows whether there are any"
+        )
         if stop.is_set():
             return None
         with screen(broker) as view:
@@ -151,22 +152,6 @@ def _feeder(
     feeder = Feeder(sink, data, score, run, rate=rate, seconds=seconds)
     stack.callback(feeder.stop)
     return feeder
-
-
-def _wait_for_the_first(agent: Agent, viewer: Viewer, feeder: Feeder, stop: threading.Event) -> None:
-    deadline = time.monotonic() + OPENING
-    while not stop.is_set():
-        feeder.probe()
-        if viewer.sees.wait(0.3):
-            viewer.check()
-            return
-        viewer.check()
-        check(agent)
-        if time.monotonic() > deadline:
-            raise StreamerError(
-                f"no prediction came back within {OPENING:.0f} s ({agent.ready() or 'the service runs'}); "
-                "streamer tap digits.predictions shows whether there are any"
-            )
 
 
 def _watch(

@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pipelines.errors import StreamerError
 from streamer.agent.agent import Agent
 from streamer.demo.machines import example
 from streamer.demo.machines.board import Board, Count, Finding
@@ -19,7 +18,7 @@ from streamer.demo.machines.gateway import Gateway, publisher
 from streamer.demo.machines.hall import WINDOWS, Hall, plan
 from streamer.demo.machines.screen import Look, Screen
 from streamer.demo.machines.viewer import Viewer
-from streamer.demo.running import batches, check, mean, started
+from streamer.demo.running import batches, check, mean, started, wait_for_the_first
 from streamer.devbroker.mqtt import MqttBroker, open_mqtt_broker
 
 REFRESH = 0.2
@@ -88,7 +87,14 @@ def play(
         stack.callback(viewer.stop)
         viewer.start()
         gateway = stack.enter_context(_gateway(broker, run, hall, board, rate, total))
-        _wait_for_the_first(agent, viewer, gateway, stop)
+        wait_for_the_first(
+            agent,
+            viewer,
+            gateway.probe,
+            stop,
+            OPENING,
+            "is there an ACL on the broker for the topics factory/# and alerts/#?",
+        )
         if stop.is_set():
             return None
         with screen(broker) as view:
@@ -118,22 +124,6 @@ def _gateway(broker: MqttBroker, run: str, hall: Hall, board: Board, rate: float
     finally:
         gateway.stop()
         sink.close()
-
-
-def _wait_for_the_first(agent: Agent, viewer: Viewer, gateway: Gateway, stop: threading.Event) -> None:
-    deadline = time.monotonic() + OPENING
-    while not stop.is_set():
-        gateway.probe()
-        if viewer.sees.wait(0.3):
-            viewer.check()
-            return
-        viewer.check()
-        check(agent)
-        if time.monotonic() > deadline:
-            raise StreamerError(
-                f"no score came back within {OPENING:.0f} s ({agent.ready() or 'the service runs'}); "
-                "is there an ACL on the broker for the topics factory/# and alerts/#?"
-            )
 
 
 def _watch(
