@@ -54,6 +54,8 @@ class Connection:
         self.writing = False
         """Whether it waits until it can write."""
         self.lingers_until: float | None = None
+        self.counted = 0
+        """How much of `kept` is in the server's total."""
         self.watched = 0
         """The events that the server waits for."""
         self.changed: Callable[[Connection], None] = lambda connection: None

@@ -68,6 +68,8 @@ class Server:
         self._thread: threading.Thread | None = None
         self._wanted: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._changed: set[Connection] = set()
+        self._unfinished = 0
+        """Bytes of unfinished packets that all connections keep: adding them up at each read would take too long."""
         self._wake: socket.socket | None = None
         self._woken: socket.socket | None = None
         self._stopping = False
@@ -171,10 +173,14 @@ class Server:
             connection.close(ReasonCode.UNSPECIFIED_ERROR, "the server failed")
 
     def _hold_to_bound(self, connection: Connection) -> None:
-        if connection.kept > self.limits.unfinished // max(1, len(self.connections)):
-            total = sum(each.kept for each in self.connections)
-            if total > self.limits.unfinished:
-                connection.close(ReasonCode.QUOTA_EXCEEDED, f"{total} bytes of unfinished packets wait here")
+        self._count(connection)
+        if self._unfinished > self.limits.unfinished:
+            connection.close(ReasonCode.QUOTA_EXCEEDED, f"{self._unfinished} bytes of unfinished packets wait here")
+            self._count(connection)
+
+    def _count(self, connection: Connection) -> None:
+        self._unfinished += connection.kept - connection.counted
+        connection.counted = connection.kept
 
     def _accept(self) -> None:
         assert self._listening is not None
@@ -236,6 +242,7 @@ class Server:
             connection = self._changed.pop()
             if connection not in self.connections:
                 continue
+            self._count(connection)
             if not connection.handshaking:
                 with self._guarding(connection):
                     connection.may_write()

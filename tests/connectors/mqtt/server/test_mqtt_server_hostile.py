@@ -162,6 +162,18 @@ def test_many_unfinished_packets_together_do_not_fill_the_memory(server: Develop
     assert all(b"\xe0" in code for code in codes)
 
 
+def test_small_unfinished_packets_count_beside_large_ones(server: DevelopmentBroker) -> None:
+    strangers: list[Stranger] = []
+    for size in [90_000, 90_000, 90_000, *[15_000] * 6]:
+        one = Stranger(server, None)
+        connect = encode(Connect(f"part-{len(strangers)}", version=V5), V5)
+        one.socket.sendall(connect + b"\x30\xf0\x93\x05" + bytes(size))
+        strangers.append(one)
+        held = server.server.ask(lambda: sum(each.kept for each in server.server.connections))
+        assert held <= LIMITS.unfinished
+    assert all(b"\xe0" in one.rest() for one in strangers)
+
+
 def test_who_never_reads_is_disconnected_before_the_memory_is_full(server: DevelopmentBroker) -> None:
     stranger = Stranger(server, V311)
 
