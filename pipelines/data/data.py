@@ -22,7 +22,7 @@ from pipelines.values.valuetype import ValueType, type_of
 if TYPE_CHECKING:
     from pipelines.wire.limits import Limits
 
-__all__ = ["RESERVED_KEYS", "Data", "RecordContext", "check_key"]
+__all__ = ["RESERVED_KEYS", "Data", "RecordContext", "as_data", "check_key"]
 
 RESERVED_KEYS = frozenset(
     {
@@ -135,7 +135,10 @@ class Data(MutableMapping[str, Any]):
 
     def __setitem__(self, key: str, value: Any) -> None:
         check_key(key)
-        self._values[key] = native(value)
+        try:
+            self._values[key] = native(value)
+        except (DataError, WrongTypeError) as error:
+            raise type(error)(f'key "{key}": {error}') from error
         if self._lent:
             self._lent.discard(key)
 
@@ -348,6 +351,11 @@ class Data(MutableMapping[str, Any]):
 
     def _not_found(self, key: object) -> ValueNotFoundError:
         return ValueNotFoundError(f'Value not found for key "{key}"{nearest(str(key), self._values, MOST_KEYS)}')
+
+
+def as_data(values: Mapping[str, Any]) -> Data:
+    """A `Data` as it is, and of another mapping one with its keys and values. Raises as `Data` does."""
+    return values if isinstance(values, Data) else Data(values)
 
 
 WRITABLE = (list, Data, BoundingBox, Point)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from pipelines.data.batch import Batch
 from pipelines.errors import DefinitionError, nearest
 
-BatchFunction = TypeVar("BatchFunction", bound=Callable[[Batch], Batch] | Callable[[Any, Batch], Batch])
+BatchFunction = TypeVar("BatchFunction", bound=Callable[..., Batch] | Callable[..., Awaitable[Batch]])
 
 _MARK = "__pipelines_batched__"
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from pipelines.data.batch import Batch
-from pipelines.data.data import Data
+from pipelines.data.data import Data, as_data
 from pipelines.data.result import Result
 from pipelines.errors import StepError, StreamerError
 from pipelines.executors.accounting import NO_ROWS
@@ -72,26 +72,27 @@ class AsyncExecutor:
         """Changes nothing, and returns `False`: the trigger decides when the steps run, one record at a time."""
         return False
 
-    def run(self, data: Data) -> Output:
+    def run(self, data: Mapping[str, Any]) -> Output:
         """The trigger's result for one record: usually the latest one, as a copy that the caller may change.
 
         Raises `StepError` if the run that should have given it failed, `StreamerError` after `close`.
         """
         if self._closed:
             raise StreamerError("Unable to get output after trigger has been stopped: the executor is closed")
+        given = as_data(data)
         try:
-            return _lent(self._trigger.query(data))
+            return _lent(self._trigger.query(given))
         except Exception as error:  # noqa: BLE001 - named by the trigger
             failure = StepError.of(self._name, error)
             raise failure from failure.__cause__
 
-    def trace(self, data: Data) -> Trace:
+    def trace(self, data: Mapping[str, Any]) -> Trace:
         """As `run`, with a trace of the steps if the trigger runs them on this record; else without steps."""
-        return traced(self, data, None if self._trigger.uses_input else NO_ROW)
+        return traced(self, as_data(data), None if self._trigger.uses_input else NO_ROW)
 
-    def run_many(self, datas: Iterable[Data]) -> list[Outcome]:
+    def run_many(self, datas: Iterable[Mapping[str, Any]]) -> list[Outcome]:
         """The trigger's result for each record, in order; a `StepError` for a record that fails."""
-        return [self._outcome(data) for data in datas]
+        return [self._outcome(as_data(data)) for data in datas]
 
     def run_batch(self, batch: Batch) -> Result:
         """The trigger's result for each row, under the row's number."""

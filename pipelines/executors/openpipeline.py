@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from pipelines.data.batch import Batch
-from pipelines.data.data import Data
+from pipelines.data.data import Data, as_data
 from pipelines.data.result import Result
 from pipelines.errors import StepError, StreamerError
 from pipelines.executors.openstep import Emit, OpenStep
@@ -92,8 +92,9 @@ class OpenPipeline(ABC):
         splits = [step.runner.limit(records) for step in self._steps]
         return all(splits)
 
-    def run(self, data: Data) -> Output:
-        """The result of one record: `None` if it was dropped or is held, a list if the steps made several of it.
+    def run(self, data: Mapping[str, Any]) -> Output:
+        """The result of one record, a `Data` or `dict`: `None` if it was dropped or is held, a list if the steps made
+        several of it.
 
         Raises `StepError` naming the step that failed.
         """
@@ -102,23 +103,23 @@ class OpenPipeline(ABC):
             raise outcome
         return outcome
 
-    def trace(self, data: Data) -> Trace:
+    def trace(self, data: Mapping[str, Any]) -> Trace:
         """Run one record and tell of each step what went in, what came out and how long it took. Does not raise for a
         record that fails: the trace says so.
         """
-        return traced(self, data, self._next)
+        return traced(self, as_data(data), self._next)
 
-    def run_many(self, datas: Iterable[Data]) -> list[Outcome]:
+    def run_many(self, datas: Iterable[Mapping[str, Any]]) -> list[Outcome]:
         """The outcome of each record, in order; a record that fails harms no other.
 
         A result that a stateful step made of several records stands at the last of them.
         """
-        datas = list(datas)
+        given = [as_data(one) for one in datas]
         first = self._next
         # Numbers go on from call to call, so that a stateful step never sees one twice.
-        self._next += len(datas)
+        self._next += len(given)
         # The caller may write to these records while a step holds them, or before reading the results.
-        return _outcomes(self.run_batch(Batch.of(datas, first).copied()), first, len(datas))
+        return _outcomes(self.run_batch(Batch.of(given, first).copied()), first, len(given))
 
     @abstractmethod
     def run_batch(self, batch: Batch) -> Result:

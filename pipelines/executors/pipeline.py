@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from pipelines.data.batch import Batch
-from pipelines.data.data import Data
 from pipelines.data.result import Result
 from pipelines.steps.base import Step
 from pipelines.steps.config import Form
@@ -50,18 +49,19 @@ class Executor(Protocol):
     def limit(self, records: int) -> bool:
         """Have models work on at most `records` records at a time. Returns whether batches may be larger than that."""
 
-    def run(self, data: Data) -> Output:
-        """The result of one record: `None` if it was dropped or is held, a list if the steps made several of it.
+    def run(self, data: Mapping[str, Any]) -> Output:
+        """The result of one record, a `Data` or `dict`: `None` if it was dropped or is held, a list if the steps made
+        several of it.
 
         Raises `StepError` naming the step that failed.
         """
 
-    def trace(self, data: Data) -> Trace:
+    def trace(self, data: Mapping[str, Any]) -> Trace:
         """Run one record and tell of each step what went in, what came out and how long it took. Does not raise for a
         record that fails: the trace says so.
         """
 
-    def run_many(self, datas: Iterable[Data]) -> list[Outcome]:
+    def run_many(self, datas: Iterable[Mapping[str, Any]]) -> list[Outcome]:
         """The outcome of each record, in order; a record that fails harms no other."""
 
     def run_batch(self, batch: Batch) -> Result:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from pipelines.data.batch import Batch
-from pipelines.data.data import Data
+from pipelines.data.data import as_data
 from pipelines.data.result import Result
 from pipelines.executors.accounting import Journal, joined
 from pipelines.executors.openpipeline import OpenPipeline, Outcome
@@ -27,11 +28,11 @@ class SequenceExecutor(OpenPipeline):
                 break
         return found
 
-    def run_many(self, datas: Iterable[Data]) -> list[Outcome]:
+    def run_many(self, datas: Iterable[Mapping[str, Any]]) -> list[Outcome]:
         if self._steps:
             return super().run_many(datas)
         self._check_open()
-        return list(datas)
+        return [as_data(one) for one in datas]
 
     def run_batch(self, batch: Batch) -> Result:
         self._check_open()

@@ -135,6 +135,16 @@ class RowRunner(Runner):
         written to, unless the runner says that it does not write (`writes`). Arrays are read-only.
         """
 
+    def run_rows(self, rows: Sequence[Data]) -> list[Data | None | list[Data] | Exception]:
+        """What `run` makes of each row, or the error that it raised."""
+        found: list[Data | None | list[Data] | Exception] = []
+        for data in rows:
+            try:
+                found.append(self.run(data))
+            except Exception as error:  # noqa: BLE001 - whatever a record raises belongs to that record
+                found.append(error)
+        return found
+
     def run_batch(self, batch: Batch) -> Result:
         emitted: list[Data] = []
         positions: list[int] = []
@@ -144,11 +154,10 @@ class RowRunner(Runner):
         given = batch.row_values(unreadable)
         if unreadable:
             raise RowsFailed(unreadable, of=batch)
-        for position, data in enumerate(batch.to_list(given, lent=self.writes)):
-            try:
-                found = _listed(self.run(data))
-            except Exception as error:  # noqa: BLE001 - whatever a record raises belongs to that record
-                failed.update(dict.fromkeys(batch.parents(position).tolist(), error))
+        for position, one in enumerate(self.run_rows(batch.to_list(given, lent=self.writes))):
+            found = _listed(one)
+            if isinstance(found, Exception):
+                failed.update(dict.fromkeys(batch.parents(position).tolist(), found))
                 continue
             if not found:
                 dropped.update(dict.fromkeys(batch.parents(position).tolist(), DROPPED))
@@ -218,11 +227,11 @@ def rebuilt(
     )
 
 
-def _listed(found: object) -> list[Data]:
+def _listed(found: object) -> list[Data] | Exception:
     if isinstance(found, Data):
         return [found]
     if found is None:
         return []
-    if isinstance(found, list) and all(isinstance(one, Data) for one in found):
+    if isinstance(found, Exception) or (isinstance(found, list) and all(isinstance(one, Data) for one in found)):
         return found
-    raise WrongTypeError(f"a step returned {type(found).__name__}; return a Data, None (drop) or a list of Data")
+    return WrongTypeError(f"a step returned {type(found).__name__}; return a Data, None (drop) or a list of Data")

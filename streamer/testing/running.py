@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from connectors.memory import MemorySink, MemorySource
 from connectors.message import Message
 from connectors.records import Lane, Records, Span
 from pipelines.data.batch import Batch
-from pipelines.data.data import Data
+from pipelines.data.data import Data, as_data
 from pipelines.errors import StreamerError
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
@@ -61,18 +62,32 @@ class Report:
         return next(iter(self.decoded.values()))
 
 
+Given: TypeAlias = Mapping[str, Any] | bytes | Message | None
+"""What may stand for a record: a `Data` or `dict`, a payload, a `Message`, or nothing (a tombstone)."""
+
+
+class ServiceFailed(StreamerError):
+    """The service stopped because something failed that belongs to no record. `report` says what it did until then."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(f"the service stopped: {report.summary.error}")
+        self.report = report
+
+
 def run(
     service: Service,
-    records: Iterable[Data | bytes | Message | None] | Mapping[str, Iterable[Data | bytes | Message | None]],
+    records: Iterable[Given] | Mapping[str, Iterable[Given]],
     *,
     timeout: float = 60.0,
+    check: bool = True,
 ) -> Report:
     """Run `service` over `records` to their end and report.
 
-    `records` are `Data` (encoded with the source's codec), payloads, `None` (a tombstone) or `Message`s with key,
-    headers and topic; with several sources a mapping by the source's name. Sources and sinks are in memory; pipeline,
-    codecs, batching, delivery and failure rules are the service's own. A service that fails reports so in
-    `summary`; what cannot be opened is raised. `TimeoutError` after `timeout` seconds.
+    `records` are `Data` or `dict`s (encoded with the source's codec), payloads, `None` (a tombstone) or `Message`s with
+    key, headers and topic; with several sources a mapping by the source's name. Sources and sinks are in memory;
+    pipeline, codecs, batching, delivery and failure rules are the service's own. Raises what stopped the service if
+    something did, unless `check` is false: then `summary` says so. What cannot be opened is raised in any case.
+    `TimeoutError` after `timeout` seconds.
     """
     by_source = records if isinstance(records, Mapping) else {service.sources[0].label: records}
     unknown = set(by_source) - {config.label for config in service.sources}
@@ -91,7 +106,7 @@ def run(
         summary = agent.join(timeout)
     finally:
         agent.stop()
-    return Report(
+    report = Report(
         sinks={name: sink.messages for name, sink in sinks.items()},
         decoded={
             config.label: _decoded(sinks[config.label].messages, codec_of(config.codec)) for config in service.sinks
@@ -100,9 +115,12 @@ def run(
         acknowledged=sum(sum(source.acknowledged) for source in sources.values()),
         summary=summary,
     )
+    if check and summary.reason == "failed":
+        raise ServiceFailed(report)
+    return report
 
 
-def payload(record: Data | bytes, codec: str | dict[str, object]) -> bytes:
+def payload(record: Mapping[str, Any] | bytes, codec: str | dict[str, object]) -> bytes:
     """The payload of a record, by the codec of this setting; one that is a payload already stays as it is.
 
     Raises what the codec says of a value that it cannot write.
@@ -112,16 +130,16 @@ def payload(record: Data | bytes, codec: str | dict[str, object]) -> bytes:
     return found
 
 
-def message(record: Data | bytes, codec: str | dict[str, object]) -> Message:
+def message(record: Mapping[str, Any] | bytes, codec: str | dict[str, object]) -> Message:
     """As `payload`, with the headers that the codec puts beside it."""
     found = _payload(record, codec_of(codec))
     return found if isinstance(found, Message) else Message(found)
 
 
-def _payload(record: Data | bytes | Message | None, codec: Codec) -> Message | bytes | None:
-    if not isinstance(record, Data):
+def _payload(record: Given, codec: Codec) -> Message | bytes | None:
+    if not isinstance(record, Mapping):
         return record
-    encoded = codec.encode(Batch.of([record]))
+    encoded = codec.encode(Batch.of([as_data(record)]))
     for error in encoded.failed.values():
         raise error
     if encoded.headers is not None:

@@ -2,46 +2,103 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.data.result import Result
-from pipelines.definitions.functions import is_batched
-from pipelines.errors import RowsFailed
+from pipelines.errors import DefinitionError, RowsFailed
+from pipelines.runners.code.usercode import UserCode
 from pipelines.runners.runner import DROPPED, ContractError, OpenContext, RowRunner
 from pipelines.steps.code.function import Function
 
+LOGGER: Final = "pipelines.function"
+"""Name of the logger that warns of a function that drops everything."""
+
+_MANY: Final = 100
+_log = logging.getLogger(LOGGER)
+
 
 class FunctionRunner(RowRunner):
-    """Calls `f(data) -> Data | None | list[Data]` for each record, or a function marked with `pipelines.batched` with
-    the whole batch.
+    """Calls `f(data, **args) -> Data | None | list[Data]` for each record, or a function marked with
+    `pipelines.batched` with the whole batch.
+
+    A `dict` may stand for a `Data`, in what the function returns and, where it is annotated so, in what it is given.
+    It has the metadata of the record then. Of a class an object is made and called (`UserCode`).
 
     A batched function returns as many rows as it was given, in the same order, or else a batch that carries the numbers
     of the rows it came from: made with `take`, `with_columns` or `select` of its argument, or with `rows=`. Rows that
     it leaves out are dropped; a batch without numbers and of another size is a `ContractError`. If it raises, it is
     called again on halves of the batch to find the records to blame.
 
-    Raises `StreamerError` when it opens where code is not allowed, `DefinitionError` if the function is not found.
+    Raises `StreamerError` when it opens where code is not allowed, `DefinitionError` if the function is not found or
+    does not take `args`, or if `concurrency` is given for one that is not `async`.
     """
 
     keeps_rows: ClassVar[bool] = False
 
     def __init__(self, step: Function, context: OpenContext) -> None:
         self._label = step.label
-        self._function = step.resolved(allowed=context.allow_code)
-        self._batched = is_batched(self._function)
+        self._code = UserCode(step.label, step.resolved(allowed=context.allow_code), step.args or {})
+        self._concurrency = step.concurrency
+        self._seen = 0
+        """Records that were run while all were dropped; -1 once one was not, or it was said."""
+        if step.concurrency > 1 and (self._code.batched or not self._code.waits):
+            self.close()
+            what = "takes whole batches" if self._code.batched else "is not async"
+            raise DefinitionError(f"concurrency is for async functions of one record, and {step.label} {what}")
+
+    def close(self) -> None:
+        if self._seen > 0:
+            self._warn()
+        self._code.close()
 
     def run(self, data: Data) -> Data | None | list[Data]:
-        result: Data | None | list[Data] = self._function(data)
-        return result
+        return _adopted(self._code.call(self._argument(data)), data)
+
+    def run_rows(self, rows: Sequence[Data]) -> list[Data | None | list[Data] | Exception]:
+        if self._code.loop is None or not self._code.waits:
+            return super().run_rows(rows)
+        return self._code.loop.map(self._run_async, rows, self._concurrency)
+
+    async def _run_async(self, data: Data) -> Data | None | list[Data]:
+        return _adopted(await self._code.call(self._argument(data)), data)
 
     def run_batch(self, batch: Batch) -> Result:
-        if not self._batched:
-            return super().run_batch(batch)
+        result = self._run_batched(batch) if self._code.batched else super().run_batch(batch)
+        if self._seen >= 0:
+            self._look_for_results(batch, result)
+        return result
+
+    def _argument(self, data: Data) -> Data | dict[str, Any]:
+        return plain_dict(data) if self._code.takes_dict else data
+
+    def _look_for_results(self, batch: Batch, result: Result) -> None:
+        if result.batch.size:
+            self._seen = -1
+            return
+        self._seen += len(result.dropped)
+        if self._seen >= _MANY:
+            self._warn()
+
+    def _warn(self) -> None:
+        _log.warning(
+            "%s dropped each of the first %d records: it returned nothing for them; if that is not meant, "
+            "look whether it ends without a return",
+            self._label,
+            self._seen,
+        )
+        self._seen = -1
+
+    def _run_batched(self, batch: Batch) -> Result:
         lent = batch.lent()
         try:
-            found = self._function(lent)
+            found = self._code.call(lent)
+            if self._code.waits:
+                assert self._code.loop is not None
+                found = self._code.loop.wait_for(found)
         except RowsFailed as error:
             if lent.holds(error.of):
                 error.of = batch
@@ -71,3 +128,30 @@ class FunctionRunner(RowRunner):
             metadata=metadata,
             origin=batch.origin,
         )
+
+
+def plain_dict(data: Data) -> dict[str, Any]:
+    """The keys and values of `data`, nested ones as `dict`s too, also those in lists."""
+    return {key: _plain(value) for key, value in data.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Data):
+        return plain_dict(value)
+    if isinstance(value, list) and value and isinstance(value[0], (Data, list)):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _adopted(found: Any, given: Data) -> Data | None | list[Data]:
+    if isinstance(found, list):
+        found = [_data(one, given) for one in found]
+    # What is none of these, the caller tells.
+    result: Data | None | list[Data] = _data(found, given)
+    return result
+
+
+def _data(found: Any, given: Data) -> Any:
+    if isinstance(found, Mapping) and not isinstance(found, Data):
+        return Data(found, metadata=given.metadata)
+    return found

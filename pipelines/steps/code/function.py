@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
 from pipelines.definitions.functions import reference, resolve, well_formed
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.steps.base import RunBy, Step
-from pipelines.steps.config import Config, Form
+from pipelines.steps.config import EXTENSION, Config, Form
 
 
 def _kept(value: Any) -> Any:
@@ -76,7 +76,7 @@ class HasFunction(Config):
         return self._identity() == other._identity()
 
     def __hash__(self) -> int:
-        return hash(self._identity())
+        return hash(self.reference or self.function)
 
     def _identity(self) -> tuple[Any, ...]:
         others = (getattr(self, field) for field in type(self).model_fields if field != "function")
@@ -91,13 +91,19 @@ class HasFunction(Config):
 
 
 class Function(HasFunction, Step):
-    """A function `Data -> Data | None | list[Data]`, or with `pipelines.batched` one `Batch -> Batch`.
+    """A function `Data -> Data | None | list[Data]`, or with `pipelines.batched` one `Batch -> Batch`; it may be
+    `async`. Plain `dict`s are fine for `Data`. Or a class of which an object is called so.
 
     In files `{"@type": "FUNCTION", "function": "module:name"}`; in Python also the function itself.
     """
 
     type_name: ClassVar[str] = "FUNCTION"
     run_by: ClassVar[RunBy | None] = RunBy("python", "pipelines.runners.code.function:FunctionRunner")
+
+    args: Annotated[dict[str, Any] | None, EXTENSION] = None
+    """Keyword arguments of the function, or of the class: `{threshold: 0.8}`."""
+    concurrency: Annotated[int, Field(ge=1, le=10_000), EXTENSION] = 1
+    """For how many records of a batch an `async` function runs at the same time."""
 
     def __init__(self, function: str | Callable[..., Any] | None = None, /, **fields: Any) -> None:
         super().__init__(function, **fields)

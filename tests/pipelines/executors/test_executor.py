@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pipelines
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, WireColumn
 from pipelines.data.data import Data, RecordContext
 from pipelines.data.result import Result
-from pipelines.errors import DataError, RowsFailed, StepError, StreamerError
+from pipelines.errors import DataError, RowsFailed, StepError, StreamerError, WrongTypeError
 from pipelines.executors.sequence import SequenceExecutor
 from pipelines.observe.observing import StepRun
 from pipelines.runners.runner import ContractError, OpenContext, RowRunner, Runner, StatefulRunner
@@ -539,3 +540,13 @@ def test_lanes_are_forgotten_by_all_stateful_steps() -> None:
     executor = sequence(steps[0], Whole(doubled), steps[1])
     executor.forget(iter([("kafka", 0, 1)]))
     assert [step.forgotten for step in steps] == [[("kafka", 0, 1)]] * 2
+
+
+@pytest.mark.parametrize("steps", [[], [lambda data: data]])
+def test_records_may_be_given_as_dicts(steps: list[Any]) -> None:
+    with pipelines.Sequence(steps).open() as executor:
+        assert executor.run({"n": 1, "deep": {"m": [2]}}) == Data({"n": 1, "deep": Data({"m": [2]})})
+        assert executor.run_many([{"n": 1}, Data({"n": 2})]) == [Data({"n": 1}), Data({"n": 2})]
+        assert executor.trace({"n": 1}).result == Data({"n": 1})
+        with pytest.raises(WrongTypeError, match=r'key "n": .*no null'):
+            executor.run({"n": None})

@@ -1,6 +1,10 @@
+import asyncio
+import contextlib
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,8 +19,11 @@ from pipelines.runners.runner import ContractError, OpenContext
 from pipelines.steps.code.function import Function
 
 
-def opened(function: Callable[..., Any] | str, **context: Any) -> SequenceExecutor:
-    return SequenceExecutor([("f", Function(function))], OpenContext(**context), pipelines.default_registry())
+def opened(
+    function: Callable[..., Any] | str, *, args: dict[str, Any] | None = None, concurrency: int = 1, **context: Any
+) -> SequenceExecutor:
+    step = Function(function, args=args, concurrency=concurrency)
+    return SequenceExecutor([("f", step)], OpenContext(**context), pipelines.default_registry())
 
 
 def batch_of(*numbers: int, first: int = 10) -> Batch:
@@ -145,3 +152,223 @@ def test_a_record_that_makes_a_batched_function_raise_fails_alone() -> None:
     result = opened(strict).run_batch(batch_of(1, 2, 3))
     assert result.rows.tolist() == [10, 12]
     assert str(result.failed[11]) == "f: ValueError: two"
+
+
+def test_a_dict_may_be_returned_for_a_data_and_keeps_the_metadata() -> None:
+    given = Data({"n": 1}, metadata={"m": 2})
+    found = opened(lambda data: {"twice": 2 * data["n"], "more": {"deep": [1, 2]}}).run(given)
+    assert found == Data({"twice": 2, "more": Data({"deep": [1, 2]})})
+    assert isinstance(found, Data)
+    assert found.metadata == Data({"m": 2})
+
+
+def test_a_list_of_dicts_multiplies_the_record() -> None:
+    assert opened(lambda data: [{"n": 1}, Data({"n": 2})]).run(Data()) == [Data({"n": 1}), Data({"n": 2})]
+
+
+def test_a_function_that_says_dict_is_given_one_whole_and_its_own() -> None:
+    def dumped(record: dict[str, Any]) -> dict[str, Any]:
+        record["list"].append(3)
+        return {"json": json.dumps(record), "kind": type(record).__name__}
+
+    given = Data({"a": {"b": [{"c": 1}]}, "list": [1, 2]})
+    found = opened(dumped).run(given)
+    assert found == Data({"json": '{"a": {"b": [{"c": 1}]}, "list": [1, 2, 3]}', "kind": "dict"})
+    assert given["list"] == [1, 2]
+
+
+def test_a_value_that_no_record_can_have_fails_that_record_alone() -> None:
+    result = opened(lambda data: {"n": None if data["n"] == 2 else data["n"]}).run_batch(batch_of(1, 2, 3))
+    assert result.rows.tolist() == [10, 12]
+    assert 'key "n": ' in str(result.failed[11])
+    assert "there is no null; leave the key out" in str(result.failed[11])
+
+
+def test_what_is_no_record_fails_that_record_alone() -> None:
+    result = opened(lambda data: [{"n": 1}, 2] if data["n"] == 2 else data).run_batch(batch_of(1, 2, 3))
+    assert result.rows.tolist() == [10, 12]
+    assert "return a Data" in str(result.failed[11])
+
+
+def above(data: Data, threshold: float, *, key: str = "n") -> Data | None:
+    return data if data[key] > threshold else None
+
+
+def test_a_function_gets_its_arguments() -> None:
+    assert emitted(opened(above, args={"threshold": 1}), batch_of(1, 2)) == [(11, 2)]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [({}, "missing a required argument: 'threshold'"), ({"treshold": 1}, 'did you mean "threshold"')],
+)
+def test_arguments_that_do_not_fit_are_told_when_it_opens(args: dict[str, Any], said: str) -> None:
+    with pytest.raises(StepError, match=re.escape(said)):
+        opened(above, args=args)
+
+
+def test_arguments_and_concurrency_are_written_and_read_and_equal() -> None:
+    step = Function("my:f", args={"a": [1, {"b": 2}]}, concurrency=4)
+    assert step.to_dict() == {"@type": "FUNCTION", "function": "my:f", "args": {"a": [1, {"b": 2}]}, "concurrency": 4}
+    again = pipelines.loads(json.dumps({"steps": [step.to_dict()]})).steps[0]
+    assert again == step
+    assert hash(again) == hash(step)
+    assert step != Function("my:f")
+
+
+class Lookup:
+    """Knows names for numbers between `open` and `close`."""
+
+    log: ClassVar[list[str]] = []
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self.given = names
+        self.names: dict[str, str] = {}
+
+    def open(self) -> None:
+        self.names = self.given
+        self.log.append("open")
+
+    def close(self) -> None:
+        self.names = {}
+        self.log.append("close")
+
+    def __call__(self, data: Data) -> dict[str, str]:
+        return {"name": self.names[str(data["n"])]}
+
+
+def test_of_a_class_an_object_is_made_opened_called_and_closed() -> None:
+    Lookup.log.clear()
+    executor = opened(Lookup, args={"names": {"1": "one"}})
+    assert Lookup.log == ["open"]
+    result = executor.run_batch(batch_of(1, 2))
+    assert [one["name"] for one in result.batch.to_list()] == ["one"]
+    assert "KeyError: '2'" in str(result.failed[11])
+    executor.close()
+    assert Lookup.log == ["open", "close"]
+
+
+def test_a_class_whose_objects_cannot_be_called_is_an_error_when_it_opens() -> None:
+    class Mute:
+        pass
+
+    with pytest.raises(StepError, match="give it a __call__"):
+        opened(Mute)
+
+
+def test_a_class_may_take_whole_batches() -> None:
+    class Doubled:
+        @pipelines.batched
+        def __call__(self, batch: Batch) -> Batch:
+            return batch.with_columns({"n": Column.of([2 * n for n in batch["n"]])})
+
+    assert emitted(opened(Doubled), batch_of(1, 2)) == [(10, 2), (11, 4)]
+
+
+def test_an_async_function_works_on_so_many_records_at_a_time_and_keeps_their_order() -> None:
+    running, most = 0, 0
+
+    async def lookup(data: Data) -> dict[str, Any]:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        # The first of four to begin is the last to end.
+        for _ in range(10 - data["n"]):
+            await asyncio.sleep(0)
+        running -= 1
+        if data["n"] == 3:
+            raise ValueError("three")
+        return {"n": -data["n"]}
+
+    executor = opened(lookup, concurrency=4)
+    result = executor.run_batch(batch_of(*range(10), first=0))
+    assert result.rows.tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    assert result.batch["n"].values() == [0, -1, -2, -4, -5, -6, -7, -8, -9]
+    assert str(result.failed[3]) == "f: ValueError: three"
+    assert most == 4
+    executor.close()
+
+
+def test_an_async_function_runs_where_a_loop_runs_already() -> None:
+    async def found(data: Data) -> Data:
+        return data
+
+    async def in_a_notebook() -> Any:
+        with contextlib.closing(opened(found)) as executor:
+            return executor.run(Data({"n": 1}))
+
+    assert asyncio.run(in_a_notebook()) == Data({"n": 1})
+
+
+def test_an_async_object_lives_in_one_loop_from_open_to_close() -> None:
+    loops: list[Any] = []
+
+    class Client:
+        async def open(self) -> None:
+            loops.append(asyncio.get_running_loop())
+
+        async def __call__(self, data: Data) -> Data:
+            loops.append(asyncio.get_running_loop())
+            return data
+
+        async def close(self) -> None:
+            loops.append(asyncio.get_running_loop())
+
+    executor = opened(Client)
+    executor.run_batch(batch_of(1, 2))
+    executor.close()
+    assert len(loops) == 4
+    assert len(set(loops)) == 1
+    assert loops[0].is_closed()
+
+
+def test_a_record_whose_waiting_is_cancelled_fails_alone() -> None:
+    async def given_up(data: Data) -> Data:
+        if data["n"] == 2:
+            raise asyncio.CancelledError
+        return data
+
+    with contextlib.closing(opened(given_up)) as executor:
+        result = executor.run_batch(batch_of(1, 2, 3))
+    assert result.rows.tolist() == [10, 12]
+    assert "cancelled" in str(result.failed[11])
+
+
+def test_an_async_function_may_take_whole_batches() -> None:
+    @pipelines.batched
+    async def same(batch: Batch) -> Batch:
+        await asyncio.sleep(0)
+        return batch
+
+    with contextlib.closing(opened(same)) as executor:
+        assert emitted(executor, batch_of(1, 2)) == [(10, 1), (11, 2)]
+
+
+def test_concurrency_of_a_function_that_is_not_async_is_an_error() -> None:
+    with pytest.raises(StepError, match=r"concurrency is for async functions .*above is not async"):
+        opened(above, args={"threshold": 1}, concurrency=2)
+
+
+def test_a_function_that_drops_everything_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    executor = opened(lambda data: None)
+    for _ in range(3):
+        executor.run_batch(batch_of(*range(60)))
+    executor.close()
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "dropped each of the first 120 records" in said
+
+
+def test_a_function_that_keeps_one_record_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    executor = opened(lambda data: data if data["n"] == 1 else None)
+    for _ in range(3):
+        executor.run_batch(batch_of(*range(60)))
+    executor.close()
+    assert not caplog.records
+
+
+def test_a_short_run_that_drops_everything_is_told_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    executor = opened(lambda data: None)
+    executor.run(Data())
+    assert not caplog.records
+    executor.close()
+    assert "dropped each of the first 1 records" in caplog.text

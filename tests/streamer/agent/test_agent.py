@@ -92,7 +92,7 @@ def test_a_record_that_a_step_refuses_harms_no_other() -> None:
 
 
 def test_without_a_dead_letter_a_failing_record_stops_the_service_and_says_where() -> None:
-    report = testing.run(service(picky, dead_letter=None), numbers(1, 2, -1, 4))
+    report = testing.run(service(picky, dead_letter=None), numbers(1, 2, -1, 4), check=False)
     assert report.summary.reason == "failed"
     assert "memory[0]@2" in str(report.summary.error)
     assert "dead_letter" in str(report.summary.error)
@@ -109,7 +109,7 @@ def test_on_error_drop_goes_on_without_the_record() -> None:
 
 @pytest.mark.parametrize("batch", [1, 10, 512])
 def test_a_model_that_fails_for_everyone_stops_the_service_with_its_records_unacknowledged(batch: int) -> None:
-    report = testing.run(service(picky, batch={"max_records": batch}), numbers(*[-1] * 600))
+    report = testing.run(service(picky, batch={"max_records": batch}), numbers(*[-1] * 600), check=False)
     assert report.summary.reason == "failed"
     assert "records failed in 0:FUNCTION" in str(report.summary.error)
     assert report.dead == []
@@ -190,3 +190,13 @@ def test_a_hard_batcher_runs_full_batches_and_the_rest_at_the_end() -> None:
     report = testing.run(service(measure, batch={"type": "hard", "max_records": 8}), numbers(*range(20)))
     assert sizes == [8, 8, 4]
     assert report.acknowledged == 20
+
+
+def test_a_service_that_fails_raises_what_stopped_it_with_the_report() -> None:
+    with pytest.raises(testing.ServiceFailed, match=r"the service stopped: .*memory\[0\]@1") as raised:
+        testing.run(service(picky, dead_letter=None), numbers(1, -1))
+    assert raised.value.report.summary.reason == "failed"
+
+
+def test_records_may_be_dicts() -> None:
+    assert values(testing.run(service(picky), [{"x": 1}, Data({"x": 2})])) == [1, 2]

@@ -1,0 +1,80 @@
+"""A thread with an event loop, in which a step awaits the user's `async` functions."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from pipelines.errors import StreamerError
+
+Given = TypeVar("Given")
+Found = TypeVar("Found")
+
+
+class EventLoop:
+    """An event loop of its own in a thread of its own, until it is closed.
+
+    The caller may have a loop that runs already (in a notebook, for example), and what a function keeps open, such as
+    the connections of an HTTP client, belongs to the loop in which it was opened: hence one loop from `open` to
+    `close`, which is not the caller's.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def wait_for(self, work: Coroutine[Any, Any, Found]) -> Found:
+        """The result of a coroutine that runs in the loop. Raises what it raises."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def map(
+        self, function: Callable[[Given], Awaitable[Found]], given: Sequence[Given], concurrency: int
+    ) -> list[Found | Exception]:
+        """The result for each of `given`, in order, or the error that it raised; so many at a time at most."""
+        return self.wait_for(_all(function, given, concurrency))
+
+    def close(self) -> None:
+        """End the loop and its thread; what still runs in it is cancelled."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            self._loop.close()
+
+
+async def _all(
+    function: Callable[[Given], Awaitable[Found]], given: Sequence[Given], concurrency: int
+) -> list[Found | Exception]:
+    found: list[Found | Exception] = [asyncio.InvalidStateError()] * len(given)
+    left = iter(enumerate(given))
+
+    async def work() -> None:
+        # Each takes the next record when it has done one: no more tasks than may run.
+        for position, one in left:
+            try:
+                found[position] = await function(one)
+            except Exception as error:  # noqa: BLE001 - whatever a record raises belongs to that record
+                found[position] = error
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                failure = StreamerError("what the function waited for was cancelled")
+                failure.__cause__ = error
+                found[position] = failure
+
+    await asyncio.gather(*(work() for _ in range(min(concurrency, len(given)))))
+    return found
