@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from connectors.measures import Measure
-from connectors.records import Header, Records
+from connectors.records import Header, Lane, Records
 from pipelines.data.batch import Batch
 from pipelines.data.data import RecordContext
 from pipelines.data.rowrange import RowNumbers, RowRange, row_range
@@ -61,6 +61,11 @@ class RecordsOrigin:
         """The context of this row's record; `None` if the row is not of this block."""
         index = row - self.first
         return self.records.context(index) if 0 <= index < len(self.records) else None
+
+    def lane(self, row: int) -> Lane | None:
+        """The lane of this row's record; `None` if the row is not of this block."""
+        index = row - self.first
+        return self.records.lane_of(index) if 0 <= index < len(self.records) else None
 
 
 class Codec(ABC):

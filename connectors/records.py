@@ -162,6 +162,7 @@ class Records:
             headers=tuple(headers[row] or ()) if headers is not None else (),
             timestamp=None if stamp < 0 else stamp,
             extras=self.extras_of(row) if self.extras else {},
+            lane=self.lane_of(row),
         )
 
     def of_spans(self, kept: Sequence[int]) -> Records:

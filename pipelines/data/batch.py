@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -22,6 +22,9 @@ class Origin(Protocol):
 
     def record(self, row: int) -> RecordContext | None:
         """The context of the record with this row number; `None` if it has none."""
+
+    def lane(self, row: int) -> Hashable:
+        """`RecordContext.lane` of this record, without the cost of the rest; `None` if it has none."""
 
 
 class Batch:
@@ -299,6 +302,14 @@ class Batch:
             return self.rows[row : row + 1]
         return self.rows[self.splits[row] : self.splits[row + 1]]
 
+    def lanes(self) -> list[Hashable]:
+        """`RecordContext.lane` of each row; of a row made of several records that of the first. `None`: not known."""
+        if self.origin is None:
+            return [None] * self.size
+        lane = self.origin.lane
+        firsts = self.rows if self.splits is None else [int(self.parents(at)[0]) for at in range(self.size)]
+        return [lane(int(row)) for row in firsts]
+
     def numbers(self, index: Rows) -> tuple[Rows, Rows | None]:
         """`rows` and `splits` of the rows at these positions."""
         if self.splits is None:
@@ -376,6 +387,10 @@ class _Listed:
         position = row - self.first
         return self.records[position] if 0 <= position < len(self.records) else None
 
+    def lane(self, row: int) -> Hashable:
+        record = self.record(row)
+        return None if record is None else record.lane
+
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
@@ -383,6 +398,9 @@ class _Joined:
 
     def record(self, row: int) -> RecordContext | None:
         return next((found for origin in self.origins if (found := origin.record(row)) is not None), None)
+
+    def lane(self, row: int) -> Hashable:
+        return next((found for origin in self.origins if (found := origin.lane(row)) is not None), None)
 
 
 def _check_columns(columns: Mapping[str, Column], size: int) -> None:

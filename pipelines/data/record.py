@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,3 +24,9 @@ class RecordContext:
     """Milliseconds since 1970-01-01 UTC."""
     extras: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Properties that only records of this type of source have, by name, such as `qos` of MQTT; native values."""
+    lane: Hashable = field(default=None, repr=False)
+    """What its position is counted in: one partition during one assignment, a session, one connection of a camera.
+
+    State that belongs to a stream of records is kept by lane: `StatefulRunner.forget` is given the lanes that have
+    ended. `None` where the record's source has none.
+    """

@@ -172,6 +172,9 @@ class StatefulRunner(Runner):
 
     A row that goes into the state is `held`; a later result carries its number among its parents. Only
     executors call these methods. Times are seconds of a monotonic clock.
+
+    State that belongs to one stream of records (a camera's tracks, a partition's windows) is kept by lane, as
+    `Batch.lanes` tells it, and discarded by `forget`. A stream that begins again has a new lane.
     """
 
     pure: ClassVar[bool] = False
@@ -186,7 +189,11 @@ class StatefulRunner(Runner):
 
     @abstractmethod
     def forget(self, lanes: Iterable[Hashable]) -> None:
-        """Discard the state that belongs to these lanes: they are someone else's now."""
+        """Discard the state that belongs to these lanes, which have ended. No more rows of them come.
+
+        Rows of theirs that are held are never emitted: their records are another consumer's now. Where the bus delivers
+        them to no one else, this is called after the last of them was emitted. Unknown lanes are ignored.
+        """
 
     @abstractmethod
     def snapshot(self) -> bytes:

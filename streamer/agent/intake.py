@@ -22,7 +22,16 @@ from pipelines.errors import ConnectorError, StepError
 from streamer.agent.batchqueue import BatchQueue
 from streamer.agent.bytebudget import ByteBudget
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
-from streamer.agent.messages import Acknowledge, Ended, Finished, RevokeRequest, Rewind, ToIntake, ToRunThread
+from streamer.agent.messages import (
+    Acknowledge,
+    Ended,
+    Finished,
+    Forgettable,
+    RevokeRequest,
+    Rewind,
+    ToIntake,
+    ToRunThread,
+)
 from streamer.agent.stalls import StallWatch
 from streamer.batching.batcher import Batcher, Closed
 from streamer.batching.pictures import in_parts
@@ -100,6 +109,7 @@ class Intake:
         self._log = log
         self._messages: queue.SimpleQueue[ToIntake] = queue.SimpleQueue()
         self._lanes: set[Lane] = set()
+        self._left: list[Lane] = []
         self._source_ended = False
         self._rewound = 0
         self._leaving = False
@@ -237,6 +247,9 @@ class Intake:
             closed = self._batcher.ready()
             if closed is not None:
                 self._hand_over(closed)
+            if self._left and not self._batcher.holds_any:
+                self._tell(Forgettable(self, self._left, self.handed_over))
+                self._left = []
 
     def _hand_over_the_rest(self) -> None:
         rest = self._batcher.flush()
@@ -305,6 +318,7 @@ class Intake:
         if left:
             self._log.warning("lanes ended for good, records already polled are finished", source=self.source.name)
             self._tell(Ended(left, finish=True))
+            self._left = self._left + left
         now = time.monotonic()
         if now >= self._look_at:
             self._look_at = now + LOOK_AFTER

@@ -44,6 +44,19 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class Forgettable:
+    """These lanes have ended with `Ended.finish`, and all their records have been handed over.
+
+    When these are run and confirmed, steps need to know nothing of the lanes any more.
+    """
+
+    intake: Intake
+    lanes: list[Lane]
+    handed_over: int
+    """`Intake.handed_over` at that time."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The intake will hand over nothing more unless it is told to rewind; `error` if that is because it failed."""
 
@@ -53,7 +66,7 @@ class Finished:
     error: BaseException | None = None
 
 
-ToRunThread = RevokeRequest | Ended | Finished
+ToRunThread = RevokeRequest | Ended | Forgettable | Finished
 
 
 @dataclass(frozen=True, slots=True)

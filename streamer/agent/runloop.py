@@ -22,7 +22,7 @@ from streamer.agent.bytebudget import ByteBudget
 from streamer.agent.debugging import debugged
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.intake import Intake
-from streamer.agent.messages import Ended, RevokeRequest, ToRunThread
+from streamer.agent.messages import Ended, Forgettable, RevokeRequest, ToRunThread
 from streamer.batching.batcher import Batcher
 from streamer.batching.portions import run_in_portions
 from streamer.batching.sizer import BatchSizer
@@ -71,6 +71,7 @@ class RunLoop:
         self._control: deque[ToRunThread] = deque()
         self._revoke_requests: list[RevokeRequest] = []
         self._by_source: dict[str, Intake] = {}
+        self._forgettable: list[Forgettable] = []
         self._finished: set[Intake] = set()
         self._failed: set[Intake] = set()
         self._source_error: BaseException | None = None
@@ -143,6 +144,8 @@ class RunLoop:
             self._notice_standstill(decoded)
             if self._control:
                 self._serve_control()
+            if self._forgettable:
+                self._forget()
             if self._revoke_requests:
                 self._answer_revoke_requests()
             now = time.monotonic()
@@ -319,6 +322,8 @@ class RunLoop:
                 self._revoke_requests.append(message)
             elif isinstance(message, Ended):
                 self._end_lanes(message)
+            elif isinstance(message, Forgettable):
+                self._forgettable.append(message)
             elif message.error is not None:
                 # The batches that the intake handed over before it failed are still finished.
                 self._source_error = self._source_error or message.error
@@ -342,6 +347,18 @@ class RunLoop:
                     "records are lost: first their results, then the session of the bus", source=lane.source
                 )
             ledger.leave(lane)
+
+    def _forget(self) -> None:
+        """Have steps forget the lanes whose last records are finished."""
+        ledger = self._open_delivery.ledger
+        done = [
+            one
+            for one in self._forgettable
+            if one.intake.processed >= one.handed_over and not any(map(ledger.has_open, one.lanes))
+        ]
+        for one in done:
+            self._assembly.executor.forget(one.lanes)
+            self._forgettable.remove(one)
 
     def _answer_revoke_requests(self) -> None:
         """Answer the revoke requests whose source has nothing left in the queue, or whose time is nearly over."""

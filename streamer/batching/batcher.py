@@ -89,6 +89,11 @@ class Batcher(ABC):
         self._count = sum(map(len, self._blocks))
         self._bytes = sum(block.byte_count for block in self._blocks)
 
+    @property
+    def holds_any(self) -> bool:
+        """Whether records are gathered that were not given out yet."""
+        return self._count > 0
+
     @abstractmethod
     def _full(self) -> Reason | None: ...
 

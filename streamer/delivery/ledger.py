@@ -140,6 +140,10 @@ class Ledger:
         """Whether this lane, or a later one of its partition, has ended."""
         return lane.epoch <= self._ended.get((lane.source, lane.partition), -1)
 
+    def has_open(self, lane: Lane) -> bool:
+        """Whether a batch with records of this lane, ended or not, is not complete."""
+        return any(lane in entry.lanes for entry in self._entries)
+
     def open_entry(self, row: int) -> LedgerEntry | None:
         """The entry of this row; `None` if the row is complete, or was never entered."""
         at = bisect_right(self._firsts, row) - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -48,6 +48,11 @@ class Lineage:
         """The context of the first record that the row with this id came from."""
         roots = self.roots(row)
         return _found(self._origins, int(roots[0])) if len(roots) else None
+
+    def lane(self, row: int) -> Hashable:
+        """The lane of the first record that the row with this id came from."""
+        roots = self.roots(row)
+        return _lane(self._origins, int(roots[0])) if len(roots) else None
 
     def roots(self, row: int) -> Rows:
         """The numbers, outside the graph, of the records that the row with this id came from."""
@@ -219,6 +224,13 @@ class _Origins:
 
     def record(self, row: int) -> RecordContext | None:
         return _found(self._origins, row)
+
+    def lane(self, row: int) -> Hashable:
+        return _lane(self._origins, row)
+
+
+def _lane(origins: Iterable[Origin], row: int) -> Hashable:
+    return next((found for origin in origins if (found := origin.lane(row)) is not None), None)
 
 
 def _found(origins: Iterable[Origin], row: int) -> RecordContext | None:

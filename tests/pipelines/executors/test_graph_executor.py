@@ -94,6 +94,22 @@ def test_records_keep_their_numbers_metadata_and_context_through_a_graph() -> No
     assert [data.record for data in found] == [data.record for data in datas]
 
 
+def test_steps_inside_a_graph_know_the_lane_of_every_row() -> None:
+    datas = [Data({"kind": n % 2}, record=RecordContext("kafka", "t", lane=("lane", n))) for n in range(3)]
+    seen: list[object] = []
+
+    def look(batch: Batch) -> Batch:
+        seen.extend(batch.lanes())
+        return batch
+
+    builder, (left, right) = switched()
+    both = builder.any(left, right.then("look", batched(look)))
+    twice = both.then("twice", lambda data: [data, data.copy()])
+    with builder.build(twice.then("again", batched(look))).open() as executor:
+        executor.run_many(datas)
+    assert seen == [("lane", 1), *[("lane", n) for n in (0, 0, 1, 1, 2, 2)]]
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [

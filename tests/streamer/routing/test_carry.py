@@ -214,6 +214,9 @@ class OneByOne:
     def record(self, row: int) -> RecordContext | None:
         return self.records.context(row - FIRST)
 
+    def lane(self, row: int) -> Lane:
+        return self.records.lane_of(row)
+
 
 def said(context: RecordContext, name: str) -> Any:
     if name.startswith("headers."):
