@@ -1,10 +1,12 @@
-"""Columns: the values of one key for N rows, in one of six forms.
+"""Columns: the values of one key for N rows, in one of eight forms.
 
 | form | holds | for |
 | --- | --- | --- |
 | `DenseColumn` | one array `(N, ...)` | arrays of one dtype and shape; int, float and bool scalars `(N,)` |
 | `RaggedColumn` | all rows' samples in one array, `N + 1` splits | arrays that agree in all but the first axis |
 | `ObjectColumn` | a list of N values | strings, images, boxes, nested data, lists, arrays that agree in nothing |
+| `NumbersColumn` (`numberscolumn.py`) | one float64 array | INT64 beside DOUBLE, as JSON has them |
+| `ListsColumn` (`listscolumn.py`) | the arrays of lists of numbers | lists that may be asked for as arrays |
 | `SpansColumn` (`spanscolumn.py`) | N spans of one buffer | strings and bytes, as compiled decoders read them |
 | `WireColumn` | N undecoded spans of the input | values that no step has asked for yet |
 | `SparseColumn` (`sparsecolumn.py`) | the rows that have the key | keys that few rows have |

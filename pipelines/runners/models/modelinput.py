@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.data.columns import Column, DenseColumn, Mask, ObjectColumn, RaggedColumn, Rows
+from pipelines.data.listscolumn import ListsColumn
+from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
 from pipelines.runners.models.model import Port
@@ -66,6 +68,10 @@ class ModelInput:
             return self._of_dense(column.array)
         if isinstance(column, RaggedColumn):
             return self._of_ragged(column)
+        if isinstance(column, NumbersColumn) and self.port.dtype.kind == "f":
+            return self._of_dense(column.array)
+        if isinstance(column, ListsColumn) and self.port.dtype.kind in "fiu":
+            return self.of_column(column.arrays)
         if isinstance(column, (ObjectColumn, SpansColumn)):
             if self.port.dtype.kind == "f" and isinstance(column, ObjectColumn) and column.is_double:
                 return self._of_dense(column.array)
