@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import binascii
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -39,20 +40,37 @@ EXACT: Final = 1 << 53
 """Integers up to here are exact in float64."""
 
 
-def read_value(plain: Any, limits: Limits = DEFAULT_LIMITS, depth: int = 0) -> Any:
+@dataclass(frozen=True, slots=True)
+class PlainRules:
+    """Which plain values are values."""
+
+    limits: Limits = DEFAULT_LIMITS
+    """Of depths and keys; the rest is for whoever reads the bytes."""
+    finite: bool = False
+    """Whether infinite numbers are none: a parser of JSON text makes them of numbers that are too large."""
+
+
+RULES: Final = PlainRules()
+"""The rules of forms that have infinite numbers."""
+
+
+def read_value(plain: Any, rules: PlainRules = RULES, depth: int = 0) -> Any:
     """The native value that `plain` is (`pipelines.values.native`). Raises `WireError` if it is none.
 
-    `depth` is how many levels it lies below the record; more than `limits.max_depth` are an error.
+    `depth` is how many levels it lies below the record; more than `max_depth` of the limits are an error.
     """
     kind = plain.__class__
-    if kind is str:
+    if kind is float:
+        if rules.finite and plain in _INFINITE:
+            raise WireError("a number is beyond the largest, 1.8e308; send it as a text")
+    elif kind is str:
         _check_text(plain)
     elif kind is int:
         _check_integer(plain)
     elif kind is list:
-        return _list(plain, limits, depth + 1)
+        return _list(plain, rules, depth + 1)
     elif kind is dict:
-        return _data(plain, limits, depth + 1)
+        return _data(plain, rules, depth + 1)
     elif plain is None:
         raise WireError("null is no value; leave the key out")
     elif kind not in _AS_THEY_ARE:
@@ -63,7 +81,7 @@ def read_value(plain: Any, limits: Limits = DEFAULT_LIMITS, depth: int = 0) -> A
     return plain
 
 
-def read_column(values: Sequence[object], limits: Limits = DEFAULT_LIMITS) -> tuple[Column, dict[int, WireError]]:
+def read_column(values: Sequence[object], rules: PlainRules = RULES) -> tuple[Column, dict[int, WireError]]:
     """The decoded column of the values of a key, `None` where a row has none, and the errors of rows by position.
 
     Rows with an error lack the key in the column. Numbers are a dense column, or a `NumbersColumn` where integers stand
@@ -72,14 +90,14 @@ def read_column(values: Sequence[object], limits: Limits = DEFAULT_LIMITS) -> tu
     there, present = _there(values)
     kinds = set(map(type, there))
     column = _column(there, kinds)
-    if column is not None:
+    if column is not None and not (rules.finite and _infinite(column)):
         return _spread(column, present), {}
     failed: dict[int, WireError] = {}
     positions: Sequence[int] = range(len(values)) if present is None else np.flatnonzero(present).tolist()
     read: list[Any] = [MISSING] * len(values)
     for position, value in zip(positions, there, strict=True):
         try:
-            read[position] = read_value(value, limits)
+            read[position] = read_value(value, rules)
         except WireError as error:
             failed[position] = error
     return _of_read(read), failed
@@ -89,10 +107,10 @@ def read_column(values: Sequence[object], limits: Limits = DEFAULT_LIMITS) -> tu
 class PlainDecoder:
     """Decodes a `WireColumn` whose entries are plain values, `None` where a row has none. Raises `RowsFailed`."""
 
-    limits: Limits = DEFAULT_LIMITS
+    rules: PlainRules = RULES
 
     def __call__(self, entries: Sequence[Any]) -> Column:
-        column, failed = read_column(entries, self.limits)
+        column, failed = read_column(entries, self.rules)
         if failed:
             raise RowsFailed(failed)
         return column
@@ -107,9 +125,7 @@ class ReadRows(NamedTuple):
     """Position to the error of a row in which a wanted key holds no value."""
 
 
-def read_rows(
-    rows: Sequence[Mapping[str, object]], wanted: frozenset[str], limits: Limits = DEFAULT_LIMITS
-) -> ReadRows:
+def read_rows(rows: Sequence[Mapping[str, object]], wanted: frozenset[str], rules: PlainRules = RULES) -> ReadRows:
     """Columns of rows of plain values. Keys that are `wanted` are decoded and checked now.
 
     Other keys are a `WireColumn` with a `PlainDecoder`: decoded when somebody asks, and written as they came by
@@ -118,7 +134,7 @@ def read_rows(
     """
     columns: dict[str, Column] = {}
     failed: dict[int, WireError] = {}
-    decoder = PlainDecoder(limits)
+    decoder = PlainDecoder(rules)
     for key, positions, values in by_key(rows, None):
         if positions is not None:
             pairs = [(row, value) for row, value in zip(positions, values, strict=True) if value is not None]
@@ -132,7 +148,7 @@ def read_rows(
             for row, value in pairs:
                 values[row] = value
         if key in wanted:
-            column, wrong = read_column(values, limits)
+            column, wrong = read_column(values, rules)
             for row, error in wrong.items():
                 failed.setdefault(row, WireError(f'key "{key}" cannot be read: {error}'))
         else:
@@ -254,6 +270,14 @@ def _column(values: list[Any], kinds: set[type]) -> Column | None:
     return None
 
 
+def _infinite(column: Column) -> bool:
+    """Whether a number is infinite."""
+    if isinstance(column, ListsColumn):
+        column = column.arrays
+    array = column.samples if isinstance(column, RaggedColumn) else getattr(column, "storage", _NO_NUMBERS)
+    return array.dtype.kind == "f" and bool(np.isinf(array).any())
+
+
 def _integers(values: list[int]) -> Column | None:
     try:
         return DenseColumn(np.array(values, np.int64), ValueType.INT64)
@@ -354,12 +378,10 @@ def _scattered(array: Any, there: Any, size: int) -> Any:
     return found
 
 
-def _list(plain: list[Any], limits: Limits, depth: int) -> list[Any]:
-    limits.check_depth(depth)
+def _list(plain: list[Any], rules: PlainRules, depth: int) -> list[Any]:
+    rules.limits.check_depth(depth)
     kinds = set(map(type, plain))
-    if kinds == {float}:
-        return plain
-    values = [read_value(one, limits, depth) for one in plain]
+    values = [read_value(one, rules, depth) for one in plain]
     if kinds == {int, float}:
         return [float(one) for one in values]
     found = {type_of(one) for one in {one.__class__: one for one in values}.values()}
@@ -369,9 +391,9 @@ def _list(plain: list[Any], limits: Limits, depth: int) -> list[Any]:
     return values
 
 
-def _data(plain: Mapping[Any, Any], limits: Limits, depth: int) -> Data:
-    limits.check_depth(depth)
-    limits.check_keys(len(plain))
+def _data(plain: Mapping[Any, Any], rules: PlainRules, depth: int) -> Data:
+    rules.limits.check_depth(depth)
+    rules.limits.check_keys(len(plain))
     values: dict[str, Any] = {}
     for key, value in plain.items():
         if value is None:
@@ -380,7 +402,7 @@ def _data(plain: Mapping[Any, Any], limits: Limits, depth: int) -> Data:
             raise WireError(f"a key is a text, not {key!r}")
         _check_text(key)
         try:
-            values[key] = read_value(value, limits, depth)
+            values[key] = read_value(value, rules, depth)
         except WireError as error:
             raise WireError(f'key "{key}" cannot be read: {error}') from None
     return Data.trusted(values)
@@ -420,5 +442,7 @@ def _label(value: BoundingBox | Point) -> dict[str, Any]:
 
 
 _NOTHING = type(None)
-_AS_THEY_ARE = frozenset({bool, float, bytes})
+_NO_NUMBERS = np.zeros(0)
+_AS_THEY_ARE = frozenset({bool, bytes})
+_INFINITE = (math.inf, -math.inf)
 _PLAIN = frozenset({ValueType.STRING, ValueType.INT64, ValueType.DOUBLE, ValueType.BOOLEAN})

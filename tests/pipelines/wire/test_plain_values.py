@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from pipelines.data.sparsecolumn import SparseColumn
 from pipelines.errors import RowsFailed, ValueNotFoundError, WireError
 from pipelines.values import ValueType
 from pipelines.wire.limits import Limits
-from pipelines.wire.plainvalues import PlainForm, plain_rows, read_column, read_rows, read_value
+from pipelines.wire.plainvalues import PlainForm, PlainRules, plain_rows, read_column, read_rows, read_value
 
 
 def column(values: list[Any]) -> Column:
@@ -105,7 +106,7 @@ def test_columns_of_two_blocks_are_joined_to_what_one_block_would_give() -> None
     ],
 )
 def test_what_is_no_value_fails_its_row_alone(value: Any, why: str) -> None:
-    found, failed = read_column([7, value, None, 8], Limits(max_depth=3))
+    found, failed = read_column([7, value, None, 8], PlainRules(Limits(max_depth=3)))
     assert list(failed) == [1]
     assert why in str(failed[1])
     assert found.values() == [7, MISSING, MISSING, 8]
@@ -191,4 +192,10 @@ def test_a_column_of_arrays_is_written_at_once() -> None:
 
 def test_too_many_keys_inside_are_an_error() -> None:
     with pytest.raises(WireError, match="max_keys"):
-        read_value({str(number): 1 for number in range(20)}, Limits(max_keys=10))
+        read_value({str(number): 1 for number in range(20)}, PlainRules(Limits(max_keys=10)))
+
+
+def test_infinite_numbers_are_values_where_a_form_has_them() -> None:
+    for values in ([math.inf, 1.0], [1, math.inf], [[math.inf], [1.0]], [[[math.inf]], [[1.0]]], [{"a": math.inf}]):
+        assert not read_column(values)[1]
+        assert len(read_column(values, PlainRules(finite=True))[1]) == 1
