@@ -33,6 +33,7 @@ CODECS: Final[Registry[CodecConfig]] = Registry(
         "text": "connectors.codecs.raw:TextConfig",
         "tensor": "connectors.codecs.tensor:TensorConfig",
         "image": "connectors.codecs.image:ImageConfig",
+        "csv": "connectors.codecs.csv:CsvConfig",
         "compressed": "connectors.codecs.compressed:CompressedConfig",
         "cloudevents": "connectors.codecs.cloudevents.config:CloudEventsConfig",
         "sparkplug": "connectors.codecs.sparkplug.codec:SparkplugConfig",

@@ -46,6 +46,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "text": "text/plain; charset=utf-8",
     "protodata": "application/x-protobuf",
     "sparkplug": "application/x-protobuf",
+    "csv": "text/csv; charset=utf-8",
 }
 """The media types of what codecs write; of others `application/octet-stream`."""
 _WRITTEN: Final[Mapping[str, str | None]] = {

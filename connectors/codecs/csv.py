@@ -1,0 +1,238 @@
+"""`csv`: payloads are rows of a table, as spreadsheets and old exporters write them (RFC 4180)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+from pydantic import Field, PositiveInt, model_validator
+
+from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
+from connectors.codecs.config import CodecConfig
+from connectors.codecs.rows import encode_rows, payload_bytes
+from connectors.records import Records
+from connectors.units import Size
+from pipelines.data.batch import Batch
+from pipelines.data.data import Data, check_key
+from pipelines.data.sparsecolumn import columns_of
+from pipelines.errors import WireError, nearest
+from pipelines.steps.config import Key
+from pipelines.values import type_of
+from pipelines.values.native import native
+
+Type = Literal["text", "integer", "number", "boolean"]
+"""What the fields of a column are."""
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|[+-]?inf(inity)?", re.ASCII | re.I)
+_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False, "1": True, "0": False}
+
+
+class CsvConfig(CodecConfig):
+    """A row of a table in each payload, its columns named here or by a header row before it. Fields are texts unless types are stated or shown."""  # noqa: E501
+
+    type: Literal["csv"] = "csv"
+    """Which codec this is."""
+    names: tuple[Key, ...] = ()
+    """The names of the columns, in their order: `[id, temp, vib]`. Without them each payload is two rows, the first one the header."""  # noqa: E501
+    types: dict[str, Type] = Field(default_factory=dict)
+    """What the fields of columns are: `{temp: number, count: integer, ok: boolean}`; of others `text`."""
+    example: str | None = None
+    """A row as those that come, in place of `types`: `"machine-7,30.5,12,true"`. What looks there like an integer, a number or a boolean is one in every row. Needs `names`."""  # noqa: E501
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    """What stands between two fields, one character: `";"`, or `"\\t"`."""
+    max_bytes: Size = 1 << 20
+    """Size of the largest payload; a larger one is an error of its record."""
+    max_keys: PositiveInt = 10_000
+    """How many columns a payload may have."""
+
+    @model_validator(mode="after")
+    def _known_columns(self) -> CsvConfig:
+        if self.delimiter in '"\r\n':
+            raise ValueError("a delimiter is one character, and neither a quotation mark nor the end of a line")
+        if len(set(self.names)) < len(self.names):
+            raise ValueError("two columns have the same name")
+        if self.example is not None:
+            if not self.names or self.types:
+                raise ValueError("an example shows the types of names: give names with it, and no types")
+            fields = _fields(self.example, self.delimiter)
+            if len(fields) != 1 or len(fields[0]) != len(self.names):
+                raise ValueError(f"the example is no row of {len(self.names)} fields, one for each of the names")
+        for name in self.types if self.names else ():
+            if name not in self.names:
+                raise ValueError(f'types: there is no column "{name}"{nearest(name, self.names)}')
+        return self
+
+    @property
+    def column_types(self) -> Mapping[str, Type]:
+        """The types of columns, stated or shown by the example."""
+        if self.example is None:
+            return self.types
+        (fields,) = _fields(self.example, self.delimiter)
+        return {name: _shown(field) for name, field in zip(self.names, fields, strict=True)}
+
+    def build(self) -> Csv:
+        """The codec."""
+        return Csv(self)
+
+
+class Csv(Codec):
+    """One row of a table for each record. A field with nothing in it is an absent value, but an empty text in a column
+    of texts.
+
+        codec = CsvConfig(names=("id", "temp"), types={"temp": "number"}).build()
+    """
+
+    opens_images: ClassVar[bool] = False
+
+    def __init__(self, config: CsvConfig | None = None) -> None:
+        self._config = config or CsvConfig()
+        self._read: Mapping[str, Callable[[str], Any]] = {
+            name: _READERS[kind] for name, kind in self._config.column_types.items()
+        }
+
+    def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
+        """A row for each payload, with all its columns."""
+        rows: list[dict[str, Any]] = []
+        numbers: list[int] = []
+        failed: dict[int, Exception] = {}
+        for row, payload in enumerate(records.values):
+            if payload is None:
+                continue
+            try:
+                rows.append(self._row(payload))
+            except Exception as error:  # noqa: BLE001 - whatever is raised belongs to this record
+                failed[first + row] = error
+            else:
+                numbers.append(first + row)
+        origin = RecordsOrigin(records, first)
+        return Decoded(Batch(columns_of(rows), len(rows), rows=np.array(numbers, np.int64), origin=origin), failed)
+
+    def encode(self, batch: Batch) -> Encoded:
+        """A row for each record, with the named columns, or with a header row of its own keys."""
+        return encode_rows(batch, self._written)
+
+    def _row(self, payload: object) -> dict[str, Any]:
+        raw = payload_bytes(payload, "csv")
+        if len(raw) > self._config.max_bytes:
+            raise WireError(
+                f"the payload has {len(raw)} bytes, more than {self._config.max_bytes}; "
+                "raise max_bytes of the codec if such rows are expected"
+            )
+        try:
+            found = _fields(raw.decode("utf-8-sig"), self._config.delimiter)
+        except UnicodeDecodeError as error:
+            raise WireError(f"the payload is no UTF-8 text: {error}") from None
+        except csv.Error as error:
+            raise WireError(f"the payload is no row of CSV: {error}") from None
+        names = self._config.names
+        if not names:
+            if len(found) != 2:
+                raise WireError(
+                    f"the payload has {len(found)} rows, not a header and one more; name the columns in the codec "
+                    "(names: [...]) if payloads have no header"
+                )
+            names = self._header(found.pop(0))
+        if len(found) != 1:
+            raise WireError(f"the payload has {len(found)} rows, a record has one")
+        if len(found[0]) != len(names):
+            raise WireError(f"the row has {len(found[0])} fields, but there are {len(names)} columns")
+        row: dict[str, Any] = {}
+        for name, field in zip(names, found[0], strict=True):
+            read = self._read.get(name)
+            if read is None:
+                row[name] = field
+            elif field := field.strip():
+                try:
+                    row[name] = read(field)
+                except ValueError as error:
+                    raise WireError(f'the field "{name}" is {field[:60]!r}, {error}') from None
+        return row
+
+    def _header(self, fields: Sequence[str]) -> tuple[str, ...]:
+        if len(fields) > self._config.max_keys:
+            raise WireError(f"a header of {len(fields)} columns; the limit is {self._config.max_keys} (max_keys)")
+        for name in fields:
+            check_key(name)
+        if len(set(fields)) < len(fields):
+            raise WireError("the header names two columns alike")
+        return tuple(fields)
+
+    def _written(self, data: Data) -> bytes:
+        names = self._config.names or tuple(data)
+        for key in data:
+            if key not in names:
+                raise WireError(
+                    f'the csv codec has no column "{key}"{nearest(key, names)}; add it to the names of the codec, or '
+                    "choose what the sink writes (keys: [NAME], drop: [NAME])"
+                )
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, delimiter=self._config.delimiter, lineterminator="\r\n")
+        if not self._config.names:
+            writer.writerow(names)
+        writer.writerow([_field(data[name], name) if name in data else "" for name in names])
+        try:
+            return text.getvalue().removesuffix("\r\n").encode()
+        except UnicodeEncodeError as error:
+            raise WireError(f"the row cannot be written as UTF-8: {error}") from None
+
+
+def _fields(text: str, delimiter: str) -> list[list[str]]:
+    """The rows of a text, without empty lines."""
+    # Without translation of line ends, so that those in a quoted field stay as they are.
+    return [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True) if row]
+
+
+def _integer(field: str) -> Any:
+    if not _INTEGER.fullmatch(field):
+        raise ValueError("which is no integer")
+    return native(int(field))
+
+
+def _number(field: str) -> float:
+    if not _NUMBER.fullmatch(field):
+        raise ValueError("which is no number")
+    return float(field)
+
+
+def _boolean(field: str) -> bool:
+    found = _BOOLEANS.get(field.lower())
+    if found is None:
+        raise ValueError("which is neither true nor false")
+    return found
+
+
+_READERS: Final[Mapping[Type, Callable[[str], Any]]] = {
+    "text": str,
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+}
+
+
+def _shown(field: str) -> Type:
+    """What a field of the example looks like."""
+    field = field.strip()
+    if field.lower() in ("true", "false"):
+        return "boolean"
+    if _INTEGER.fullmatch(field):
+        return "integer"
+    return "number" if _NUMBER.fullmatch(field) else "text"
+
+
+def _field(value: Any, name: str) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return str(value) if isinstance(value, int) or math.isfinite(value) else repr(float(value))
+    raise WireError(
+        f'the csv codec writes texts, numbers and booleans, but "{name}" is of type {type_of(value).name}; '
+        "choose what the sink writes (keys: [NAME], drop: [NAME]), or use json"
+    )

@@ -1,0 +1,164 @@
+"""`csv`: rows of a table as records and back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from codecsupport import block, read, service_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from connectors.codec import Codec
+from connectors.codecs.csv import CsvConfig
+from connectors.codecs.registry import codec_of
+from connectors.contract import CodecContract
+from pipelines import Batch, Data
+from pipelines.errors import DataError, DefinitionError, WireError
+from streamer import testing
+from streamer.testing.running import payload
+
+
+class TestNamedColumns(CodecContract):
+    bad = (b"", b"a,b", b"a,x,1", b'"a', b"a,1.5,1\nb,2.5,2", b"\xff,1,1", b"a,1.5,1e3", 7)
+    unwritable = (Data({"other": 1}), Data({"id": b"bytes"}), Data({"id": "\ud800"}))
+
+    @pytest.fixture
+    def codec(self) -> Codec:
+        return CsvConfig(names=("id", "temp", "count"), types={"temp": "number", "count": "integer"}).build()
+
+    @pytest.fixture
+    def record(self) -> Data:
+        return Data({"id": 'a "quoted", é\nname', "temp": 30.5, "count": -7})
+
+
+class TestHeaderInEachPayload(CodecContract):
+    bad = (b"", b"id,temp", b"id,temp\n1", b"id,id\n1,2", b"@type\n1", b"id\n1\n2", 7)
+    unwritable = (Data({"x": [1, 2]}), Data({"x": Data({"a": 1})}))
+
+    @pytest.fixture
+    def codec(self) -> Codec:
+        return CsvConfig(types={"temp": "number", "ok": "boolean"}).build()
+
+    @pytest.fixture
+    def record(self) -> Data:
+        return Data({"id": "007", "temp": 1e-7, "ok": True})
+
+
+def test_an_example_shows_the_types() -> None:
+    config = {"type": "csv", "names": ["id", "temp", "count", "ok"], "example": "pump-7,30.5,12,TRUE"}
+    assert read(config, b"7, 30 ,5,false", b"x,.5e1,-1,0") == [
+        Data({"id": "7", "temp": 30.0, "count": 5, "ok": False}),
+        Data({"id": "x", "temp": 5.0, "count": -1, "ok": False}),
+    ]
+
+
+def test_an_empty_field_is_an_absent_number_and_an_emptystr() -> None:
+    config = {"type": "csv", "names": ["id", "temp"], "types": {"temp": "number"}}
+    assert read(config, b",", b'"", ') == [Data({"id": ""}), Data({"id": ""})]
+
+
+def test_a_wrong_field_is_named_with_its_column() -> None:
+    types = {"temp": "number", "n": "integer", "ok": "boolean"}
+    config = {"type": "csv", "names": ["temp", "n", "ok"], "types": types}
+    for row, told in (
+        (b"warm,1,true", "the field \"temp\" is 'warm', which is no number"),
+        (b"1_0,1,true", "which is no number"),
+        (b"1,1.0,true", "the field \"n\" is '1.0', which is no integer"),
+        (b"1,99999999999999999999,true", "which is no integer"),
+        (b"1,9999999999999999999,true", "does not fit in 64 bits"),
+        (b"1,1,maybe", "neither true nor false"),
+        ("1,٣,true".encode(), "which is no integer"),
+    ):
+        (error,) = read(config, row)
+        assert told in str(error)
+
+
+def test_a_quotation_mark_that_is_never_closed_harms_no_neighbour() -> None:
+    config = {"type": "csv", "names": ["id", "temp"]}
+    good, bad, other = read(config, b"a,1", b'"b,1', b"c,1")
+    assert (good, other) == (Data({"id": "a", "temp": "1"}), Data({"id": "c", "temp": "1"}))
+    assert "no row of CSV" in str(bad)
+
+
+def test_a_byte_order_mark_and_ends_of_lines_of_any_kind_are_read() -> None:
+    assert (
+        read("csv", b"\xef\xbb\xbfid;x\r\n1;2\r\n".replace(b";", b","), b"id,x\n\n1,2\n\n")
+        == [Data({"id": "1", "x": "2"})] * 2
+    )
+
+
+def test_what_is_too_large_is_refused() -> None:
+    assert "raise max_bytes" in str(read({"type": "csv", "names": ["a"], "max_bytes": 10}, b"a" * 11)[0])
+    assert "max_keys" in str(read({"type": "csv", "max_keys": 2}, b"a,b,c\n1,2,3")[0])
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"names": ["a", "a"]}, "two columns have the same name"),
+        ({"names": ["temp"], "types": {"tmp": "number"}}, 'did you mean "temp"'),
+        ({"names": ["a", "b"], "example": "1"}, "no row of 2 fields"),
+        ({"example": "1"}, "give names with it"),
+        ({"names": ["a"], "example": "1", "types": {"a": "text"}}, "no types"),
+        ({"delimiter": '"'}, "a delimiter is"),
+        ({"delimiter": ";;"}, "delimiter"),
+        ({"names": ["@type"]}, "reserved"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_when_it_is_loaded(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        codec_of({"type": "csv", **fields})
+
+
+def test_a_result_is_written_in_the_order_of_the_names_with_gaps_where_it_lacks_one() -> None:
+    setting: dict[str, object] = {"type": "csv", "names": ["id", "score", "label"], "delimiter": ";"}
+    assert payload(Data({"label": "a;b", "id": 7}), setting) == b'7;;"a;b"'
+    assert payload(Data({"id": math.nan, "score": True}), setting) == b"nan;true;"
+    with pytest.raises(WireError, match=r'no column "scor"; did you mean "score"'):
+        payload(Data({"scor": 1}), setting)
+
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"id": _TEXTS, "x": st.floats(allow_nan=False), "n": st.integers(-(2**63), 2**63 - 1), "ok": st.booleans()}
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.sampled_from([",", ";", "\t", "|"]),
+)
+def test_any_row_comes_back_as_it_was(rows: list[dict[str, Any]], delimiter: str) -> None:
+    types = {"x": "number", "n": "integer", "ok": "boolean"}
+    for names in ([], ["id", "x", "n", "ok"]):
+        codec = codec_of({"type": "csv", "names": names, "types": types, "delimiter": delimiter})
+        encoded = codec.encode(Batch.of([Data(row) for row in rows]))
+        assert not encoded.failed
+        decoded = codec.decode(block(encoded.values), None)
+        assert not decoded.failed
+        assert decoded.batch.to_list() == [Data(row) for row in rows]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_row_or_the_failure_of_their_record(raw: bytes) -> None:
+    for config in (CsvConfig(), CsvConfig(names=("a", "b"), example="1,2.5")):
+        decoded = config.build().decode(block([raw]), None)
+        assert decoded.batch.size + len(decoded.failed) == 1
+        assert all(isinstance(error, (WireError, DataError)) for error in decoded.failed.values())
+
+
+def test_a_service_reads_rows_of_a_table() -> None:
+    def double(data: Data) -> Data:
+        return Data({"y": data["temp"] * 2})
+
+    service = service_of(double, {"type": "csv", "names": ["id", "temp"], "types": {"temp": "number"}})
+    report = testing.run(service, [b"a,1.5", b"b,warm", b"c,2.5"])
+    assert [data["y"] for data in report.results if data is not None] == [3.0, 5.0]
+    assert 'the field "temp"' in report.dead[0].error
