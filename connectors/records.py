@@ -65,6 +65,8 @@ class Records:
     `extras` are metadata that only this type of source has, by the names that its configuration declares
     (`record_names`): each a function that gives a `Column` of N rows, also called at most once. A row lacks the value
     if its record does.
+    `faults` are errors of rows that the source itself found to be wrong, such as a topic that is no UTF-8: such a row
+    fails as if its payload could not be decoded, and no codec sees it.
     """
 
     source: str
@@ -78,6 +80,7 @@ class Records:
     headers: Callable[[], Sequence[Sequence[Header] | None] | None] = no_headers
     timestamps: Callable[[], Ints] | None = None
     extras: Mapping[str, Callable[[], Column]] = field(default_factory=dict)
+    faults: Mapping[int, Exception] = field(default_factory=dict)
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -196,6 +199,7 @@ class Records:
             headers=headers,
             timestamps=lambda: self.timestamp_column()[rows],
             extras={name: _taken(self, name, rows) for name in self.extras},
+            faults=_taken_faults(self.faults, rows) if self.faults else {},
         )
 
     def with_values(self, values: Sequence[Any]) -> Records:
@@ -298,6 +302,7 @@ def _concat(blocks: Sequence[Records]) -> Records:
         headers=lambda: _joined_headers(blocks),
         timestamps=lambda: np.concatenate([block.timestamp_column() for block in blocks]),
         extras={name: _joined_extras(blocks, name) for block in blocks for name in block.extras},
+        faults=_joined_faults(blocks) if any(block.faults for block in blocks) else {},
     )
 
 
@@ -315,6 +320,17 @@ def _joined_extras(blocks: Sequence[Records], name: str) -> Callable[[], Column]
 
 def _taken(records: Records, name: str, rows: Ints) -> Callable[[], Column]:
     return lambda: records.extra_column(name).take(rows)
+
+
+def _taken_faults(faults: Mapping[int, Exception], rows: Ints) -> dict[int, Exception]:
+    return {at: faults[row] for at, row in enumerate(rows.tolist()) if row in faults}
+
+
+def _joined_faults(blocks: Sequence[Records]) -> dict[int, Exception]:
+    starts = itertools.accumulate((len(block) for block in blocks), initial=0)
+    return {
+        start + row: error for block, start in zip(blocks, starts, strict=False) for row, error in block.faults.items()
+    }
 
 
 def _joined_headers(blocks: Sequence[Records]) -> Sequence[Sequence[Header] | None] | None:

@@ -23,7 +23,8 @@ class Guarded(Codec):
 
     What `decode` or `encode` raises instead of naming rows, of any class, is searched for by halves of the block or
     batch (`pipelines.executors.isolation`), so the codec is called again with parts of it. The record's error says
-    topic, partition and offset, and what was raised. `KeyboardInterrupt` and the like are raised.
+    topic, partition and offset, and what was raised. `KeyboardInterrupt` and the like are raised. Rows that the source
+    found to be wrong (`Records.faults`) fail with its error, and the codec does not see them.
     """
 
     def __init__(self, codec: Codec, name: str) -> None:
@@ -33,6 +34,8 @@ class Guarded(Codec):
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """What the codec makes of the records."""
+        if records.faults:
+            return self._decoded_without_faults(records, wanted, first)
         try:
             found = self.codec.decode(records, wanted, first)
         except Exception:  # noqa: BLE001 - the record to blame is found below
@@ -66,6 +69,14 @@ class Guarded(Codec):
     def metrics(self) -> Sequence[Measure]:
         """What the codec counts."""
         return self.codec.metrics()
+
+    def _decoded_without_faults(self, records: Records, wanted: frozenset[str] | None, first: int) -> Decoded:
+        sound = np.setdiff1d(np.arange(len(records)), np.array(list(records.faults), np.int64))
+        found = self.decode(records.take(sound), wanted)
+        failed = {first + row: error for row, error in records.faults.items()}
+        failed.update((first + int(sound[row]), error) for row, error in found.failed.items())
+        batch = found.batch.numbered(first + sound[found.batch.rows], None)
+        return Decoded(batch.with_origin(RecordsOrigin(records, first)), failed)
 
     def _decoded_apart(self, records: Records, wanted: frozenset[str] | None, first: int) -> Decoded:
         # Records without a payload are nothing to decode, and no codec is asked for them again.

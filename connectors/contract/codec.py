@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from connectors.codecs.guarded import Guarded
 from connectors.records import Header, Lane, Records, Span
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
+from pipelines.errors import WireError
 
 HOSTILE: tuple[bytes, ...] = (b"", b"\x00", b"\xff" * 64, b"{", b'{"a": null}', b"[" * 5000, bytes(range(256)))
 """Hostile and foreign payloads. A codec may be able to read some of them."""
@@ -88,6 +89,16 @@ class CodecContract:
             assert decoded.batch.to_list() == [record] * 3
             assert sorted(_decoded(codec, [bad] * 3).failed) == [0, 1, 2]
 
+    def test_a_row_that_its_source_found_to_be_wrong_fails_and_is_not_decoded(self, codec: Codec, record: Data) -> None:
+        """Whatever its payload is; its neighbours keep their numbers."""
+        (payload,) = _written(codec, [record])
+        wrong = WireError("no topic")
+        for rows in ([0], [1], [2], [0, 1, 2]):
+            decoded = _decoded(codec, [payload] * 3, first=40, faults=dict.fromkeys(rows, wrong))
+            assert decoded.failed == {40 + row: wrong for row in rows}
+            assert decoded.batch.rows.tolist() == [row for row in (40, 41, 42) if row - 40 not in rows]
+            assert decoded.batch.to_list() == [record] * (3 - len(rows))
+
     def test_nothing_that_a_stranger_sends_raises_or_harms_a_neighbour(self, codec: Codec, record: Data) -> None:
         """Each payload is read or refused, objects that are no bytes too, and every row is accounted for."""
         (payload,) = _written(codec, [record])
@@ -126,6 +137,7 @@ def _decoded(
     wanted: frozenset[str] | None = None,
     first: int = 0,
     headers: Sequence[Sequence[Header]] | None = None,
+    faults: Mapping[int, Exception] | None = None,
 ) -> Decoded:
     count = len(values)
     records = Records(
@@ -138,5 +150,6 @@ def _decoded(
         [0],
         sum(len(value) for value in values if isinstance(value, bytes)),
         headers=lambda: headers,
+        faults=faults or {},
     )
     return Guarded(codec, "codec").decode(records, wanted, first)

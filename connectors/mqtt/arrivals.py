@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from connectors.mqtt.passingby import PassingBy
 from connectors.mqtt.protocol.packets import V5, Version
 from connectors.mqtt.protocol.reading import LARGEST, Role
 from connectors.mqtt.protocol.receiving import ReceiveBuffer
@@ -20,14 +21,24 @@ _AT_ONCE = 1 << 20
 class Arrivals(Inbound):
     """Scans what comes; `arrived` gets each block of messages, and `receive` what stands between them, in order.
 
-    `max_packet` is in bytes, and binds brokers of MQTT 5.
+    No packet of more than `max_packet` bytes is received. A broker of MQTT 5 knows that; one of 3.1.1 cannot be told,
+    and what it sends all the same is thrown away as it comes: `too_large` gets its size and a block of one message
+    that has no topic and no payload, to be acknowledged in its turn.
     """
 
-    def __init__(self, max_packet: int, arrived: Callable[[Scanned], None], hot_path: HotPath) -> None:
+    def __init__(
+        self,
+        max_packet: int,
+        arrived: Callable[[Scanned], None],
+        too_large: Callable[[int, Scanned], None],
+        hot_path: HotPath,
+    ) -> None:
         self._max_packet = max_packet
         self._arrived = arrived
+        self._too_large = too_large
         self._hot_path = hot_path
         self._buffer: ReceiveBuffer | None = None
+        self._passing: PassingBy | None = None
 
     @property
     def held(self) -> int:
@@ -35,8 +46,9 @@ class Arrivals(Inbound):
         return 0 if self._buffer is None else self._buffer.pending
 
     def begin(self, version: Version) -> None:
-        # A broker of 3.1.1 cannot be told: it would send what is refused again after every reconnect, for ever.
+        # A broker of 3.1.1 would send what ends the connection again after every reconnect, for ever.
         largest = self._max_packet if version == V5 else LARGEST
+        self._passing = None
         self._buffer = ReceiveBuffer(Role.CLIENT, version, largest, strict=False, block=_BLOCK, hot_path=self._hot_path)
 
     def room(self) -> memoryview:
@@ -46,13 +58,29 @@ class Arrivals(Inbound):
         buffer = self._received
         buffer.filled(count)
         while buffer.pending:
+            if self._passing is not None and not self._pass_by(self._passing):
+                return
             scanned = buffer.scan()
             if len(scanned):
                 self._arrived(scanned)
-            if scanned.stopped is Stopped.NEED_MORE:
+            if scanned.needed > self._max_packet:
+                self._passing = PassingBy.of(buffer.unread())
+                if self._passing is None:
+                    return
+            elif scanned.stopped is Stopped.NEED_MORE:
                 return
             if scanned.stopped is Stopped.OTHER_PACKET and (packet := buffer.packet()) is not None:
                 receive(packet)
+
+    def _pass_by(self, message: PassingBy) -> bool:
+        """Throw away what came of it; whether it is past."""
+        buffer = self._received
+        buffer.drop(message.passed(buffer.pending))
+        if message.left:
+            return False
+        self._passing = None
+        self._too_large(message.size, message.row())
+        return True
 
     @property
     def _received(self) -> ReceiveBuffer:

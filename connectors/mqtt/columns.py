@@ -16,7 +16,7 @@ from connectors.mqtt.protocol.topics import TopicPatterns
 from connectors.records import Header, Lane, Records, Span
 from pipelines.data.columns import MISSING, Column
 from pipelines.data.spans import Spans
-from pipelines.errors import RowsFailed
+from pipelines.errors import WireError
 
 Flags = npt.NDArray[np.uint8]
 _LEVELS: Final = "levels."
@@ -45,7 +45,7 @@ class Columns:
         self._key = key
 
     def records(self, part: Part, lane: Lane) -> Records:
-        """The records of these messages."""
+        """The records of these messages; those whose topic or properties break the rules of MQTT are its `faults`."""
         block, picked = part.block, part.picked
         topics = self._topics(part)
         count, byte_count = len(part), part.byte_count
@@ -66,6 +66,7 @@ class Columns:
             headers=extras.headers,
             timestamps=lambda: np.full(count, part.received_at, np.int64),
             extras=extras,
+            faults=_faults(part) if block.faults else {},
         )
 
     def _topics(self, part: Part) -> Coded:
@@ -73,6 +74,12 @@ class Columns:
         if len(part.block.faults) and (codes < 0).any():
             return Coded.of([NO_TOPIC if code < 0 else names[code] for code in codes.tolist()])
         return Coded(names, codes)
+
+
+def _faults(part: Part) -> dict[int, Exception]:
+    rows = np.arange(len(part.block))[part.picked].tolist()
+    wrong = {fault.row: fault.error for fault in part.block.faults}
+    return {at: WireError(f"the message breaks the rules: {wrong[row]}") for at, row in enumerate(rows) if row in wrong}
 
 
 def _levels(patterns: TopicPatterns, name: str, topics: Coded) -> list[str | None]:
@@ -120,21 +127,11 @@ class _Extras(Mapping[str, Callable[[], Column]]):
         return Column.of([MISSING if one is None else one for one in found])
 
     def _property(self, name: str) -> Column:
-        """Fails the rows whose properties break the rules."""
+        """Rows whose properties break the rules lack it: they are `faults`."""
         if not self._has_properties():
             return Column.absent(len(self._part))
-        values: list[Any] = []
-        failures: dict[int, Exception] = {}
-        for row, one in enumerate(self._all()):
-            if isinstance(one, ProtocolError):
-                failures[row] = one
-                values.append(MISSING)
-            else:
-                value = getattr(one, name)
-                values.append(MISSING if value is None else value)
-        if failures:
-            raise RowsFailed(failures)
-        return Column.of(values)
+        values = [None if isinstance(one, ProtocolError) else getattr(one, name) for one in self._all()]
+        return Column.of([MISSING if value is None else value for value in values])
 
     def _has_properties(self) -> bool:
         return bool(self._part.block.property_lengths[self._part.picked].any())

@@ -91,7 +91,7 @@ class MqttSource(Source):
         self._columns = Columns(self.name, patterns, config.key)
         self._patterns = patterns
         self._hot_path = config.hot_path
-        self._arrivals = Arrivals(config.max_packet, self._arrived, self._hot_path)
+        self._arrivals = Arrivals(config.max_packet, self._arrived, self._passed_by, self._hot_path)
         self._pending = Pending()
         self._window = Window()
         self._starvation = Starvation()
@@ -309,7 +309,7 @@ class MqttSource(Source):
         if int(block.payload_lengths.max()) > largest:
             small = block.payload_lengths <= largest
             wanted = small if wanted is None else wanted & small
-            self._note_too_large(int((~small).sum()))
+            self._note_too_large(int((~small).sum()), int(block.payload_lengths.max()))
         passed = None if wanted is None else ~wanted
         if seen & _DUPLICATE:
             self.counts.duplicates += int((flags & _DUPLICATE > 0).sum())
@@ -330,6 +330,18 @@ class MqttSource(Source):
             self.counts.passed += int(passed.sum())
             # What is passed, or was done before it came again.
             self._acknowledge_done()
+
+    def _passed_by(self, size: int, block: Scanned) -> None:
+        """A message came that was too large to be kept: it is acknowledged when those before it are."""
+        position = self._next_position
+        self._next_position += 1
+        self.counts.received += 1
+        self.counts.passed += 1
+        self._note_too_large(1, size)
+        self._unfinished.pop(int(block.packet_ids[0]), None)
+        self._window.add(block, np.array([position], np.int64), np.ones(1, np.bool_), follow=False)
+        self._starvation.heard()
+        self._acknowledge_done()
 
     def _match(self, block: Scanned, positions: Ints, wanted: Mask, passed: Mask) -> None:
         """Find what was in hand before the connection was cut; it keeps its position, and is not delivered again."""
@@ -418,12 +430,13 @@ class MqttSource(Source):
             self._events.append(SourceDown(self.name, down is not None, reason))
         self._told_down = down
 
-    def _note_too_large(self, count: int) -> None:
+    def _note_too_large(self, count: int, size: int) -> None:
         if not self.counts.too_large:
             _log.warning(
-                "source %s: a message of more than %d bytes came; such messages are acknowledged and passed over: "
-                "raise max_message to have them",
+                "source %s: a message of %d bytes came, which is more than %d; such messages are acknowledged and "
+                "passed over: raise max_message to have them",
                 self.name,
+                size,
                 self._config.max_message,
             )
         self.counts.too_large += count

@@ -364,7 +364,7 @@ class Intake:
         failed = {row: StepError.of("decode", error) for row, error in found.failed.items()} if found.failed else {}
         tombstones: list[int] = []
         if batch.size + len(failed) < count:
-            tombstones = [first + row for row in where_null(records.values)]
+            tombstones = [first + row for row in where_null(records.values) if row not in records.faults]
         decoded = DecodedBatch(self.source.name, records, first, batch, failed, tombstones, self._stamps(closed))
         parts = deque(
             [decoded] if self._pixels is None else in_parts(decoded, self._pixels, undecoded=self._opens_images)

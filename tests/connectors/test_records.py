@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -114,3 +115,17 @@ def test_messages_say_what_their_records_said(block: Records) -> None:
     found = messages_of_records(block)
     assert [one.topic for one in found] == TOPICS
     assert dict(found[1].extras) == {"qos": 1, "correlation": b"\xff"}
+
+
+def test_faults_stay_with_their_rows(block: Records) -> None:
+    wrong = {0: ValueError("first"), 3: ValueError("fourth")}
+    faulty = replace(block, faults=wrong)
+    assert faulty.take(np.array([1, 3, 4])).faults == {1: wrong[3]}
+    assert not faulty.part(1, 3).faults
+    assert Records.concat([block, faulty, block, faulty]).faults == {
+        5: wrong[0],
+        8: wrong[3],
+        15: wrong[0],
+        18: wrong[3],
+    }
+    assert not Records.concat([block, block]).faults

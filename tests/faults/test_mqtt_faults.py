@@ -22,7 +22,9 @@ import streamer
 from connectors.contract import Reader
 from connectors.memory import memory_topic
 from connectors.mqtt.config import MqttSourceConfig
+from connectors.mqtt.protocol.fields import written_varint
 from connectors.mqtt.protocol.packets import Packet, Puback
+from pipelines.hotpath import HotPath
 from streamer.agent.agent import Agent
 from streamer.devbroker.mqtt import LocalMosquitto
 from streamer.devbroker.mqtt.window import Window
@@ -85,6 +87,13 @@ def payloads(start: int, stop: int, device: int = 0) -> list[bytes]:
 
 def numbered(start: int, stop: int, device: int = 0) -> set[Numbered]:
     return {(device, number) for number in range(start, stop)}
+
+
+def raw_publish(topic: bytes, packet_id: int, properties: bytes = b"", payload: bytes = b"") -> bytes:
+    """A PUBLISH of QoS 1 and MQTT 5, right or wrong."""
+    body = len(topic).to_bytes(2, "big") + topic + packet_id.to_bytes(2, "big")
+    body += bytes([len(properties)]) + properties + payload
+    return b"\x32" + written_varint(len(body)) + body
 
 
 def at_rest(broker: FaultyMqtt) -> bool:
@@ -188,6 +197,35 @@ class TestMessages:
         assert len(run.dead) == 10_000
         assert not duplicates(run.found())
         assert ours.most_unacknowledged <= 50
+        assert len(ours.connects) == 1
+
+    @pytest.mark.parametrize("into", ["", "into: {content_type: kind, levels.device: machine}"])
+    def test_a_message_whose_topic_or_property_is_wrong_is_a_dead_letter_and_its_neighbours_go_on(
+        self, ours: FaultyMqtt, name: str, into: str, hot_path: HotPath
+    ) -> None:
+        """Whether or not the service reads what is wrong: a broker that lets it pass would bring it for ever."""
+        run = Run(ours.url, name, source=into)
+        with run.service:
+            assert until(lambda: "proof" in ours.clients)
+            ours.publish("proof/0", *payloads(0, 5))
+            wrong = [
+                raw_publish(b"proof/\xff", 900, payload=payloads(900, 901)[0]),
+                # Content Type, which may come once, twice.
+                raw_publish(b"proof/0", 901, b"\x03\0\x01a\x03\0\x01b", payloads(901, 902)[0]),
+                # A property that is none.
+                raw_publish(b"proof/0", 902, b"\x7f\0", payloads(902, 903)[0]),
+                raw_publish(b"proof/#", 903, payload=payloads(903, 904)[0]),
+            ]
+            ours.send_raw("proof", b"".join(wrong))
+            ours.publish("proof/0", *payloads(5, 10))
+            assert until(lambda: len(run.dead) == 4 and len(run.out) == 10)
+            assert until(lambda: {900, 901, 902, 903} <= set(ours.acknowledgements))
+            assert at_rest(ours)
+        assert set(run.found()) == numbered(0, 10)
+        letters = run.dead.messages()
+        assert [in_payloads([letter.value]) for letter in letters] == [Counter([(0, n)]) for n in range(900, 904)]
+        told = [dict(letter.headers or ())["streamer-text"] for letter in letters]
+        assert all(b"breaks the rules" in (one or b"") for one in told)
         assert len(ours.connects) == 1
 
     def test_a_message_larger_than_the_source_takes_is_passed_over_over_3_1_1(self, ours: FaultyMqtt) -> None:

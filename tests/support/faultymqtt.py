@@ -187,6 +187,10 @@ class FaultyMqtt(DevelopmentBroker):
         """Messages as from some client."""
         self.ask(lambda broker: [broker.publish(Message(topic, payload, qos, retain)) for payload in payloads])
 
+    def send_raw(self, client_id: str, data: bytes) -> None:
+        """Send these bytes to the client as they are, such as a packet that breaks the rules."""
+        self._each(client_id, lambda connection: connection.write(data))
+
     def freeze(self) -> None:
         """Answer nothing until `thaw`; connections stay open, and more can be made."""
         self._thawed.clear()

@@ -112,6 +112,16 @@ class ReceiveBuffer:
         packet, self._at = found
         return packet
 
+    def unread(self) -> memoryview:
+        """What came and was not taken, as it is. To be used before anything else is called."""
+        return self._bytes.data[self._at : self._filled].toreadonly()
+
+    def drop(self, count: int) -> None:
+        """Take so many bytes and throw them away. The packet that they belong to is then no packet any more."""
+        if not 0 <= count <= self.pending:
+            raise ValueError(f"{count} bytes are to be dropped, and {self.pending} came")
+        self._at += count
+
     def _view(self) -> Bytes:
         """What came. The rest of the block may be written to meanwhile, so nobody is shown it."""
         view = self._bytes[: self._filled]

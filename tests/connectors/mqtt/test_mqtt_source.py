@@ -558,6 +558,44 @@ class TestLargeMessages:
             assert source_of(reader).counts.too_large == 1
         assert "max_message" in caplog.text
 
+    @pytest.mark.parametrize("qos", [0, 1, 2])
+    def test_what_is_too_large_is_thrown_away_as_it_comes_on_3_1_1(self, broker: FaultyMqtt, qos: int) -> None:
+        """However large it is, no more memory is used, and it is acknowledged in its turn."""
+        with opened(broker, version="3.1.1", max_message=1000, qos=qos) as reader:
+            most = 0
+            for size in (140_000, 9_000_000, 1001):
+                feed(broker, 0, 1, qos=qos)
+                broker.publish("factory/a/1", bytes(size), qos=qos)
+                feed(broker, 1, 2, qos=qos)
+                received: list[Received] = []
+                deadline = time.monotonic() + reader.patience
+                while len(received) < 2 and time.monotonic() < deadline:
+                    received += reader.poll(timeout=0.1)
+                    most = max(most, source_of(reader).held_bytes)
+                assert numbers(received) == [0, 1]
+                if qos:
+                    reader.acknowledge(received)
+                    until(lambda: broker.in_flight(CLIENT) == 0, reader)
+            assert source_of(reader).counts.too_large == 3
+            assert most < 2 << 20
+        assert len(broker.connects) == 1
+
+    def test_a_message_that_is_too_large_and_cut_off_is_passed_over_when_it_comes_again(
+        self, broker: FaultyMqtt
+    ) -> None:
+        with TcpProxy(broker.port) as proxy:
+            proxy.cut_after("to client", 900_000)
+            with Reader(source(proxy.port, version="3.1.1", max_message=1000)) as reader:
+                reader.listen(0.05)
+                broker.publish("factory/a/1", bytes(2_000_000))
+                feed(broker, 1, 2)
+                received = reader.take(1)
+                assert numbers(received) == [1]
+                reader.acknowledge(received)
+                assert broker.in_flight(CLIENT) == 0
+                assert source_of(reader).counts.too_large == 1
+        assert len(broker.connects) == 2
+
     def test_a_broker_of_mqtt_5_is_told(self, broker: FaultyMqtt) -> None:
         with opened(broker, max_message=1000):
             (connect,) = broker.connects

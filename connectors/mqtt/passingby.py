@@ -1,0 +1,71 @@
+"""`PassingBy`: a message that is too large to be received, thrown away as it comes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+
+from connectors.mqtt.protocol.fields import LONGEST, Fields
+from connectors.mqtt.protocol.packets import V311, PacketType
+from connectors.mqtt.protocol.reading import LARGEST, framed, read_header
+from connectors.mqtt.protocol.reasons import ProtocolError, ReasonCode
+from connectors.mqtt.protocol.scan import Scanned, Stopped
+from connectors.mqtt.protocol.topictable import TopicTable
+
+_HEAD: Final = LONGEST + 4
+"""Bytes of a PUBLISH in which its topic and its packet id are, whatever they are."""
+
+
+@dataclass(slots=True)
+class PassingBy:
+    """A PUBLISH of MQTT 3.1.1 of which only the beginning was kept."""
+
+    flags: int
+    packet_id: int
+    size: int
+    """Bytes of its payload."""
+    left: int
+    """Bytes of it that are still to be thrown away."""
+
+    @classmethod
+    def of(cls, raw: memoryview) -> Self | None:
+        """The packet at the beginning of what came; `None` if more of it has to come first.
+
+        Raises `ProtocolError` if it is no PUBLISH, as nothing else may be so large, or if it breaks the rules.
+        """
+        header = read_header(raw, 0, len(raw), V311, LARGEST)
+        if header is None:
+            return None
+        body, end = header
+        if raw[0] >> 4 != PacketType.PUBLISH:
+            name = PacketType(raw[0] >> 4).name
+            raise ProtocolError(ReasonCode.PACKET_TOO_LARGE, f"{name}: {end} bytes")
+        if len(raw) < min(end, body + _HEAD):
+            return None
+        message = framed(Fields(raw, body, len(raw), "PUBLISH"), raw[0], V311)
+        return cls(raw[0] & 0xF, message.packet_id, end - message.payload, end)
+
+    def passed(self, count: int) -> int:
+        """How many of these next bytes belong to it."""
+        own = min(count, self.left)
+        self.left -= own
+        return own
+
+    def row(self) -> Scanned:
+        """It as a block of one message, without topic and payload."""
+        zero = np.zeros(1, np.int64)
+        return Scanned(
+            np.zeros(0, np.uint8),
+            TopicTable(),
+            np.array([self.flags], np.uint8),
+            np.array([self.packet_id], np.uint16),
+            np.array([-1], np.int32),
+            zero,
+            zero,
+            zero,
+            zero,
+            0,
+            Stopped.AGAIN,
+        )
