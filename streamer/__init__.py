@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from connectors.kafka.config import KafkaSourceConfig as KafkaSource
     from connectors.memory import MemorySinkConfig as MemorySink
     from connectors.memory import MemorySourceConfig as MemorySource
+    from connectors.mqtt.config import MqttSourceConfig as MqttSource
+    from connectors.mqtt.sinkconfig import MqttSinkConfig as MqttSink
     from streamer import testing
     from streamer.agent.summary import Summary
     from streamer.definition.loading import load, load_all, loads
@@ -29,6 +31,8 @@ __all__ = [
     "KafkaSource",
     "MemorySink",
     "MemorySource",
+    "MqttSink",
+    "MqttSource",
     "NoCode",
     "Service",
     "Summary",
@@ -45,6 +49,8 @@ _LATER = {
     "KafkaSource": "connectors.kafka.config:KafkaSourceConfig",
     "MemorySink": "connectors.memory:MemorySinkConfig",
     "MemorySource": "connectors.memory:MemorySourceConfig",
+    "MqttSink": "connectors.mqtt.sinkconfig:MqttSinkConfig",
+    "MqttSource": "connectors.mqtt.config:MqttSourceConfig",
     "NoCode": "streamer.definition.nocode:NoCode",
     "Service": "streamer.definition.service:Service",
     "Summary": "streamer.agent.summary:Summary",
@@ -63,3 +69,7 @@ def __getattr__(name: str) -> Any:
     module, _, attribute = _LATER[name].partition(":")
     found = import_module(module)
     return getattr(found, attribute) if attribute else found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -4,16 +4,46 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final, Literal, get_args
 
 import structlog
 from stamina.instrumentation import LoggingOnRetryHook, set_on_retry_hooks
 from structlog.types import EventDict
 
+from pipelines.errors import StreamerError, nearest
 from streamer.observe.shown import escaped, masked
+
+Level = Literal["debug", "info", "warning", "error"]
+VARIABLE: Final = "STREAMER_LOG"
+"""Environment variable with the level and the form of the log: `debug`, `json`, `info,text`."""
 
 NAME = "streamer"
 """The standard library's logger that all our events go through."""
+
+
+def from_environment(environment: Mapping[str, str]) -> tuple[Level | None, bool | None]:
+    """The level, and whether the log is JSON, as STREAMER_LOG says; `None` for what it does not say.
+
+    Raises `StreamerError` for a word that is neither a level nor a form, and for two of a kind.
+    """
+    level: Level | None = None
+    as_json: bool | None = None
+    levels: dict[str, Level] = {one: one for one in get_args(Level)}
+    forms = ("json", "text")
+    for word in filter(None, (one.strip().lower() for one in environment.get(VARIABLE, "").split(","))):
+        if word in levels and level is None:
+            level = levels[word]
+        elif word in forms and as_json is None:
+            as_json = word == "json"
+        elif word in levels or word in forms:
+            raise StreamerError(f'{VARIABLE}={environment[VARIABLE]}: one level and one form, for example "info,json"')
+        else:
+            known = [*levels, *forms]
+            raise StreamerError(
+                f'{VARIABLE}: "{word}" is no level and no form{nearest(word, known)}; known are {", ".join(known)}'
+            )
+    return level, as_json
 
 
 def configure(level: str = "info", *, as_json: bool | None = None) -> None:

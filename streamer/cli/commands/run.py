@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from streamer.agent.summary import Summary
     from streamer.definition.nocode import NoCode
     from streamer.definition.service import Service
-
-Level = Literal["debug", "info", "warning", "error"]
 
 
 def run(
@@ -43,7 +42,8 @@ def run(
         typer.Option("--trace", help="Results carry a trace of each step, and the log has that of each first record."),
     ] = False,
     log_level: Annotated[
-        Level | None, typer.Option("--log-level", help="What is logged to stderr; by default warning, JSON info.")
+        Literal["debug", "info", "warning", "error"] | None,
+        typer.Option("--log-level", help="What is logged to stderr; by default warning, JSON info."),
     ] = None,
     log_json: Annotated[
         bool | None,
@@ -64,12 +64,14 @@ def run(
     from streamer.cli.process import collect_less_often
     from streamer.cli.terminal import complain, json_lines, remark, say_json
     from streamer.cli.together import run_together
-    from streamer.observe.logs import configure
+    from streamer.observe.logs import configure, from_environment
 
+    level, form = from_environment(os.environ)
+    log_json = form if log_json is None else log_json
     in_json = not sys.stderr.isatty() if log_json is None else log_json
     json_lines(bool(log_json))
     collect_less_often()
-    configure(log_level or ("info" if in_json or trace else "warning"), as_json=in_json)
+    configure(log_level or level or ("info" if in_json or trace else "warning"), as_json=in_json)
     listed = no_code_given(not import_from_here(*files, no_code=no_code), env, allowed)
     services = _observed(_loaded(files, runners_given(runner), listed), profile, trace)
     agents = [Agent(service, start_from=start_from) for service in services]

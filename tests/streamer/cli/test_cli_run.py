@@ -238,6 +238,23 @@ def test_with_log_json_stderr_holds_json_lines_only(start: Any, tmp_path: Path) 
     assert events[-1] == "ended"
 
 
+def test_the_environment_chooses_the_log_unless_an_option_does(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMER_LOG", "info,text")
+    file = service(tmp_path, "a")
+    assert "[info" in start("run", file).communicate(timeout=120)[1]
+    assert start("run", file, "--log-json", "--log-level", "error").communicate(timeout=120)[1] == ""
+
+
+def test_a_word_that_says_nothing_of_the_log_is_wrong_use(cli: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("STREAMER_LOG", "infos")
+    ended = cli("run", service(tmp_path, "a"))
+    assert ended.code != 0
+    assert 'STREAMER_LOG: "infos" is no level and no form; did you mean "info"?' in ended.err
+    assert not results(tmp_path, "a")
+
+
 def test_two_services_of_one_name_in_two_files_are_wrong_use(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     ended = cli("run", service(tmp_path, "a"), service(tmp_path / "other", "a"))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
-from streamer.observe.logs import logger
+from pipelines.errors import StreamerError
+from streamer.observe.logs import from_environment, logger
 
 PROGRAM = """
 import logging, sys
@@ -99,3 +101,23 @@ def test_a_call_that_is_made_again_writes_nothing_to_stdout_and_tells_no_secret(
     assert ("stamina.retry_scheduled" in ran.stderr) is told
     assert "hunter2" not in ran.stderr
     assert "\x1b" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("", (None, None)),
+        ("debug", ("debug", None)),
+        ("json", (None, True)),
+        (" INFO , text ", ("info", False)),
+    ],
+)
+def test_the_environment_says_level_and_form(said: str, found: tuple[Any, Any]) -> None:
+    assert from_environment({"STREAMER_LOG": said}) == found
+    assert from_environment({}) == (None, None)
+
+
+@pytest.mark.parametrize("said", ["info,debug", "json,text", "all"])
+def test_what_the_environment_cannot_mean_is_refused(said: str) -> None:
+    with pytest.raises(StreamerError, match="STREAMER_LOG"):
+        from_environment({"STREAMER_LOG": said})
