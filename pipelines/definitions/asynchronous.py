@@ -49,6 +49,10 @@ class Async(DefinedPipeline):
         """The steps of the pipeline."""
         return self._pipeline.steps
 
+    def running(self, pipeline: Pipeline) -> Async:
+        """Another pipeline that the same trigger runs."""
+        return Async(pipeline, self._trigger, clock=self._clock)
+
     def named_steps(self) -> list[tuple[str, Step]]:
         """The steps that runners run, with their names in errors and metrics."""
         return list(self._pipeline.named_steps())

@@ -71,7 +71,7 @@ class Assembly:
         runners = self.service.runners
         # A step that `check_code` cannot see, such as one inside a plug-in's step, is refused when it opens.
         allow_code = self.service.allows_code
-        opened: Executor = self.service.pipeline.open(
+        opened: Executor = self.service.sequence().open(
             pool=pool, allow_code=allow_code, progress=progress, runners=runners
         )
         return opened

@@ -30,6 +30,7 @@ from connectors.registry import SINKS, SOURCES, Registry
 from pipelines.data.data import Data
 from pipelines.definitions.definition import read_pipeline
 from pipelines.definitions.documents import Document
+from pipelines.definitions.overriding import overridden
 from pipelines.errors import DefinitionError, StreamerError
 from pipelines.hotpath import HotPath
 from streamer.agent.signals import stopped_by_signals
@@ -206,6 +207,8 @@ class Service(Settings):
     """Where records come from, one or several; all feed the one pipeline. Kept as a list, see `sources`."""
     pipeline: Annotated[Any, PlainValidator(_pipeline)]
     """The pipeline: a path relative to the service file, the definition itself, or in Python a pipeline object."""
+    set: dict[str, Any] = Field(default_factory=dict)
+    """Fields of the pipeline's steps that are different here, by name or type of the step: `{ONNX.modelUri: "${MODEL:-model.onnx}"}`. The pipeline's own file stays as it is."""  # noqa: E501
     runners: dict[str, str] = Field(default_factory=dict)
     """Which runner runs a type of step, by their names (`streamer steps` lists them), where several could:
     `{ONNX: onnxruntime}`. By default the one of the highest priority that is installed."""
@@ -257,9 +260,8 @@ class Service(Settings):
         return _record_names(self.sources)
 
     def sequence(self) -> pipelines.Pipeline:
-        """The pipeline, not open."""
-        found: pipelines.Pipeline = self.pipeline
-        return found
+        """The pipeline with the fields that `set` gives its steps, not open."""
+        return overridden(self.pipeline, self.set)
 
     def with_runners(self, runners: Mapping[str, str]) -> Service:
         """The same service with these runners for these types of steps. Raises `DefinitionError` for unknown ones."""
@@ -341,6 +343,14 @@ class Service(Settings):
             raise StreamerError(f'the service "{self.name}" runs already; stop it first, or make another')
         self._agent = Agent(self, start_from=start_from)
         return self._agent
+
+    @field_validator("set")
+    @classmethod
+    def _fits_the_pipeline(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        if "pipeline" in info.data:
+            # Raises for what is wrong.
+            overridden(info.data["pipeline"], given)
+        return given
 
     @field_validator("runners")
     @classmethod

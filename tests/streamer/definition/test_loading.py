@@ -165,6 +165,19 @@ batch: {max_wait: "${WAIT:-20ms}"}
     assert service.batch.max_wait == pytest.approx(0.02)
 
 
+def test_a_field_of_a_step_is_set_from_the_environment_and_the_pipeline_file_stays(tmp_path: Path) -> None:
+    written(tmp_path, "steps: [{'@type': ONNX, name: model, modelUri: a.onnx}]\n", "p.yaml")
+    text = SHORT.replace(SHORT[SHORT.index("pipeline:") :].splitlines()[0], "pipeline: p.yaml")
+    file = written(tmp_path, text + 'set: {model.modelUri: "${MODEL:-a.onnx}"}\n')
+    for environment, model in (({}, "a.onnx"), ({"MODEL": "b.onnx"}, "b.onnx")):
+        (found,) = load(file, environment=environment).sequence().steps
+        assert found.model_uri == model
+    wrong = written(tmp_path, text + "set: {modle.modelUri: b.onnx}\n", "wrong.yaml")
+    line = len(wrong.read_text().splitlines())
+    with pytest.raises(DefinitionError, match=rf'wrong.yaml:{line}: set: "modle.modelUri" names no step; did you mean'):
+        load(wrong)
+
+
 def test_a_text_can_be_a_service_with_an_environment_of_its_own() -> None:
     service = loads(SHORT.replace("topic: in", "topic: '${T}'"), environment={"T": "x"})
     assert service.name == "service"

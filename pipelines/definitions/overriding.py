@@ -1,0 +1,137 @@
+"""Fields of a pipeline's steps set from outside: the definition stays as it is, a model differs by environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from pipelines.definitions.asynchronous import Async
+from pipelines.definitions.graph import Graph
+from pipelines.definitions.sequence import Sequence
+from pipelines.definitions.wiring import Node
+from pipelines.errors import DefinitionError, nearest
+from pipelines.executors.pipeline import Pipeline
+from pipelines.steps import GraphStep, Step
+from pipelines.steps.code.pipeline import PipelineStep
+from pipelines.steps.config import Config
+
+
+def overridden(pipeline: Pipeline, settings: Mapping[str, Any], *, base: Path | None = None) -> Pipeline:
+    """The pipeline with these fields of its steps set: `{"ONNX.modelUri": "b.onnx", "clean.args.limit": 3}`.
+
+    Before the first dot stands a step's name, `outer/inner` for one in a pipeline inside another, or a type, which
+    means all steps of that type; then a field, in any spelling that definitions have, and keys inside that field.
+    Pipelines in files of their own are read where a step in them is meant; `base` is where their paths start if the
+    pipeline has no folder. Raises `DefinitionError` for a step or field that there is not, or a value that does not
+    fit.
+    """
+    if not settings:
+        return pipeline
+    work = _Overriding(settings)
+    found = work.pipeline(pipeline, "", base or Path.cwd())
+    for key in settings:
+        if key not in work.used:
+            known = [*work.names, *work.types]
+            hint = nearest(key.partition(".")[0], known)
+            raise DefinitionError(
+                f'"{key}" names no step{hint}; say "STEP.field" with one of {", ".join(dict.fromkeys(known))}'
+            )
+    return found
+
+
+class _Overriding:
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.settings = settings
+        self.used: set[str] = set()
+        self.names: list[str] = []
+        self.types: list[str] = []
+
+    def pipeline(self, pipeline: Pipeline, outer: str, base: Path) -> Pipeline:
+        base = pipeline.base or base
+        if isinstance(pipeline, Async):
+            inner = self.pipeline(pipeline.pipeline, outer, base)
+            return pipeline if inner is pipeline.pipeline else pipeline.running(inner)
+        labels: dict[str, Any] = {"id": pipeline.id, "name": pipeline.name, "base": pipeline.base}
+        if isinstance(pipeline, Graph):
+            nodes = {
+                name: Node(self.step(name, node.step, outer, base), node.inputs)
+                for name, node in pipeline.steps.items()
+            }
+            same = all(nodes[name].step is node.step for name, node in pipeline.steps.items())
+            return pipeline if same else Graph(nodes, pipeline.output, **labels)
+        if isinstance(pipeline, Sequence):
+            steps = [self.step(name, step, outer, base) for name, step in pipeline.named_steps()]
+            return pipeline if all(map(_is, steps, pipeline.steps)) else Sequence(steps, **labels)
+        return pipeline  # of somebody else's making: its steps are its own
+
+    def step(self, name: str, step: Any, outer: str, base: Path) -> Any:
+        if isinstance(step, PipelineStep):
+            step = self._inside(name, step, outer, base)
+        self.names.append(outer + name)
+        self.types.append(step.type_name)
+        for key, value in self.settings.items():
+            # Names may hold dots, fields do not.
+            for called in (outer + name, name, step.type_name):
+                if key.startswith(f"{called}."):
+                    self.used.add(key)
+                    step = _with(step, key, key[len(called) + 1 :].split("."), value)
+                    break
+        return step
+
+    def _inside(self, name: str, step: PipelineStep, outer: str, base: Path) -> PipelineStep:
+        inner = step.pipeline
+        if isinstance(inner, str):
+            # Imported here because reading definitions needs the registry, which knows what stands in them.
+            from pipelines.definitions.definition import load
+
+            load_: Callable[..., Pipeline] = load
+            inner = load_(base / inner)
+        found = self.pipeline(inner, f"{outer}{name}/", base)
+        return step if found is inner else _remade(step, {"pipeline": found})
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def _with(step: Step | GraphStep, key: str, path: list[str], value: Any) -> Any:
+    known = type(step).keys()
+    field = known.get(path[0])
+    if field is None:
+        raise DefinitionError(
+            f'"{key}": {step.type_name} has no field "{path[0]}"{nearest(path[0], known)}; '
+            f"it has {', '.join(dict.fromkeys(map(step.key, known.values())))}"
+        )
+    try:
+        return _remade(step, {field: _inner(getattr(step, field), path[1:], value, key)})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise DefinitionError(f'"{key}": {first["msg"].removeprefix("Value error, ")}') from None
+
+
+def _inner(held: Any, path: list[str], value: Any, key: str) -> Any:
+    if not path:
+        return _like(held, value, key)
+    held = {} if held is None else held.to_dict() if isinstance(held, Config) else held
+    if not isinstance(held, Mapping):
+        raise DefinitionError(f'"{key}": there is nothing called "{path[0]}" inside a {type(held).__name__}')
+    return {**held, path[0]: _inner(held.get(path[0]), path[1:], value, key)}
+
+
+def _like(held: Any, value: Any, key: str) -> Any:
+    # An environment variable is text; what it stands for says whether a number is meant, where the field does not.
+    if not isinstance(value, str) or not isinstance(held, (bool, int, float)):
+        return value
+    kind: TypeAdapter[Any] = TypeAdapter(bool if isinstance(held, bool) else int | float)
+    try:
+        return kind.validate_python(value)
+    except ValidationError:
+        raise DefinitionError(f'"{key}": {value!r} is not of the type of {held!r}, for which it would stand') from None
+
+
+def _remade(step: Any, changed: Mapping[str, Any]) -> Any:
+    given = {field: getattr(step, field) for field in step.model_fields_set}
+    return type(step)(**{**given, **changed})
