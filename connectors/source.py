@@ -88,11 +88,19 @@ class Source(ABC):
     bus has lost the session the lane ends with `finish`, and a new one begins. `rewind` reconnects, so that the bus
     delivers unacknowledged records once more.
 
+    Perishable records: a poll of a `perishable` source gives at most one record of each lane, the newest that the lane
+    has; lanes from which nothing was polled for longest come first, so that a small `max_records` starves none.
+
     Memory: a source holds a bounded number of bytes that were fetched and not polled, however long it is not polled.
     """
 
     name: str
     replays: Replays
+    perishable: bool = False
+    """Whether records lose their worth while they wait, and newer ones replace those that nobody has polled (cameras).
+
+    Then a service polls only when it can run what it gets at once, so that it gets the newest.
+    """
 
     @property
     def hot_path(self) -> HotPathReport:
@@ -136,7 +144,8 @@ class Source(ABC):
     def events(self) -> list[Event]:
         """The events since the last call, in order. Cheap if there are none.
 
-        When `poll` has returned, a `LaneBegan` was or is given here for every lane of its records, and no `LaneEnded`.
+        When `poll` has returned, a `LaneBegan` was or is given here for every lane of its records, and no `LaneEnded`
+        but one with `finish`.
         """
 
     @abstractmethod

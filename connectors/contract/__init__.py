@@ -22,6 +22,7 @@ for _module in (
     "sink",
     "faults",
     "measures",
+    "perishable",
     "roundtrip",
     "session",
     "transaction",
@@ -29,9 +30,10 @@ for _module in (
 ):
     pytest.register_assert_rewrite(f"connectors.contract.{_module}")
 
-from connectors.contract.bus import LoopBus, SessionBus, SinkBus, SourceBus  # noqa: E402
+from connectors.contract.bus import LiveBus, LoopBus, SessionBus, SinkBus, SourceBus  # noqa: E402
 from connectors.contract.capabilities import CAPABILITIES, Contract, needs  # noqa: E402
 from connectors.contract.codec import CodecContract  # noqa: E402
+from connectors.contract.perishable import PerishableContract  # noqa: E402
 from connectors.contract.reader import Reader, Received  # noqa: E402
 from connectors.contract.roundtrip import RoundTripContract  # noqa: E402
 from connectors.contract.session import SessionContract  # noqa: E402
@@ -43,7 +45,9 @@ __all__ = [
     "CAPABILITIES",
     "CodecContract",
     "Contract",
+    "LiveBus",
     "LoopBus",
+    "PerishableContract",
     "Reader",
     "Received",
     "RoundTripContract",

@@ -78,6 +78,32 @@ class SessionBus(SourceBus):
         """Cut the connection of the open source, and have the bus forget the session and all that is in it."""
 
 
+class LiveBus(Bus):
+    """Feeds a source whose newer records replace those that nobody has polled. It has `streams` streams, 0, 1, ..."""
+
+    streams: int = 2
+
+    @abstractmethod
+    def source(self) -> Source:
+        """A source of all streams, not open."""
+
+    @abstractmethod
+    def show(self, source: Source, stream: int, number: int) -> None:
+        """Give the open source a record of this stream; return when it is what a poll would deliver of the stream."""
+
+    @abstractmethod
+    def number(self, value: object) -> int:
+        """The number that `show` put into the record with this value."""
+
+    @abstractmethod
+    def drop(self, source: Source, stream: int) -> None:
+        """End the stream's connection; return when the source knows it. `connect` brings it back, also by itself."""
+
+    @abstractmethod
+    def connect(self, source: Source, stream: int) -> None:
+        """Return when the stream is connected again."""
+
+
 class SinkBus(Bus):
     """Reads what a sink wrote, and disturbs the sink. Its place has one partition, so that there is one order."""
 

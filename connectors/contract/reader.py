@@ -41,6 +41,7 @@ class Reader:
         self.seen: list[Event] = []
         self._settle = settle
         self._last: dict[Lane, int] = {}
+        self._finishing: set[Lane] = set()
         self._epochs: dict[tuple[str, str], int] = {}
 
     def __enter__(self) -> Self:
@@ -106,6 +107,7 @@ class Reader:
 
     def notice(self) -> None:
         """Take the source's events and check their order."""
+        self._finishing = set()
         for event in self.source.events():
             self.seen.append(event)
             if isinstance(event, LaneBegan):
@@ -113,6 +115,8 @@ class Reader:
             elif isinstance(event, LaneEnded):
                 assert event.lane in self.lanes, f"{event.lane} ended without having begun"
                 self.lanes.remove(event.lane)
+                if event.finish:
+                    self._finishing.add(event.lane)
 
     def _begin(self, lane: Lane) -> None:
         place = (lane.source, lane.partition)
@@ -140,7 +144,9 @@ class Reader:
             f"asked for {max_bytes} bytes, got more by more than one record"
         )
         for span in records.spans:
-            assert span.lane in self.lanes, f"records of {span.lane}, which has not begun or has ended"
+            assert span.lane in self.lanes | self._finishing, (
+                f"records of {span.lane}, which has not begun or has ended"
+            )
             for position in records.positions[span.start : span.stop].tolist():
                 assert position > self._last.get(span.lane, -1), f"{span.lane}: position {position} does not rise"
                 self._last[span.lane] = position

@@ -2,6 +2,7 @@
 
 from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from connectors.memory.faults import Faults
+from connectors.memory.livesource import MemoryLiveSource
 from connectors.memory.session import MemorySession
 from connectors.memory.sessionsource import MemorySessionSource
 from connectors.memory.sink import MemorySink
@@ -12,6 +13,7 @@ from connectors.message import Message
 
 __all__ = [
     "Faults",
+    "MemoryLiveSource",
     "MemorySession",
     "MemorySessionSource",
     "MemorySink",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from queue import Empty, SimpleQueue
 
 from streamer.agent.decodedbatch import DecodedBatch
@@ -14,8 +15,10 @@ class BatchQueue:
     Python, costs several times as much for each batch.
     """
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int, *, tells_when_wanted: bool = False) -> None:
+        """`tells_when_wanted`: whether intake threads may wait until a batch is `wanted`."""
         self._places = places
+        self._wanted = threading.Event() if tells_when_wanted else None
         self._batches: SimpleQueue[DecodedBatch | None] = SimpleQueue()
         self._free: SimpleQueue[None] = SimpleQueue()
         for _ in range(places):
@@ -27,15 +30,26 @@ class BatchQueue:
             self._free.get(timeout=timeout)
         except Empty:
             return False
+        if self._wanted is not None:
+            self._wanted.clear()
         self._batches.put(decoded)
         return True
 
+    def wanted(self, timeout: float) -> bool:
+        """Whether the run thread asks for a batch, waiting at most `timeout` seconds until it does. From any thread."""
+        return self._wanted is not None and self._wanted.wait(timeout)
+
     def get(self, timeout: float) -> DecodedBatch | None:
         """The next batch; `None` if there is none after `timeout` seconds, or `wake` was called."""
+        if self._wanted is not None:
+            self._wanted.set()
         try:
             decoded = self._batches.get(timeout=timeout)
         except Empty:
             return None
+        finally:
+            if self._wanted is not None:
+                self._wanted.clear()
         if decoded is not None:
             self._free.put(None)
         return decoded

@@ -238,6 +238,9 @@ class Intake:
     def _poll(self) -> None:
         while not (self._stop.is_set() or self._source_ended):
             self._serve_messages()
+            if not self._is_time_to_poll():
+                self._stand_still()
+                continue
             self._go_on()
             for records in self._batcher.gather(self.source):
                 self._stalls.delivered(records)
@@ -250,6 +253,16 @@ class Intake:
             if self._left and not self._batcher.holds_any:
                 self._tell(Forgettable(self, self._left, self.handed_over))
                 self._left = []
+
+    def _is_time_to_poll(self) -> bool:
+        """Perishable records are polled when they can be run at once: the last batch is done, and another is asked for.
+
+        Waits for that a little while.
+        """
+        if not self.source.perishable or self._batcher.holds_any:
+            return True
+        wanted = self._batches.wanted(WAIT) and self.processed >= self.handed_over
+        return wanted and not self._stop.is_set()
 
     def _hand_over_the_rest(self) -> None:
         rest = self._batcher.flush()

@@ -67,7 +67,8 @@ class RunLoop:
         self._meters = meters
         self._log = log
         self._budget = ByteBudget(service.limits.in_flight)
-        self._batches = BatchQueue(service.limits.batches)
+        perishable = any(source.perishable for _, _, source in assembly.sources)
+        self._batches = BatchQueue(service.limits.batches, tells_when_wanted=perishable)
         self._control: deque[ToRunThread] = deque()
         self._revoke_requests: list[RevokeRequest] = []
         self._by_source: dict[str, Intake] = {}

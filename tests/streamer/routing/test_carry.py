@@ -215,7 +215,7 @@ class OneByOne:
         return self.records.context(row - FIRST)
 
     def lane(self, row: int) -> Lane:
-        return self.records.lane_of(row)
+        return self.records.lane_of(row - FIRST)
 
 
 def said(context: RecordContext, name: str) -> Any:

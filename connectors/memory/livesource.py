@@ -1,0 +1,162 @@
+"""`MemoryLiveSource`: the newest records of live streams in this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from connectors.measures import Measure
+from connectors.memory.block import block
+from connectors.memory.topic import size_of
+from connectors.message import Message
+from connectors.records import Lane, Records
+from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceEnded
+from pipelines.errors import ConnectorError
+
+
+@dataclass(slots=True)
+class _Stream:
+    name: str
+    partition: int
+    epoch: int = -1
+    live: bool = False
+    next: int = 0
+    dropped: int = 0
+    waiting: tuple[int, Message] | None = None
+
+
+class MemoryLiveSource(Source):
+    """Delivers the newest record of each of its streams, as cameras do: one that nobody has polled is replaced.
+
+    Each stream is a lane while it is connected. Nothing comes again. `show`, `connect`, `disconnect` and `end` may be
+    called from any thread.
+    """
+
+    replays = Replays.NONE
+    perishable = True
+
+    def __init__(self, streams: Sequence[str] = ("stream",), *, name: str = "memory") -> None:
+        self.name = name
+        self._streams = {stream: _Stream(stream, number) for number, stream in enumerate(streams)}
+        self._turns = deque(streams)
+        self._changed = threading.Condition()
+        self._events: list[Event] = []
+        self._open = self._ended = self._told_end = self._woken = False
+        for stream in streams:
+            self.connect(stream)
+
+    def show(self, stream: str, record: Any, key: bytes | None = None) -> None:
+        """The stream's newest record: a `Message`, or its payload, which may be any object."""
+        message = record if isinstance(record, Message) else Message(record, key)
+        with self._changed:
+            one = self._streams[stream]
+            one.dropped += one.waiting is not None
+            one.waiting = one.next, message._replace(topic=stream)
+            one.next += 1
+            self._changed.notify_all()
+
+    def connect(self, stream: str) -> None:
+        """The stream is there, perhaps again: a new lane."""
+        with self._changed:
+            one = self._streams[stream]
+            one.live, one.epoch = True, one.epoch + 1
+            self._events.append(LaneBegan(self._lane(one), stream, one.partition, one.next))
+
+    def disconnect(self, stream: str) -> None:
+        """The stream is gone: its lane ends, and what nobody polled is dropped."""
+        with self._changed:
+            one = self._streams[stream]
+            one.dropped += one.waiting is not None
+            one.live, one.waiting = False, None
+            self._events.append(LaneEnded(self._lane(one), finish=True))
+
+    def end(self) -> None:
+        """Nothing more will be shown."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    @property
+    def dropped(self) -> int:
+        """Records that nobody has polled before they were replaced."""
+        with self._changed:
+            return sum(one.dropped for one in self._streams.values())
+
+    def open(self, settle: Settle | None = None) -> None:
+        """Ready to be polled."""
+        self._open = True
+
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        """As `Source.poll`. `ConnectorError` when it is not open."""
+        if not self._open:
+            raise ConnectorError(f"{self.name} is not open")
+        deadline = time.monotonic() + timeout
+        taken: dict[Lane, list[tuple[int, Message]]] = {}
+        size = 0
+        with self._changed:
+            while True:
+                for stream in list(self._turns):
+                    one = self._streams[stream]
+                    if len(taken) >= max_records or size >= max_bytes:
+                        break
+                    if one.waiting is None or self._lane(one) in taken:
+                        continue
+                    taken[self._lane(one)] = [one.waiting]
+                    size += size_of(one.waiting[1])
+                    one.waiting = None
+                    self._turns.remove(stream)
+                    self._turns.append(stream)
+                live = sum(one.live for one in self._streams.values())
+                full = len(taken) >= min(max_records, max(live, 1)) or size >= max_bytes
+                left = deadline - time.monotonic()
+                if full or left <= 0 or self._woken or self._tell_end():
+                    break
+                self._changed.wait(left)
+            self._woken = False
+        return block(self.name, self.name, taken, size) if taken else Records.empty(self.name)
+
+    def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
+        """Nothing: no record comes again."""
+
+    def rewind(self, lanes: Iterable[Lane]) -> None:
+        """As `Source.rewind`, with nothing to deliver again."""
+        with self._changed:
+            for one in self._streams.values():
+                if one.live and self._lane(one) in lanes:
+                    self._events.append(LaneEnded(self._lane(one)))
+                    one.epoch += 1
+                    self._events.append(LaneBegan(self._lane(one), one.name, one.partition, one.next))
+
+    def events(self) -> list[Event]:
+        """As `Source.events`."""
+        with self._changed:
+            events, self._events = self._events, []
+        return events
+
+    def close(self) -> None:
+        """Deliver nothing more."""
+        self._open = False
+
+    def wake(self) -> None:
+        """As `Source.wake`."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
+
+    def metrics(self) -> list[Measure]:
+        """Records that were replaced before they were polled."""
+        return [Measure("replaced", "Records that were replaced before they were polled.", self.dropped)]
+
+    def _lane(self, stream: _Stream) -> Lane:
+        return Lane(self.name, str(stream.partition), stream.epoch)
+
+    def _tell_end(self) -> bool:
+        if self._told_end or not self._ended or any(one.waiting for one in self._streams.values()):
+            return False
+        self._told_end = True
+        self._events.append(SourceEnded(self.name))
+        return True

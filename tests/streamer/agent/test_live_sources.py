@@ -1,0 +1,91 @@
+"""Services on live streams: what is run is the newest, however long the model takes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from connectors.memory import MemoryLiveSource, MemorySource
+from pipelines import Data
+from streamer.definition.service import Service
+
+
+class Gate:
+    """A step that runs a record each time that it is opened."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+        self._open = threading.Semaphore(0)
+
+    def __call__(self, data: Data) -> Data:
+        self.seen.append(data.get_int64("x"))
+        assert self._open.acquire(timeout=60)
+        return Data({"y": data.get_int64("x")})
+
+    def let(self, records: int = 1) -> None:
+        for _ in range(records):
+            self._open.release()
+
+
+def show(source: MemoryLiveSource, number: int, stream: str = "stream") -> None:
+    source.show(stream, Data({"x": number}).to_bytes())
+
+
+def test_the_record_that_is_run_is_the_newest_there_is_when_the_model_is_free(
+    define: Callable[..., Service], serve: Any, eventually: Any
+) -> None:
+    gate, source = Gate(), MemoryLiveSource()
+    serving = serve(define(gate), sources={"memory": source})
+    show(source, 0)
+    eventually(lambda: gate.seen == [0])
+    for number in range(1, 40):
+        show(source, number)
+        time.sleep(0.005)
+    gate.let()
+    eventually(lambda: len(gate.seen) == 2)
+    assert gate.seen == [0, 39]
+    gate.let()
+    eventually(lambda: serving.results() == [0, 39])
+    assert source.dropped == 38
+    assert not serving.stop().error
+
+
+def test_a_stop_ends_a_service_whose_model_is_busy(define: Callable[..., Service], serve: Any, eventually: Any) -> None:
+    gate, source = Gate(), MemoryLiveSource()
+    serving = serve(define(gate), sources={"memory": source})
+    show(source, 0)
+    eventually(lambda: gate.seen == [0])
+    show(source, 1)
+    serving.agent.stop()
+    gate.let()
+    summary = serving.agent.join(60)
+    assert (summary.ok, summary.error) == (1, None)
+    assert serving.results() == [0]
+
+
+def test_two_live_sources_and_a_busy_other_one_all_get_their_turn(
+    define: Callable[..., Service], serve: Any, eventually: Any
+) -> None:
+
+    one, two = MemoryLiveSource(name="one"), MemoryLiveSource(name="two")
+    busy = MemorySource((Data({"x": -1}) for _ in iter(int, 1)), name="busy")
+    sources = [{"type": "memory", "topic": name, "name": name} for name in ("one", "two", "busy")]
+    seen: set[int] = set()
+
+    def live_ones(data: Data) -> Data | None:
+        if data["x"] < 0:
+            return None
+        seen.add(data["x"])
+        return data
+
+    serving = serve(
+        define(live_ones, source=sources, batch={"max_records": 16}),
+        sources={"one": one, "two": two, "busy": busy},
+    )
+    for number in range(20):
+        show(one, 2 * number)
+        show(two, 2 * number + 1)
+        eventually(lambda number=number: {2 * number, 2 * number + 1} <= seen)
+    assert not serving.stop().error
