@@ -11,8 +11,9 @@ import numpy as np
 
 from pipelines.errors import DataError, MissingPackageError, WrongTypeError
 from pipelines.values.conversion.formats import ImageFormat
+from pipelines.values.frames import Part, Plane, frame_planes
 from pipelines.values.imageheader import Header, read_header, sniff
-from pipelines.values.pixels import Pixels, as_pixels, decode, encode
+from pipelines.values.pixels import Pixels, as_pixels, check_size, decode, encode, gray_of, merged, resized, split
 
 if TYPE_CHECKING:
     from pipelines.values.conversion.convert import Conversions
@@ -121,6 +122,40 @@ class Image:
         image_format = _FORMATS.get(name or "")
         return self._converted(target) if image_format is None else self._as_file(image_format)
 
+    @property
+    def is_frame(self) -> bool:
+        """Whether it was made of a video frame: `scaled` then converts only as many pixels as are wanted."""
+        return self._form == "frame"
+
+    def scaled(self, width: int, height: int, channels: int | None = None, part: Part | None = None) -> Pixels:
+        """The pixels in another size: read-only uint8 `(height, width, channels)`, as `get_as("numpy")` has them.
+
+        `channels` is 3 (blue, green, red) or 1 (gray), by default those of the image; three of gray are equal.
+        `part` is the part of the picture to take, `(x, y, width, height)` in its pixels, by default all of it.
+        A video frame, or a part of it whose numbers are even, is scaled and converted in one go from its own planes (a
+        smaller pixel is the mean of what it covers). Other images are resized (bilinear), then made gray.
+        Raises `DataError` for more than `max_pixels` and for bytes that are no image.
+        """
+        if not self._scales_planes(part):
+            x, y, wide, high = part or (0, 0, self.width, self.height)
+            pixels = resized(self._decoded()[y : y + high, x : x + wide], height, width, self.max_pixels)
+            if pixels.shape[2] == (channels or pixels.shape[2]):
+                return as_pixels(pixels)
+            return gray_of(pixels) if channels == 1 else as_pixels(np.repeat(pixels, 3, axis=2))
+        if self._is_whole(part) and (width, height, channels or self.channels) == self._size():
+            return self._decoded()
+        return merged(self.scaled_planes(width, height, channels, part))
+
+    def scaled_planes(
+        self, width: int, height: int, channels: int | None = None, part: Part | None = None
+    ) -> tuple[Plane, ...]:
+        """The channels of `scaled` one by one, each `(height, width)`: a video frame has them without interleaving."""
+        if not self._scales_planes(part):
+            return split(self.scaled(width, height, channels, part))
+        check_size(self.width, self.height, self.max_pixels)
+        check_size(width, height, self.max_pixels)
+        return frame_planes(self._foreign, width, height, channels or self.channels, part)
+
     def to_wire(self) -> bytes:
         """What a message carries: a PNG file. PNG bytes pass untouched, as do bytes of no known format.
 
@@ -156,6 +191,13 @@ class Image:
             return f"<code>{self!r}</code>"
         kind = (sniff(encoded) or "PNG").lower()
         return f'<img alt="{self!r}" src="data:image/{kind};base64,{base64.b64encode(encoded).decode()}">'
+
+    def _scales_planes(self, part: Part | None) -> bool:
+        # Colours often have one sample for two by two pixels: a part that cuts through them is taken from the pixels.
+        return self.is_frame and (self._is_whole(part) or not any(number % 2 for number in part or ()))
+
+    def _is_whole(self, part: Part | None) -> bool:
+        return part is None or part == (0, 0, self.width, self.height)
 
     def _size(self) -> Header:
         if self._header is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,6 +41,40 @@ def check_size(width: int, height: int, max_pixels: int) -> None:
             f"the image has {width} x {height} pixels, more than Image.max_pixels = {max_pixels}; "
             "raise that if such images are expected"
         )
+
+
+def resized(pixels: Pixels, height: int, width: int, max_pixels: int) -> Pixels:
+    """`pixels` `(h, w, C)` as `(height, width, C)`, bilinear: themselves if they have that size.
+
+    `DataError` for more than `max_pixels`.
+    """
+    if pixels.shape[:2] == (height, width):
+        return pixels
+    check_size(width, height, max_pixels)
+    cv2 = _opencv()
+    made: Pixels = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_LINEAR)
+    # OpenCV drops the axis of a single channel.
+    return made if made.ndim == 3 else made[:, :, np.newaxis]
+
+
+def gray_of(pixels: Pixels) -> Pixels:
+    """Pixels with one channel; themselves if they have one."""
+    if pixels.shape[2] == 1:
+        return pixels
+    cv2 = _opencv()
+    return as_pixels(cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY))
+
+
+def merged(planes: Sequence[npt.NDArray[np.uint8]]) -> Pixels:
+    """Read-only pixels `(height, width, C)` of one plane `(height, width)` a channel; of a single one a view."""
+    return as_pixels(planes[0] if len(planes) == 1 else _opencv().merge(planes))
+
+
+def split(pixels: Pixels) -> tuple[npt.NDArray[np.uint8], ...]:
+    """The channels of pixels, each `(height, width)`; of a single one a view."""
+    if pixels.shape[2] == 1:
+        return (pixels[:, :, 0],)
+    return tuple(_opencv().split(pixels))
 
 
 def decode(encoded: bytes, header: Header, max_pixels: int) -> Pixels:
@@ -95,7 +130,7 @@ def with_channels(pixels: Pixels, channels: Channels | None) -> Pixels:
     cv2 = _opencv()
     gray = pixels.shape[2] == 1
     if channels == "GRAY":
-        return as_pixels(cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY))
+        return gray_of(pixels)
     color = as_pixels(cv2.cvtColor(pixels, cv2.COLOR_GRAY2BGR)) if gray else pixels
     if channels == "BGR":
         return color

@@ -6,15 +6,76 @@ import math
 
 import numpy as np
 
-from pipelines.runners.images.opencv import opencv
 from pipelines.steps.images.imagetondarray import AspectRatio
 from pipelines.values import BoundingBox, Image
-from pipelines.values.pixels import Pixels, check_size
+from pipelines.values.frames import Part, Plane
+from pipelines.values.pixels import Pixels, check_size, split
+from pipelines.values.pixels import resized as resized_within
 
 
 def rounded(number: float) -> int:
     """The nearest integer, halves up, also below zero: `Math.round` of Java."""
     return math.floor(number + 0.5)
+
+
+def fitted_image(image: Image, height: int, width: int, handling: AspectRatio, channels: int | None = None) -> Pixels:
+    """The pixels of an image as `fitted` gives them, `(height, width, channels)`, read-only.
+
+    Of a video frame only the pixels that are wanted are converted.
+    """
+    place = _placed(image, height, width, handling)
+    if place is None:
+        pixels = fitted(image.get_as("numpy"), height, width, handling)
+        return Image(pixels).scaled(width, height, channels)
+    x, y, wide, high = place
+    scaled = image.scaled(wide, high, channels, _shown(image, height, width, handling))
+    if (wide, high) == (width, height):
+        return scaled
+    canvas = np.zeros((height, width, scaled.shape[2]), np.uint8)
+    canvas[y : y + high, x : x + wide] = scaled
+    return canvas
+
+
+def fitted_planes(
+    image: Image, height: int, width: int, handling: AspectRatio, channels: int | None = None
+) -> tuple[Plane, ...]:
+    """The channels of `fitted_image` one by one, each `(height, width)`."""
+    place = _placed(image, height, width, handling)
+    if place is None:
+        return split(fitted_image(image, height, width, handling, channels))
+    x, y, wide, high = place
+    scaled = image.scaled_planes(wide, high, channels, _shown(image, height, width, handling))
+    if (wide, high) == (width, height):
+        return scaled
+    canvas = np.zeros((len(scaled), height, width), np.uint8)
+    for part, plane in zip(canvas, scaled, strict=True):
+        part[y : y + high, x : x + wide] = plane
+    return tuple(canvas)
+
+
+def _placed(image: Image, height: int, width: int, handling: AspectRatio) -> Part | None:
+    """Where the scaled image lies in the result, `(x, y, width, height)`; `None` if it has to be padded before.
+
+    A video frame is padded after it was scaled where its edges fall between pixels of the result.
+    """
+    if handling != "PAD" or (image.height, image.width) == (height, width):
+        return 0, 0, width, height
+    if not image.is_frame:
+        return None
+    x, y, full_width, full_height = padding(image.width, image.height, width, height)
+    edges = [(x, full_width, width), (y, full_height, height), (image.width, full_width, width)]
+    edges.append((image.height, full_height, height))
+    if any(place * to % full for place, full, to in edges):
+        return None
+    left, top, wide, high = (place * to // full for place, full, to in edges)
+    return left, top, wide, high
+
+
+def _shown(image: Image, height: int, width: int, handling: AspectRatio) -> Part | None:
+    """The part of an image that the result shows; `None` for all of it."""
+    if handling != "CENTER_CROP" or (image.height, image.width) == (height, width):
+        return None
+    return center_crop(image.width, image.height, width, height)
 
 
 def fitted(pixels: Pixels, height: int, width: int, handling: AspectRatio) -> Pixels:
@@ -35,13 +96,7 @@ def fitted(pixels: Pixels, height: int, width: int, handling: AspectRatio) -> Pi
 
 def resized(pixels: Pixels, height: int, width: int) -> Pixels:
     """`pixels` `(h, w, C)` as `(height, width, C)`, bilinear. `DataError` for more than `Image.max_pixels`."""
-    if pixels.shape[:2] == (height, width):
-        return pixels
-    check_size(width, height, Image.max_pixels)
-    cv2 = opencv()
-    made: Pixels = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_LINEAR)
-    # OpenCV drops the axis of a single channel.
-    return made if made.ndim == 3 else made[:, :, np.newaxis]
+    return resized_within(pixels, height, width, Image.max_pixels)
 
 
 def center_crop(image_width: int, image_height: int, width: int, height: int) -> tuple[int, int, int, int]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
 from pipelines.runners.images.imagecolumns import each, image_values, images_column, only_image_keys, over_parts
-from pipelines.runners.images.opencv import opencv
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.images.images import GrayScale
 from pipelines.values import Image
@@ -25,7 +26,6 @@ class GrayScaleRunner(Runner):
     def __init__(self, step: GrayScale, context: OpenContext) -> None:
         self._key = step.image_name
         self._channels = 1 if step.output_channels == 1 else 3
-        self._cv2 = opencv()
 
     @property
     def reads(self) -> frozenset[str] | None:
@@ -38,8 +38,7 @@ class GrayScaleRunner(Runner):
         return batch.with_columns({key: images_column(each(image_values(batch, key), self._image))})
 
     def _image(self, row: int, image: Image) -> Image:
-        cv2, pixels = self._cv2, image.get_as("numpy")
-        gray = pixels if pixels.shape[2] == 1 else cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY)
-        if self._channels == 1:
-            return image if gray is pixels else Image(gray)
-        return Image(cv2.cvtColor(gray, cv2.COLOR_GRAY2BGR))
+        if image.channels == self._channels == 1:
+            return image
+        gray = image.scaled(image.width, image.height, 1)
+        return Image(gray if self._channels == 1 else np.repeat(gray, 3, axis=2))

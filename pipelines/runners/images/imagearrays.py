@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from pipelines.runners.images.fitting import fitted
-from pipelines.runners.images.opencv import opencv
+from pipelines.runners.images.fitting import fitted_image, fitted_planes
 from pipelines.runners.images.scaling import cast, normalized
 from pipelines.steps.images.imagetondarray import ImageToNDArrayConfig
 from pipelines.values import Image
+from pipelines.values.frames import Plane
 from pipelines.values.ndarray import Array
 from pipelines.values.pixels import Pixels
 
@@ -33,18 +34,23 @@ def image_to_ndarray(image: Any, config: ImageToNDArrayConfig | None = None, /, 
     return array if config.include_minibatch_dim else array[0]
 
 
-def prepared(image: Image, config: ImageToNDArrayConfig) -> Pixels:
-    """The image's pixels in the size of the output, `(H, W, C)`: blue, green, red; or gray.
+Picture: TypeAlias = Pixels | tuple[Plane, ...]
+"""A picture in the size of the output, as its axes ask for: `(H, W, C)`, or C planes `(H, W)`; blue, green, red; or
+gray."""
 
-    Gray already where the output is, after all that changes the size.
-    """
-    pixels = image.get_as("numpy")
+
+def prepared(image: Image, config: ImageToNDArrayConfig) -> Picture:
+    """The image's pixels in the size of the output; gray already where the output is."""
     height, width = output_size(image, config)
-    pixels = fitted(pixels, height, width, config.aspect_ratio_handling)
-    if config.channel_layout == "GRAYSCALE" and pixels.shape[2] == 3:
-        cv2 = opencv()
-        return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY))[:, :, np.newaxis]
-    return pixels
+    channels = 1 if config.channel_layout == "GRAYSCALE" else None
+    fit = fitted_planes if config.format == "CHANNELS_FIRST" else fitted_image
+    return fit(image, height, width, config.aspect_ratio_handling, channels)
+
+
+def size_of(picture: Picture) -> tuple[int, int]:
+    """Height and width of a prepared picture."""
+    height, width = (picture[0] if isinstance(picture, tuple) else picture).shape[:2]
+    return height, width
 
 
 def output_size(image: Image, config: ImageToNDArrayConfig) -> tuple[int, int]:
@@ -60,14 +66,14 @@ def shape_of(height: int, width: int, config: ImageToNDArrayConfig) -> tuple[int
     return height, width, channels
 
 
-def stacked(pictures: Sequence[Pixels], config: ImageToNDArrayConfig) -> Array:
-    """Prepared pictures of one size as one array `(N, C, H, W)` or `(N, H, W, C)`."""
-    height, width = pictures[0].shape[:2]
+def stacked(pictures: Sequence[Picture], config: ImageToNDArrayConfig, empty: Callable[..., Array] = np.empty) -> Array:
+    """Prepared pictures of one size as one array `(N, C, H, W)` or `(N, H, W, C)`, in memory that `empty` gives."""
+    height, width = size_of(pictures[0])
     layout = config.channel_layout
     shape = (len(pictures), *shape_of(height, width, config))
     # Without a normalization no fraction comes up, and integers need no float32 on the way.
     plain = config.normalization is None or config.normalization.type == "NONE"
-    values = np.empty(shape, np.uint8 if plain else np.float32)
+    values = empty(shape, np.uint8 if plain else np.float32)
     first = config.format == "CHANNELS_FIRST"
     rows = values if not first else values.transpose(0, 2, 3, 1)
     if layout.endswith("A"):
@@ -75,8 +81,14 @@ def stacked(pictures: Sequence[Pixels], config: ImageToNDArrayConfig) -> Array:
         rows = rows[..., :3]
     backwards = layout.startswith("RGB")
     for row, picture in zip(rows, pictures, strict=True):
-        # A gray picture is repeated by broadcasting.
-        row[...] = picture[:, :, ::-1] if backwards else picture
+        if not isinstance(picture, tuple):
+            # A gray picture is repeated by broadcasting.
+            row[...] = picture[:, :, ::-1] if backwards else picture
+            continue
+        channels = range(row.shape[2])
+        # Each channel has its place in memory: nothing is transposed.
+        for channel, plane in zip(channels, itertools.cycle(reversed(picture) if backwards else picture)):
+            row[:, :, channel] = plane
     if not plain:
         assert config.normalization is not None
         normalized(values, config.normalization, layout, -3 if first else -1)

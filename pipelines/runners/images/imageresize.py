@@ -9,7 +9,7 @@ import numpy as np
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
 from pipelines.errors import DataError, RowsFailed, StreamerError
-from pipelines.runners.images.fitting import fitted, resized, rounded
+from pipelines.runners.images.fitting import fitted_image, rounded
 from pipelines.runners.images.imagecolumns import each, image_keys, image_values, images_column, over_parts
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.images.images import ImageResize
@@ -61,7 +61,4 @@ class ImageResizeRunner(Runner):
             handling_needed = wide / high != width / height
         if (high, wide) == (height, width):
             return image
-        pixels = image.get_as("numpy")
-        if handling_needed:
-            return Image(fitted(pixels, height, width, step.aspect_ratio_handling))
-        return Image(resized(pixels, height, width))
+        return Image(fitted_image(image, height, width, step.aspect_ratio_handling if handling_needed else "STRETCH"))

@@ -13,14 +13,14 @@ from pipelines.data.data import Data
 from pipelines.data.result import Result
 from pipelines.errors import DataError, RowsFailed, StreamerError
 from pipelines.runners.images.fitting import crop_region
-from pipelines.runners.images.imagearrays import output_size, prepared, shape_of, stacked
+from pipelines.runners.images.imagearrays import Picture, output_size, prepared, shape_of, size_of, stacked
 from pipelines.runners.images.imagecolumns import image_keys, image_values, over_parts
+from pipelines.runners.images.outputmemory import OutputMemory
 from pipelines.runners.images.scaling import cast
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.images.imagetondarray import ImageToNDArray, ImageToNDArrayConfig
 from pipelines.values import Image
 from pipelines.values.ndarray import Array
-from pipelines.values.pixels import Pixels
 
 
 class ImageToNDArrayRunner(Runner):
@@ -36,6 +36,7 @@ class ImageToNDArrayRunner(Runner):
         self._step = step
         self.keeps_keys = step.keep_other_values  # type: ignore[misc]
         self._config = step.config or ImageToNDArrayConfig()
+        self._memory = OutputMemory()
         self._keys = step.image_names or None
         self._names = step.output_names or None
         if self._keys is not None and self._names is not None and len(self._keys) != len(self._names):
@@ -90,7 +91,7 @@ class ImageToNDArrayRunner(Runner):
         pictures, failures = self._pictures(values)
         if failures:
             raise RowsFailed(failures)
-        arrays = _by_shape(pictures, self._config)
+        arrays = _by_shape(pictures, self._config, self._memory)
         if isinstance(arrays, np.ndarray) and len(arrays) == len(values) and all(isinstance(v, Image) for v in values):
             return DenseColumn(arrays[:, np.newaxis] if self._config.include_minibatch_dim else arrays)
         following = iter(arrays)
@@ -122,8 +123,8 @@ class ImageToNDArrayRunner(Runner):
         images: list[Image] = value
         return images[:1] if self._config.list_handling == "FIRST" else images
 
-    def _pictures(self, values: list[Any]) -> tuple[list[Pixels], dict[int, Exception]]:
-        pictures: list[Pixels] = []
+    def _pictures(self, values: list[Any]) -> tuple[list[Picture], dict[int, Exception]]:
+        pictures: list[Picture] = []
         failures: dict[int, Exception] = {}
         for row, value in enumerate(values):
             try:
@@ -170,13 +171,13 @@ class ImageToNDArrayRunner(Runner):
         return found
 
 
-def _by_shape(pictures: list[Pixels], config: ImageToNDArrayConfig) -> Array | list[Array]:
+def _by_shape(pictures: list[Picture], config: ImageToNDArrayConfig, memory: OutputMemory) -> Array | list[Array]:
     """The array of each picture: one array of all if they have one size."""
     sizes: dict[tuple[int, int], list[int]] = {}
     for place, picture in enumerate(pictures):
-        sizes.setdefault((picture.shape[0], picture.shape[1]), []).append(place)
+        sizes.setdefault(size_of(picture), []).append(place)
     if len(sizes) == 1:
-        return stacked(pictures, config)
+        return stacked(pictures, config, memory.empty)
     found: list[Any] = [None] * len(pictures)
     for places in sizes.values():
         for place, array in zip(places, stacked([pictures[one] for one in places], config), strict=True):

@@ -98,6 +98,10 @@ def _pixels_of_pillow(image: Any) -> Pixels:
     return pillow_pixels(image, _max_pixels())
 
 
+def _pixels_of_frame(frame: Any) -> Pixels:
+    return frame_pixels(frame, _max_pixels())
+
+
 def _max_pixels() -> int:
     from pipelines.values.image import Image
 
@@ -137,7 +141,7 @@ _TO_PIXELS: dict[str, Callable[[Any], Pixels]] = {
     "numpy": as_pixels,
     **dict.fromkeys(EXTENSIONS, _pixels_of_file),
     "pil": _pixels_of_pillow,
-    "frame": frame_pixels,
+    "frame": _pixels_of_frame,
 }
 _FROM_PIXELS: dict[str, Callable[[Pixels, ImageFormat], Any]] = {
     "numpy": lambda pixels, wanted: with_channels(pixels, wanted.channels),
