@@ -172,7 +172,7 @@ def _of_source(config: MqttSourceConfig, granted: Granted, grants: Grants) -> li
     asked = config.session_expiry
     if granted.expiry < asked:
         notes.append(f"note: the session is kept for {granted.expiry} s only, not {asked} s")
-    if any(qos < config.qos for qos in grants.values()):
+    if any(qos < config.qos for one, qos in grants.items() if one != config.canary_topic):
         notes.append(f"note: QoS {config.qos} was asked for")
     if config.share is not None and asked:
         notes.append(

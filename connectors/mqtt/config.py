@@ -14,7 +14,7 @@ from connectors.mqtt.client import MqttClientFields
 from connectors.mqtt.columns import COLUMNS
 from connectors.mqtt.protocol.packets import Subscription
 from connectors.mqtt.protocol.reading import LARGEST
-from connectors.mqtt.protocol.topics import SHARE, TopicPatterns
+from connectors.mqtt.protocol.topics import SHARE, TopicPatterns, why_no_name
 from connectors.mqtt.session.settings import Settings
 from connectors.units import Duration, Size
 from pipelines.errors import DefinitionError, nearest
@@ -58,6 +58,24 @@ class Shard(BaseModel):
         return self
 
 
+class CanaryConfig(BaseModel):
+    """A message that the source publishes to itself, to notice when it gets nothing any more."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+    topic: str | None = None
+    """Where it is published, a topic of this process alone: by default `streamer/canary/` and the client id. The client has to be allowed to publish and to subscribe there."""  # noqa: E501
+    every: Annotated[Duration, Field(ge=1)] = 30.0
+    """How often, and how long the source waits for something to come before it connects and subscribes anew."""
+
+    @field_validator("topic")
+    @classmethod
+    def _name(cls, topic: str | None) -> str | None:
+        if topic is not None and (reason := why_no_name(topic)):
+            raise ValueError(f"{reason}; name one topic")
+        return topic
+
+
 class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
     """Messages of MQTT topics, as one client of a broker."""
 
@@ -78,6 +96,8 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
     """The group of a shared subscription: its members divide the messages. A member that dies keeps its part until its session expires; `shard` does without that."""  # noqa: E501
     shard: Shard | None = None
     """Divides the topics among processes that each have a session of their own."""
+    canary: CanaryConfig | None = None
+    """Finds a session that is connected and gets nothing, because the broker has lost its subscriptions: the source publishes to itself, and subscribes anew when that does not come back. `canary: {}` is enough."""  # noqa: E501
     key: str | None = None
     """The named level that becomes the records' key; by default they have none."""
     retained: Literal["take", "skip"] = "take"
@@ -126,6 +146,14 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
         if self.expiry is None:
             return 3600 if self.qos else 0
         return round(self.expiry)
+
+    @property
+    def canary_topic(self) -> str | None:
+        """Where the canary is published; `None` without one."""
+        if self.canary is None:
+            return None
+        client = re.sub(r"[/+#\0]", "-", self.client_id or self.label)
+        return self.canary.topic or f"streamer/canary/{client}"
 
     @property
     def record_names(self) -> tuple[str, ...]:
@@ -180,14 +208,18 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
         """What it asks of a broker. Raises `ConnectorError` for a `token` that cannot be loaded."""
         share = "" if self.share is None else f"{SHARE}/{self.share}/"
         handling = 2 if self.retained == "skip" else 1
+        canary = self.canary_topic
         return Settings(
             name=f"source {self.label}",
             expiry=self.session_expiry,
             receive_maximum=self.window,
             max_packet=self.max_packet,
-            subscriptions=tuple(
-                Subscription(f"{share}{one}", self.qos, retain_handling=handling)
-                for one in TopicPatterns(self.topics).filters
+            subscriptions=(
+                *(
+                    Subscription(f"{share}{one}", self.qos, retain_handling=handling)
+                    for one in TopicPatterns(self.topics).filters
+                ),
+                *(() if canary is None else (Subscription(canary, 0, retain_handling=2),)),
             ),
             **self.connection(),
         )

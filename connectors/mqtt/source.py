@@ -12,7 +12,9 @@ import numpy as np
 
 from connectors.measures import Measure
 from connectors.mqtt.arrivals import Arrivals
+from connectors.mqtt.canary import Canary
 from connectors.mqtt.columns import Columns
+from connectors.mqtt.onlyonce import OnlyOnce
 from connectors.mqtt.pending import Part, Pending
 from connectors.mqtt.protocol.bulk import encode_acks
 from connectors.mqtt.protocol.packets import Packet, PacketType, Pubcomp, Pubrel
@@ -57,11 +59,16 @@ class Counts:
     matched: int = 0
     """Of what came again after a reconnect: messages that were in hand and were not delivered again."""
     passed: int = 0
-    """Messages that were acknowledged and not delivered: of other shards, of earlier subscriptions, retained ones."""
+    """Messages that were acknowledged and not delivered: of other shards, of earlier subscriptions, retained ones,
+    canaries."""
     acknowledged: int = 0
     """Acknowledgements that were sent."""
     sessions_lost: int = 0
     """How often the broker had forgotten the session: what it held for us is gone."""
+    gaps: int = 0
+    """Times in which messages may have been missed: connections that began anew without what the broker had kept."""
+    gone: int = 0
+    """Messages of QoS 0 that were in hand when the source was rewound, and do not come again."""
     too_large: int = 0
     """Messages larger than `max_message` that came all the same, and were passed over."""
 
@@ -87,13 +94,16 @@ class MqttSource(Source):
         self._config = config
         patterns = TopicPatterns(config.topics)
         shard = None if config.shard is None else (config.shard.index, config.shard.count, config.shard.level)
-        self._filter = TopicFilter(patterns, shard)
+        topic = config.canary_topic
+        self._canary = None if config.canary is None or topic is None else Canary(topic, config.canary.every)
+        self._filter = TopicFilter(patterns, shard, topic)
         self._columns = Columns(self.name, patterns, config.key)
         self._patterns = patterns
         self._hot_path = config.hot_path
         self._arrivals = Arrivals(config.max_packet, self._arrived, self._passed_by, self._hot_path)
         self._pending = Pending()
         self._window = Window()
+        self._only_once = OnlyOnce()
         self._starvation = Starvation()
         self._unfinished: dict[int, Row] = {}
         self._released: set[int] = set()
@@ -140,6 +150,7 @@ class MqttSource(Source):
         Raises `ConnectorError` when another client takes over the session, and for QoS 0 where QoS 1 was asked for.
         """
         max_records = min(max_records, self._room)
+        self._look_at_the_canary(reading=max_records > 0)
         if max_records:
             self._fill(max_records, max_bytes, time.monotonic() + timeout)
         else:
@@ -160,13 +171,24 @@ class MqttSource(Source):
         if self._lane is not None and self._lane in positions:
             self._mark = max(self._mark, positions[self._lane])
             self._acknowledge_done(keep=wait)
+            self._only_once.done(self._mark)
         if wait and self.replays is Replays.SESSION:
             self._wait_until_known()
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
-        """See `Source.rewind`: connects anew, so that the broker delivers again what is not acknowledged."""
+        """See `Source.rewind`: connects anew, so that the broker delivers again what is not acknowledged.
+
+        What came at QoS 0 does not come again: it is counted, and logged.
+        """
         if self._lane is None or self._lane not in set(lanes):
             return
+        if gone := self._only_once.clear(self._mark):
+            self.counts.gone += gone
+            _log.warning(
+                "source %s: %d messages that were published at QoS 0 do not come again: their results are lost",
+                self.name,
+                gone,
+            )
         self._begin_lane(finish=False)
         self._pending.clear()
         self._window.clear()
@@ -185,6 +207,7 @@ class MqttSource(Source):
         """Give signs of life; nothing is read, so that what the broker sends waits there."""
         if still and self._session is not None:
             self._session.turn(0.0, read=False)
+            self._look_at_the_canary(reading=False)
             self._look_at_the_connection()
 
     def starved(self) -> bool:
@@ -193,17 +216,22 @@ class MqttSource(Source):
 
     def metrics(self) -> Sequence[Measure]:
         """See `Source.metrics`."""
-        counts, link = self.counts, self._session
+        counts, link, canary = self.counts, self._session, self._canary
         reconnects = 0 if link is None else max(0, link.connection - 1)
         return (
             Measure("connected", "Whether the broker can be reached", link is not None and link.connected, "gauge"),
             Measure("reconnects", "Connections that were made after the first", reconnects),
             Measure("sessions_lost", "Sessions that the broker had forgotten", counts.sessions_lost),
+            Measure("gaps", "Connections that began anew without what the broker had kept", counts.gaps),
+            Measure("gone", "Messages of QoS 0 that were in hand and were lost by a rewind", counts.gone),
             Measure("received", "Messages that came", counts.received),
             Measure("redelivered", "Messages that came marked as sent before", counts.duplicates),
             Measure("matched", "Messages that came again while they were in hand", counts.matched),
             Measure("passed_over", "Messages that were acknowledged and not delivered", counts.passed),
             Measure("too_large", "Messages larger than max_message, which were passed over", counts.too_large),
+            Measure("canaries", "Messages that the source published to itself", 0 if canary is None else canary.sent),
+            Measure("canaries_missed", "Those that did not come back", 0 if canary is None else canary.missed),
+            Measure("canary_seconds", "How long the last took", 0.0 if canary is None else canary.seconds, "gauge"),
             Measure("acknowledgements", "Acknowledgements that were sent", counts.acknowledged),
             Measure("unacknowledged", "Messages that the broker waits to be acknowledged", self._window.count, "gauge"),
             Measure("window", "Messages that the broker may send ahead", self._config.window, "gauge"),
@@ -226,8 +254,10 @@ class MqttSource(Source):
 
     @property
     def down(self) -> str | None:
-        """Why the broker cannot be reached; `None` if it can."""
-        return None if self._session is None else self._session.down
+        """Why the broker cannot be reached, or why nothing comes from it; `None` if it can and something does."""
+        if self._session is None:
+            return None
+        return self._session.down or (None if self._canary is None else self._canary.down)
 
     @property
     def held_bytes(self) -> int:
@@ -237,7 +267,9 @@ class MqttSource(Source):
     def begun(self, granted: Granted) -> None:
         """A connection was accepted: the session goes on, or another one has begun."""
         self._starvation = Starvation()
-        self._tell(None)
+        self._look_at_the_connection()
+        if self._lane is not None and not (granted.session_present and self._config.qos):
+            self.counts.gaps += 1
         if granted.session_present:
             if self._lane is None:
                 self._begin_lane(finish=False)
@@ -252,6 +284,8 @@ class MqttSource(Source):
     def subscribed(self, grants: Grants) -> None:
         """The broker has granted the subscriptions."""
         self._subscribed = True
+        if self._canary is not None:
+            self._canary.begun()
 
     def received(self, packet: Packet) -> None:
         """The broker lets go of a message of QoS 2."""
@@ -264,6 +298,8 @@ class MqttSource(Source):
         self._unfinished = {**self._unfinished, **self._window.rows()}
         self._window.clear()
         self._subscribed = False
+        if self._canary is not None:
+            self._canary.ended()
         self._tell(reason)
 
     @property
@@ -299,6 +335,8 @@ class MqttSource(Source):
         wanted = self._filter.wanted(block.topics, block.topic_codes)
         if self._filter.stranger is not None:
             self._warn_of(self._filter.stranger)
+        if self._canary is not None:
+            self._hear_canaries(self._canary, block)
         flags = block.flags
         # Most blocks hold messages that differ in nothing here.
         seen = int(flags[0]) if (flags == flags[0]).all() else int(np.bitwise_or.reduce(flags))
@@ -318,7 +356,11 @@ class MqttSource(Source):
             wanted = np.ones(count, np.bool_) if wanted is None else wanted
             passed = np.zeros(count, np.bool_) if passed is None else passed
             self._match(block, positions, wanted, passed)
+        before = self._window.count
         self._window.add(block, positions, passed, follow=follow)
+        if self._window.count - before < count:
+            once = block.qos == 0
+            self._only_once.add(positions[once if wanted is None else once & wanted])
         self._starvation.heard()
         rows = None if wanted is None or wanted.all() else np.flatnonzero(wanted)
         stop = count if rows is None else len(rows)
@@ -415,13 +457,33 @@ class MqttSource(Source):
         """The next lane begins, and the one before ends; whether that is finished, or delivered again."""
         if self._lane is not None:
             self._events.append(LaneEnded(self._lane, finish))
+        self._only_once.clear(self._mark)
         self._epoch += 1
         self._lane = Lane(self.name, _PARTITION, self._epoch)
         self._mark = 0
         self._events.append(LaneBegan(self._lane, ", ".join(self._config.topics), int(_PARTITION)))
 
+    def _hear_canaries(self, canary: Canary, block: Scanned) -> None:
+        canary.heard()
+        code = self._filter.apart_code
+        if code is not None:
+            for row in np.flatnonzero(block.topic_codes == code).tolist():
+                canary.came(block.payloads[row])
+
+    def _look_at_the_canary(self, *, reading: bool) -> None:
+        canary = self._canary
+        if canary is None or not self._subscribed:
+            return
+        if not reading:
+            canary.not_reading()
+        elif canary.is_missed():
+            _log.warning("source %s: %s; it connects and subscribes anew", self.name, canary.down)
+            self._open_session.restart("to subscribe anew, as nothing came", subscribe=True)
+        elif (message := canary.next()) is not None:
+            self._open_session.send(message)
+
     def _look_at_the_connection(self) -> None:
-        self._tell(self._open_session.down)
+        self._tell(self.down)
 
     def _tell(self, down: str | None) -> None:
         """The broker can be reached, or not, and why."""

@@ -22,12 +22,18 @@ class TopicFilter:
     """Knows for each topic, by its code in the table of topics, whether it is wanted, working that out once.
 
     A session may still bring topics of subscriptions that an earlier configuration made. `shard` is (index, count,
-    level): of the wanted topics those whose level belongs to another process are passed over.
+    level): of the wanted topics those whose level belongs to another process are passed over. The topic `apart` is
+    never wanted.
     """
 
-    def __init__(self, patterns: TopicPatterns, shard: tuple[int, int, str] | None = None) -> None:
+    def __init__(
+        self, patterns: TopicPatterns, shard: tuple[int, int, str] | None = None, apart: str | None = None
+    ) -> None:
         self._patterns = [TopicPattern(one.pattern) for one in patterns.patterns]
         self._shard = shard
+        self._apart = apart
+        self.apart_code: int | None = None
+        """The code of the topic `apart` in the table that was asked about last; `None`: it has not come."""
         self._table: TopicTable | None = None
         self._wanted = np.zeros(0, np.bool_)
         self._known = 0
@@ -48,11 +54,15 @@ class TopicFilter:
     def _learn(self, table: TopicTable) -> None:
         if table is not self._table:
             self._table, self._known, self._all = table, 0, True
+            self.apart_code = None
             self._wanted = np.zeros(1024, np.bool_)
         while len(self._wanted) < len(table):
             self._wanted = np.concatenate([self._wanted, np.zeros_like(self._wanted)])
         for code in range(self._known, len(table)):
-            self._wanted[code] = wanted = self._is_wanted(table.names[code])
+            topic = table.names[code]
+            if topic == self._apart:
+                self.apart_code = code
+            self._wanted[code] = wanted = topic != self._apart and self._is_wanted(topic)
             self._all = self._all and wanted
         self._known = len(table)
 

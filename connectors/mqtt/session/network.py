@@ -83,6 +83,7 @@ class NetworkSession(Session):
         self._closed_at_greeting = 0
         self._login_asked_again = False
         self._subscribed = False
+        self._subscribes_anew = False
         self._suback_until = float("inf")
         self._up_at = 0.0
         self._asked = self._answered = 0
@@ -135,9 +136,10 @@ class NetworkSession(Session):
     def answered(self, ticket: int) -> bool:
         return self._answered >= ticket
 
-    def restart(self, reason: str) -> None:
+    def restart(self, reason: str, *, subscribe: bool = False) -> None:
         if self._state is _State.CLOSED:
             return
+        self._subscribes_anew = subscribe
         if self._state is _State.UP:
             self._leave()
         self._lose(reason, at_once=True)
@@ -293,7 +295,8 @@ class NetworkSession(Session):
         self._inbound.begin(self._version)
         self._client.begun(granted)
         # Every time, as the broker may have lost them; in MQTT 3.1.1 that would bring all retained messages again.
-        if settings.subscriptions and (self._version == V5 or not granted.session_present or not self._subscribed):
+        anew = self._version == V5 or not granted.session_present or not self._subscribed or self._subscribes_anew
+        if settings.subscriptions and anew:
             self.send(Subscribe(SUBSCRIBE_ID, self._subscriptions()))
             self._suback_until = time.monotonic() + _GREETING_WAIT
 
@@ -392,6 +395,7 @@ class NetworkSession(Session):
             # A right that is taken away while the service runs may be given back.
             raise ConnectorError(str(error), retriable=error.retriable or self._subscribed) from None
         self._subscribed = True
+        self._subscribes_anew = False
         self._suback_until = float("inf")
         self._client.subscribed(grants)
 

@@ -94,8 +94,11 @@ class Session(ABC):
         """Whether the question of this ticket was answered. Of connections that are gone nothing more will be."""
 
     @abstractmethod
-    def restart(self, reason: str) -> None:
-        """Leave, once what was written has left, and connect again at once: a kept session delivers again."""
+    def restart(self, reason: str, *, subscribe: bool = False) -> None:
+        """Leave, once what was written has left, and connect again at once: a kept session delivers again.
+
+        `subscribe`: the subscriptions are asked for again even where the broker says that it has kept the session.
+        """
 
     @abstractmethod
     def close(self) -> None:

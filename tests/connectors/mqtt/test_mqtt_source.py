@@ -309,6 +309,48 @@ class TestCuts:
             until(lambda: broker.in_flight(CLIENT) == 0, reader)
 
 
+class TestGaps:
+    def test_what_came_at_qos_0_and_is_lost_by_a_rewind_is_counted(self, broker: FaultyMqtt) -> None:
+        """Those that are done are not; what came at QoS 1 comes again."""
+        with opened(broker) as reader:
+            for number in range(6):
+                feed(broker, number, number + 1, qos=number % 2)
+            received = reader.take(6)
+            reader.acknowledge(received[:3], wait=False)
+            reader.source.rewind(list(reader.lanes))
+            again = reader.take(2)
+            assert numbers(again) == [3, 5]
+            assert measured(reader, "gone") == 1
+            reader.acknowledge(again)
+            assert broker.in_flight(CLIENT) == 0
+            assert measured(reader, "gaps") == 0
+
+    def test_what_came_at_qos_0_and_was_not_polled_when_the_source_was_rewound_is_counted_too(
+        self, broker: FaultyMqtt
+    ) -> None:
+        with opened(broker) as reader:
+            feed(broker, 0, 10, qos=0)
+            assert len(reader.take(1, max_records=1)) == 1
+            reader.source.rewind(list(reader.lanes))
+            assert measured(reader, "gone") == measured(reader, "received")
+
+    @pytest.mark.parametrize(("qos", "gaps"), [(0, 1), (1, 0)])
+    def test_a_connection_that_is_cut_is_a_gap_at_qos_0(self, broker: FaultyMqtt, qos: int, gaps: int) -> None:
+        with opened(broker, qos=qos) as reader:
+            feed(broker, 0, 1)
+            reader.acknowledge(reader.take(1))
+            broker.cut(CLIENT)
+            until(lambda: measured(reader, "reconnects") == 1, reader)
+            assert measured(reader, "gaps") == gaps
+
+    def test_a_session_that_the_broker_forgot_is_a_gap(self, broker: FaultyMqtt) -> None:
+        with opened(broker) as reader:
+            reader.listen(0.05)
+            broker.forget(CLIENT)
+            until(lambda: measured(reader, "reconnects") == 1, reader)
+            assert (measured(reader, "gaps"), measured(reader, "sessions_lost")) == (1, 1)
+
+
 class TestWindows:
     @pytest.mark.parametrize("window", [lambda c: Window(1), lambda c: Window(8), lambda c: Window(50)])
     def test_a_window_that_is_smaller_than_a_batch_stands_in_nobodys_way(
@@ -613,3 +655,64 @@ class TestClocks:
             assert reader.listen(0.3) == []
             reader.acknowledge(received)
             assert len(broker.connects) == 1
+
+
+class TestCanary:
+    @pytest.mark.parametrize("version", ["5", "3.1.1"])
+    def test_a_session_whose_subscriptions_are_gone_is_noticed_and_subscribes_anew(
+        self, broker: FaultyMqtt, version: str
+    ) -> None:
+        """The broker keeps the connection, and believes that nobody wants anything."""
+        with opened(broker, canary={"every": 1}, version=version) as reader:
+            until(lambda: measured(reader, "canary_seconds") > 0, reader)
+            broker.unsubscribe(CLIENT)
+            feed(broker, 0, 1)
+            until(lambda: measured(reader, "canaries_missed") == 1, reader)
+            until(lambda: reader.source.connected, reader)  # type: ignore[attr-defined]
+            feed(broker, 1, 2)
+            received = reader.take(1)
+            assert numbers(received) == [1]
+            reader.acknowledge(received)
+            assert [event.down for event in reader.seen if isinstance(event, SourceDown)] == [True, False]
+            assert not reader.events(LaneEnded)
+        assert len(broker.connects) == 2
+
+    def test_a_canary_that_never_comes_back_keeps_the_source_down_until_a_message_comes(
+        self, broker: FaultyMqtt
+    ) -> None:
+        """As where the client may not publish there: a message shows as well that the session is heard."""
+        broker.faults.refuse = lambda packet: ReasonCode.NOT_AUTHORIZED
+        with opened(broker, canary={"topic": "my/canary", "every": 1}) as reader:
+            until(lambda: measured(reader, "canaries_missed") == 2, reader)
+            assert "my/canary" in str(source_of(reader).down)
+            feed(broker, 0, 1)
+            assert numbers(reader.take(1)) == [0]
+            assert source_of(reader).down is None
+
+    def test_it_is_never_delivered_even_where_the_topics_match_it(self, broker: FaultyMqtt) -> None:
+        with opened(broker, topics="#", canary={"every": 1}) as reader:
+            feed(broker, 0, 1)
+            assert numbers(reader.take(1)) == [0]
+            until(lambda: measured(reader, "canaries") == 3, reader)
+            assert measured(reader, "canaries_missed") == 0
+            assert {one.filter for one in source_of(reader)._config.settings().subscriptions} == {
+                "#",
+                f"streamer/canary/{CLIENT}",
+            }
+
+    def test_a_service_that_stands_still_misses_none(self, broker: FaultyMqtt) -> None:
+        """It does not read, so it cannot know."""
+        with opened(broker, canary={"every": 1}) as reader:
+            until(lambda: measured(reader, "canary_seconds") > 0, reader)
+            broker.unsubscribe(CLIENT)
+            reader.listen(0.9)
+            for _ in range(30):
+                reader.source.standing_still(True)
+                time.sleep(0.05)
+            reader.source.standing_still(False)
+            reader.source.poll(1, 1000, 0)
+            assert measured(reader, "canaries_missed") == 0
+
+
+def measured(reader: Reader, name: str) -> float:
+    return next(one.value for one in reader.source.metrics() if one.name == name)
