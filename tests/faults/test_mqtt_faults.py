@@ -12,7 +12,9 @@ from typing import Any
 
 import psutil
 import pytest
+from confluent_kafka import KafkaError
 from cuttable import CuttablePort
+from failingkafka import brokers_that_fail
 from faultymqtt import FaultyMqtt
 from mqttclient import MqttClient, until
 from mqttledger import Numbered, Publisher, duplicates, in_file, in_payloads
@@ -270,6 +272,49 @@ class TestSinks:
         assert "out.jsonl" in str(agent.join(60).error)
         assert ours.unacknowledged("proof") == 10
 
+    def test_a_kafka_sink_that_fails_for_good_ends_the_service_and_nothing_is_acknowledged(
+        self, ours: FaultyMqtt, name: str
+    ) -> None:
+        """The broker keeps everything for the next process."""
+        with brokers_that_fail({0: [KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER] * 5}) as bootstrap:
+            agent = Agent(Run(ours.url, name, sink=f"{{type: kafka, bootstrap: '{bootstrap}', topic: out}}").service)
+            agent.start()
+            assert until(lambda: "proof" in ours.clients)
+            ours.publish("proof/0", *payloads(0, 100))
+            summary = agent.join(60)
+        assert summary.reason == "failed"
+        assert "sequence desynchronization" in str(summary.error)
+        assert ours.acknowledgements == []
+        assert ours.unacknowledged("proof") == 100
+        run = Run(ours.url, name)
+        with run.service:
+            assert until(lambda: run.has(numbered(0, 100)))
+            assert at_rest(ours)
+        assert not duplicates(run.found())
+
+    def test_acknowledgements_leave_in_the_order_of_arrival_though_a_later_batch_is_done_first(
+        self, ours: FaultyMqtt, name: str
+    ) -> None:
+        """One of two sinks stands still: the broker here closes the connection at a PUBACK that is out of order."""
+        ours.faults.strict = True
+        with FaultyMqtt() as slow:
+            sinks = f"""
+  - {{type: mqtt, name: slow, url: "{slow.url}", topic: out, when: {{device: 0}}, codec: json}}
+  - {{type: memory, topic: {name}-out, when: {{device: 1}}, codec: json}}"""
+            run = Run(ours.url, name, sink=sinks, batch="max_records: 10, max_wait: 1ms")
+            with run.service:
+                assert until(lambda: slow.clients and ours.clients)
+                slow.freeze()
+                ours.publish("proof/0", *payloads(0, 10, 0))
+                for start in range(0, 100, 10):
+                    ours.publish("proof/1", *payloads(start, start + 10, 1))
+                assert until(lambda: len(run.out) == 100)
+                assert ours.acknowledgements == []
+                slow.thaw()
+                assert at_rest(ours)
+        assert ours.acknowledgements == list(range(1, 111))
+        assert len(ours.connects) == 1
+
     def test_what_waits_in_an_outbox_is_acknowledged_and_leaves_in_order(
         self, ours: FaultyMqtt, mqtt_broker: Any, name: str, tmp_path: Path
     ) -> None:
@@ -390,3 +435,35 @@ def test_the_part_of_a_member_of_a_share_that_dies_waits_for_it(start_mosquitto:
             rest = set(in_payloads(message.payload for message in again.listen(0.5)))
         assert first | rest == numbered(0, 20)
         assert not first & rest
+
+
+def test_when_the_session_of_a_dead_member_of_a_share_ends_its_part_is_gone(start_mosquitto: StartMosquitto) -> None:
+    """What mosquitto does: nobody else gets what it held for the member. The others get all that comes afterwards."""
+    broker = start_mosquitto()
+
+    def member(name: str, expiry: int) -> MqttClient:
+        return MqttClient(broker.host, broker.port, name, version=MQTTv5, clean=False, manual=True, expiry=expiry)
+
+    with member("one", 60) as one, MqttClient(broker.host, broker.port, version=MQTTv5) as publisher:
+        two = member("two", 1).__enter__()
+        for each in (one, two):
+            assert each.subscribe("$share/group/proof/+", 1) == 1
+        two.cut()
+        for payload in payloads(0, 20):
+            publisher.publish("proof/0", payload, 1)
+        before = set(in_payloads(message.payload for message in one.listen(0.5)))
+        assert 0 < len(before) < 20
+        deadline = time.monotonic() + 60
+        number = 20
+        # Until two messages in a row come to the one that is left: then the other is no member any more.
+        came: set[Numbered] = set()
+        while not {(0, number - 2), (0, number - 1)} <= came and time.monotonic() < deadline:
+            time.sleep(0.5)
+            for payload in payloads(number, number + 4):
+                publisher.publish("proof/0", payload, 1)
+            number += 4
+            came = set(in_payloads(message.payload for message in one.listen(0.2)))
+        assert numbered(number - 4, number) <= came
+        with member("two", 1) as again:
+            assert not again.session_present
+            assert again.listen(0.5) == []

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition, cimpl
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from failingkafka import brokers_that_fail
 from kafkafixtures import CuttableKafka, Name, Topics
 
 import pipelines
@@ -431,30 +430,6 @@ def test_a_login_that_is_refused_is_an_error_without_the_password(kafka: Broker)
     with pytest.raises(ConnectorError, match=r"check security\.protocol") as raised:
         opened(kafka.bootstrap, "t", client=login)
     assert "correct-horse" not in str(raised.value)
-
-
-@contextlib.contextmanager
-def brokers_that_fail(errors: dict[int, list[int]]) -> Iterator[str]:
-    """Bootstrap of a mock cluster that answers requests (by their number) with these errors, one after the other."""
-    library = ctypes.CDLL(cimpl.__file__)
-    for name in ("conf_new", "new", "mock_cluster_new", "mock_cluster_bootstraps"):
-        getattr(library, f"rd_kafka_{name}").restype = ctypes.c_void_p
-    text = ctypes.create_string_buffer(512)
-    conf = ctypes.c_void_p(library.rd_kafka_conf_new())
-    client = ctypes.c_void_p(library.rd_kafka_new(0, conf, text, ctypes.c_size_t(512)))
-    assert client, text.value
-    cluster = ctypes.c_void_p(library.rd_kafka_mock_cluster_new(client, 1))
-    for request, codes in errors.items():
-        array = (ctypes.c_int * len(codes))(*codes)
-        library.rd_kafka_mock_push_request_errors_array(
-            cluster, ctypes.c_int16(request), ctypes.c_size_t(len(codes)), array
-        )
-    try:
-        start = ctypes.c_void_p(library.rd_kafka_mock_cluster_bootstraps(cluster))
-        yield ctypes.string_at(start).decode()
-    finally:
-        library.rd_kafka_mock_cluster_destroy(cluster)
-        library.rd_kafka_destroy(client)
 
 
 @pytest.mark.parametrize(

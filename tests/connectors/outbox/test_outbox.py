@@ -6,6 +6,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 from connectors.memory import MemorySink, MemoryTopic, memory_topic
 from connectors.message import Message, block_of
 from connectors.outbox import OutboxConfig
+from connectors.outbox import store as store_module
+from connectors.outbox.packing import Columns
 from connectors.outbox.sink import OutboxSink
 from connectors.outbox.store import Owner, Store
 from connectors.outbox.wrapping import contents
@@ -408,8 +411,6 @@ def test_wherever_a_power_cut_tears_the_log_whole_blocks_are_left_in_order(tmp_p
     path = tmp_path / "torn"
     written = Store(tmp_path / "whole", Owner("a", "b"))
     written.open()
-    from connectors.outbox.packing import Columns
-
     ends = [0]
     log = tmp_path / "whole-wal"
     for start in range(0, 400, 20):
@@ -435,6 +436,32 @@ def test_wherever_a_power_cut_tears_the_log_whole_blocks_are_left_in_order(tmp_p
             number = int(block.rows[-1]) + 1
         assert found == values(0, 20 * blocks), cut
         store.close()
+
+
+def test_a_log_that_is_cut_at_any_byte_of_its_last_block_has_all_blocks_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With small pages, so that there are few bytes to try."""
+    monkeypatch.setattr(store_module, "PAGE", 512)
+    written = Store(tmp_path / "whole", Owner("a", "b"))
+    written.open()
+    log = tmp_path / "whole-wal"
+    edges: list[int] = []
+    for start in range(0, 6, 2):
+        columns = Columns.of(block_of(numbered(start, start + 2)))
+        written.add([(columns, int(columns.sizes().sum()))])
+        edges.append(log.stat().st_size)
+    whole, content = (tmp_path / "whole").read_bytes(), log.read_bytes()
+    written.close()
+    path = tmp_path / "torn"
+    for cut in range(edges[1], edges[2] + 1):
+        path.write_bytes(whole)
+        path.with_name("torn-wal").write_bytes(content[:cut])
+        with closing(sqlite3.connect(path)) as connection:
+            (count,) = connection.execute("SELECT total(count) FROM blocks").fetchone()
+        for suffix in ("-wal", "-shm"):
+            path.with_name(f"torn{suffix}").unlink(missing_ok=True)
+        assert count == (6 if cut == edges[2] else 4), cut
 
 
 def test_an_empty_file_gives_its_room_back(place: Place) -> None:
