@@ -34,6 +34,7 @@ CODECS: Final[Registry[CodecConfig]] = Registry(
         "tensor": "connectors.codecs.tensor:TensorConfig",
         "image": "connectors.codecs.image:ImageConfig",
         "csv": "connectors.codecs.csv:CsvConfig",
+        "msgpack": "connectors.codecs.msgpack:MsgpackConfig",
         "compressed": "connectors.codecs.compressed:CompressedConfig",
         "cloudevents": "connectors.codecs.cloudevents.config:CloudEventsConfig",
         "sparkplug": "connectors.codecs.sparkplug.codec:SparkplugConfig",

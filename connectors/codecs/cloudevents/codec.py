@@ -47,6 +47,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "protodata": "application/x-protobuf",
     "sparkplug": "application/x-protobuf",
     "csv": "text/csv; charset=utf-8",
+    "msgpack": "application/vnd.msgpack",
 }
 """The media types of what codecs write; of others `application/octet-stream`."""
 _WRITTEN: Final[Mapping[str, str | None]] = {

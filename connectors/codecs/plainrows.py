@@ -1,0 +1,87 @@
+"""Blocks and batches by way of dictionaries of plain values, one a record: for forms that a library parses so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from connectors.codec import Decoded, Encoded, RecordsOrigin
+from connectors.records import Records
+from pipelines.data.batch import Batch
+from pipelines.data.data import check_key
+from pipelines.errors import WireError
+from pipelines.wire.limits import Limits
+from pipelines.wire.plainvalues import RULES, PlainForm, PlainRules, plain_rows, read_rows
+
+AS_OBJECTS: Final = PlainForm(bytes_as_text=False, shortest=False)
+"""The form of plain values in binary formats: bytes are bytes, and floats have all their digits."""
+
+
+def decode_plain(
+    records: Records,
+    first: int,
+    wanted: frozenset[str] | None,
+    read: Callable[[int, Any], dict[str, Any]],
+    rules: PlainRules = RULES,
+) -> Decoded:
+    """What `read(row, payload)` makes of each payload; one for which it raises, a `WireError` as a rule, fails.
+
+    Keys that are `wanted` are checked now. Others are when somebody asks, and else are what was read.
+    """
+    rows: list[dict[str, Any]] = []
+    numbers: list[int] = []
+    failed: dict[int, Exception] = {}
+    for row, payload in enumerate(records.values):
+        if payload is None:
+            continue
+        try:
+            rows.append(read(row, payload))
+        except Exception as error:  # noqa: BLE001 - whatever is raised belongs to this record
+            failed[first + row] = error
+        else:
+            numbers.append(first + row)
+    return decoded_rows(records, first, wanted, rows, numbers, failed, rules)
+
+
+def decoded_rows(
+    records: Records,
+    first: int,
+    wanted: frozenset[str] | None,
+    rows: list[dict[str, Any]],
+    numbers: list[int],
+    failed: dict[int, Exception],
+    rules: PlainRules = RULES,
+) -> Decoded:
+    """A batch of these rows, which have these numbers. `failed` are others, and gets those whose values are none."""
+    found = read_rows(rows, wanted or frozenset(), rules)
+    batch = Batch(found.columns, len(rows), rows=np.array(numbers, np.int64), origin=RecordsOrigin(records, first))
+    if found.failed:
+        failed.update((numbers[at], error) for at, error in found.failed.items())
+        batch = batch.take(np.array([at for at in range(len(rows)) if at not in found.failed], np.int64))
+    return Decoded(batch, failed)
+
+
+def encode_plain(batch: Batch, write: Callable[[dict[str, Any]], bytes], form: PlainForm = AS_OBJECTS) -> Encoded:
+    """What `write` makes of the plain values of each row; one for which it raises cannot be encoded."""
+    failed: dict[int, Exception] = {}
+    values: list[bytes | None] = [None] * batch.size
+    for at, row in enumerate(plain_rows(batch, form, failed)):
+        if at in failed:
+            continue
+        try:
+            values[at] = write(row)
+        except Exception as error:  # noqa: BLE001 - as above
+            failed[at] = error
+    return Encoded(values, failed)
+
+
+def checked_keys(found: Mapping[Any, Any], limits: Limits) -> None:
+    """Raise `WireError` unless these are keys that a record can have."""
+    limits.check_keys(len(found))
+    for key in found:
+        if not isinstance(key, str):
+            raise WireError(f"a key is a text, not {str(key)[:60]!r}")
+        if key.startswith("@"):
+            check_key(key)
