@@ -13,7 +13,7 @@ from connectors.records import Header, Ints, Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
 from pipelines.data.data import RecordContext
-from pipelines.errors import DataError, RowsFailed, WireError
+from pipelines.errors import ConnectorError, DataError, RowsFailed, WireError
 from pipelines.executors.isolation import concatenated, isolated, isolated_rows
 from pipelines.hotpath import HotPathReport
 
@@ -23,8 +23,9 @@ class Guarded(Codec):
 
     What `decode` or `encode` raises instead of naming rows, of any class, is searched for by halves of the block or
     batch (`pipelines.executors.isolation`), so the codec is called again with parts of it. The record's error says
-    topic, partition and offset, and what was raised. `KeyboardInterrupt` and the like are raised. Rows that the source
-    found to be wrong (`Records.faults`) fail with its error, and the codec does not see them.
+    topic, partition and offset, and what was raised. A `ConnectorError`, of what the codec needs for every record, is
+    raised, and so are `KeyboardInterrupt` and the like. Rows that the source found to be wrong (`Records.faults`) fail
+    with its error, and the codec does not see them.
     """
 
     def __init__(self, codec: Codec, name: str) -> None:
@@ -38,6 +39,8 @@ class Guarded(Codec):
             return self._decoded_without_faults(records, wanted, first)
         try:
             found = self.codec.decode(records, wanted, first)
+        except ConnectorError:
+            raise
         except Exception:  # noqa: BLE001 - the record to blame is found below
             found = self._decoded_apart(records, wanted, first)
         if not found.failed:
@@ -49,6 +52,8 @@ class Guarded(Codec):
         """What the codec makes of the batch."""
         try:
             found = self.codec.encode(batch)
+        except ConnectorError:
+            raise
         except Exception:  # noqa: BLE001 - as above
             found = self._encoded_apart(batch)
         if not found.failed:
@@ -82,14 +87,21 @@ class Guarded(Codec):
         # Records without a payload are nothing to decode, and no codec is asked for them again.
         places = np.setdiff1d(np.arange(len(records)), np.array(where_null(records.values), np.int64))
 
+        everyones: list[ConnectorError] = []
+
         def run(rows: Rows | None) -> tuple[Ints, Decoded]:
             numbers = places if rows is None else places[rows]
             try:
                 return numbers, self.codec.decode(records.take(numbers), wanted)
             except RowsFailed as error:
                 raise next(iter(error.failures.values())) from error
+            except ConnectorError as error:
+                everyones.append(error)
+                raise
 
         found, raised = isolated(len(places), run)
+        if everyones:
+            raise everyones[0]
         failed = {first + int(places[position]): error for position, error in raised.items()}
         batches: list[Batch] = []
         for numbers, decoded in found:
@@ -99,10 +111,15 @@ class Guarded(Codec):
         return Decoded(batch.with_origin(RecordsOrigin(records, first)), failed)
 
     def _encoded_apart(self, batch: Batch) -> Encoded:
+        everyones: list[ConnectorError] = []
+
         def run(parts: Sequence[Batch]) -> tuple[Ints, Encoded]:
             part, places = parts
             try:
                 return places.rows, self.codec.encode(part)
+            except ConnectorError as error:
+                everyones.append(error)
+                raise
             except RowsFailed as error:
                 if error.of is not None:
                     raise
@@ -110,6 +127,8 @@ class Guarded(Codec):
                 raise next(iter(error.failures.values())) from error
 
         found, failed = isolated_rows([batch, Batch({}, batch.size)], run)
+        if everyones:
+            raise everyones[0]
         values: list[bytes | None] = [None] * batch.size
         headers: list[Sequence[Header]] = [()] * batch.size
         for places, encoded in found:

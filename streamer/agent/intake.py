@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from connectors.blockcolumns import where_null
-from connectors.codec import Codec
+from connectors.codec import Codec, Decoded
 from connectors.records import Ints, Lane, Records
 from connectors.source import LaneBegan, LaneEnded, Replays, Source, SourceDown, SourceEnded
 from pipelines.data.batch import Batch
@@ -36,6 +36,7 @@ from streamer.agent.stalls import StallWatch
 from streamer.batching.batcher import Batcher, Closed
 from streamer.batching.pictures import in_parts
 from streamer.delivery.guarantee import Guarantee
+from streamer.delivery.sending import pause
 from streamer.observe.metrics import SourceMeters
 
 STANDING_STILL = 1.0
@@ -366,13 +367,15 @@ class Intake:
             self._put(parts.popleft())
 
     def _decoded(self, closed: Closed) -> deque[DecodedBatch]:
-        """The batch, decoded; in parts if its images are too large to be run together."""
+        """The batch, decoded; in parts if its images are too large to be run together, none if there was no time."""
         records = closed.records
         count = len(records)
         first = self._next_row
         self._next_row += count
         began = time.perf_counter()
-        found = self._codec.decode(records, self._wanted, first)
+        found = self._payloads_read(records, first)
+        if found is None:
+            return deque()
         batch = found.batch if self._enrich is None else self._enrich(found.batch, records, first)
         failed = {row: StepError.of("decode", error) for row, error in found.failed.items()} if found.failed else {}
         tombstones: list[int] = []
@@ -386,6 +389,35 @@ class Intake:
         self.meters.stage("decode", began, time.perf_counter() - began, count)
         self.meters.batches(count, self._batcher.max_records, closed.reason)
         return parts
+
+    def _payloads_read(self, records: Records, first: int) -> Decoded | None:
+        """What the codec makes of the records, waiting while it lacks what it needs for every record.
+
+        Nothing is polled meanwhile. `None` if the service stops before that: the records come again in its next run.
+        Raises `ConnectorError` if waiting is no use.
+        """
+        tries = 0
+        while True:
+            try:
+                found = self._codec.decode(records, self._wanted, first)
+            except ConnectorError as error:
+                if not error.retriable:
+                    raise
+                if tries == 0:
+                    self._log.warning("records wait to be decoded", source=self.source.name, reason=str(error))
+                self.down = str(error)
+                again = time.monotonic() + pause(tries)
+                tries += 1
+                while time.monotonic() < again:
+                    if self._stop.wait(SIGN_OF_LIFE) or self._discard.is_set():
+                        return None
+                    self._serve_messages()
+                    self._stand_still()
+                continue
+            if tries:
+                self.down = None
+                self._log.info("records are decoded again", source=self.source.name)
+            return found
 
     def _stamps(self, closed: Closed) -> Ints | None:
         self._batch_count += 1

@@ -26,7 +26,7 @@ from streamer.delivery.failures import FailureWatch, ServiceStopped, let_go
 from streamer.delivery.guarantee import Guarantee
 from streamer.delivery.ledger import Confirmed, Ledger
 from streamer.delivery.letterlog import LetterLog
-from streamer.delivery.sending import send_all
+from streamer.delivery.sending import messages_of, send_all
 from streamer.observe.metrics import RunMeters
 from streamer.routing.selection import select_all
 from streamer.routing.sinkroute import Failed, SinkRoute, in_row_order, without
@@ -196,7 +196,7 @@ class Delivery:
         selected, unselected = select_all([route.selection for route in self._routes], result.batch)
         wrong.update(unselected)
         for route, rows in zip(self._routes, selected, strict=True):
-            messages, unwritten = route.messages(rows)
+            messages, unwritten = messages_of(route, rows, self._patience, self._log)
             wrong.update(unwritten)
             if decoded is not None and decoded.tombstones:
                 empty, unplaced = route.tombstones(decoded)

@@ -1,4 +1,4 @@
-"""Sending messages to a sink until it has accepted or refused all of them."""
+"""Making the messages of a sink and sending them, until it has accepted or refused all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 from connectors.records import Messages
 from pipelines.errors import ConnectorError
 from streamer.delivery.failures import ServiceStopped
-from streamer.routing.sinkroute import SinkRoute
+from streamer.routing.selection import Selected
+from streamer.routing.sinkroute import Failed, SinkRoute
 
 SEND_TRY = 1.0
 """Seconds of one attempt to send to a full sink; with the pause after it, the longest time until a stop is noticed."""
@@ -20,6 +21,29 @@ LEAST_TRY = 0.1
 """Seconds of one attempt when there is no time left: enough for a sink that is not full."""
 LONGEST_PAUSE = 1.0
 """Seconds between two attempts at most."""
+
+
+def messages_of(
+    route: SinkRoute, selected: Selected, patience: Callable[[], float], log: Any
+) -> tuple[Messages, Failed]:
+    """The messages of a route, as `SinkRoute.messages`, waiting while its codec lacks what it needs for every record.
+
+    `patience` is as in `send_all`. Raises `ServiceStopped` when no time is left, `ConnectorError` if waiting is no use.
+    """
+    tries = 0
+    while True:
+        try:
+            return route.messages(selected)
+        except ConnectorError as error:
+            if not error.retriable:
+                raise
+            left = patience()
+            if left <= 0:
+                raise ServiceStopped(f"the sink {route.name} cannot write its results: {error}") from error
+            if tries == 0:
+                log.warning("results cannot be written yet, waiting", sink=route.name, reason=str(error))
+            time.sleep(min(pause(tries), left))
+            tries += 1
 
 
 def send_all(
