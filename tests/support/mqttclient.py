@@ -185,7 +185,7 @@ class MqttClient:
         self._granted.put([reason.value for reason in reasons])
 
 
-def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> bool:
+def until(condition: Callable[[], object], seconds: float = PATIENCE) -> bool:
     """Whether the condition comes true in time."""
     deadline = time.monotonic() + seconds
     while not condition():
