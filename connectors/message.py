@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from connectors.records import Header, Messages, Records
+from connectors.records import Header, Lane, Messages, Records, Span
 
 
 class Message(NamedTuple):
@@ -45,6 +45,22 @@ def messages_of_records(records: Records) -> list[Message]:
         for number, span in enumerate(records.spans)
         for row in range(span.start, span.stop)
     ]
+
+
+def records_of(messages: Sequence[Message], source: str) -> Records:
+    """A block of records of these messages, all of one partition, for a codec that reads what was written."""
+    count = len(messages)
+    return Records(
+        source,
+        [message.value for message in messages],
+        [message.key for message in messages],
+        np.arange(count, dtype=np.int64),
+        [Span(Lane(source, "0", 0), 0, count)],
+        [source],
+        [0],
+        0,
+        headers=lambda: [message.headers for message in messages],
+    )
 
 
 def messages_of_block(block: Messages) -> list[Message]:

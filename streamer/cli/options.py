@@ -29,7 +29,16 @@ Client = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="For machines: JSON on standard output.")]
 CodecName = Annotated[
-    str, typer.Option("--codec", help="How payloads and values become each other: a codec's name, or its JSON form.")
+    str | None,
+    typer.Option(
+        "--codec",
+        help="How payloads and values become each other: a codec's name, or its JSON form. By default protodata, or "
+        "what the service of FILE says.",
+        show_default=False,
+    ),
+]
+TopicName = Annotated[
+    str | None, typer.Option("--topic", help="With FILE: which topic, where the service has several or makes them.")
 ]
 
 

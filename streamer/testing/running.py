@@ -6,14 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from connectors.codec import Codec
 from connectors.codecs.registry import codec_of
 from connectors.config import SourceConfig
 from connectors.memory import MemorySink, MemorySource
-from connectors.message import Message
-from connectors.records import Lane, Records, Span
+from connectors.message import Message, records_of
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data, as_data
 from pipelines.errors import StreamerError
@@ -155,25 +152,13 @@ def _from_topic(record: Message | bytes | None, config: SourceConfig) -> Message
 
 
 def _decoded(messages: list[Message], codec: Codec) -> list[Data | None]:
-    count = len(messages)
-    if not count:
+    if not messages:
         return []
-    block = Records(
-        "report",
-        [message.value for message in messages],
-        [message.key for message in messages],
-        np.arange(count, dtype=np.int64),
-        [Span(Lane("report", "0", 0), 0, count)],
-        ["report"],
-        [0],
-        0,
-        headers=lambda: [message.headers for message in messages],
-    )
-    found = codec.decode(block, None)
+    found = codec.decode(records_of(messages, "report"), None)
     for error in found.failed.values():
         raise error
     rows = dict(zip(found.batch.rows.tolist(), found.batch.to_list(), strict=True))
-    return [rows.get(row) for row in range(count)]
+    return [rows.get(row) for row in range(len(messages))]
 
 
 def _dead_letter(message: Message) -> DeadLetter:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from streamer.cli.options import LOCAL, AsJson, Bootstrap, Client, CodecName
+from streamer.cli.options import LOCAL, AsJson, Bootstrap, Client, CodecName, TopicName
 
 if TYPE_CHECKING:
     from connectors.records import Header
     from connectors.sink import Sink
     from streamer.cli.payloads import Part
+    from streamer.cli.place import TopicPlace
 
 Format = Literal["auto", "jsonl", "protodata", "lines", "image", "raw"]
 
@@ -24,7 +26,9 @@ FULL = 30.0
 
 
 def send(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC|FILE", help="The topic, or a service file: what its source reads.")
+    ],
     files: Annotated[
         list[Path],
         typer.Argument(
@@ -35,7 +39,11 @@ def send(
         Format,
         typer.Option("--format", help="What the files are; auto goes by their endings (.jsonl .pb .txt .png ...)."),
     ] = "auto",
-    codec: CodecName = "protodata",
+    codec: CodecName = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="With FILE: what this source reads; by default the first on a bus.")
+    ] = None,
+    named: TopicName = None,
     key: Annotated[
         str | None, typer.Option("--key", help="Record key; may be made from values: '{device}'. Images: their name.")
     ] = None,
@@ -50,13 +58,14 @@ def send(
 ) -> None:
     """Send the records in files to a topic, and wait until the brokers have confirmed them.
 
+    Of a service file brokers, login, topic and codec are taken: it is sent what its source reads.
+
     JSON lines are in Konduit's JSON form, one record a line. An image becomes the value `image`. Raw files become one
     record each, their bytes as they are. Ctrl-C stops, after what was sent is confirmed.
     """
     import threading
 
     from streamer.cli.folder import import_from_here
-    from streamer.cli.options import bus, codec_setting
     from streamer.cli.payloads import parts, size_of
     from streamer.cli.signals import draining
     from streamer.cli.terminal import counted, quiet, say, say_json
@@ -64,9 +73,9 @@ def send(
     quiet()
     import_from_here()
     headers = [_header(one) for one in header or ()]
-    setting = codec_setting(codec)
     total = sum(size_of(file) for file in files) * repeat
-    browser = bus(bootstrap, client)
+    place = _place(topic, source, named, codec, bootstrap, client)
+    browser, setting, topic = place.bus, place.codec, place.topic
     # A sink waits for brokers that are away; here somebody is waiting for the sink.
     browser.topics()
     sink = browser.sink(topic, "send")
@@ -92,6 +101,22 @@ def send(
         say_json({"topic": topic, "sent": sent, "seconds": seconds, "complete": not stop.is_set()})
     else:
         say(f"{counted(sent, 'record')} sent to {topic} in {seconds:.1f} s{' (stopped)' if stop.is_set() else ''}")
+
+
+def _place(
+    topic: str, source: str | None, named: str | None, codec: str | None, bootstrap: str, client: list[str] | None
+) -> TopicPlace:
+    from streamer.cli.options import bus, client_properties, codec_setting
+    from streamer.cli.place import TopicPlace, place_of_source
+    from streamer.cli.route import is_service_file
+
+    if not is_service_file(topic):
+        for option, given in (("--source", source), ("--topic", named)):
+            if given is not None:
+                raise typer.BadParameter(f"{option} says what to take of a service file, and {topic!r} is a topic")
+        return TopicPlace(topic, bus(bootstrap, client), codec_setting(codec or "protodata"))
+    found = place_of_source(Path(topic), source, named, client_properties(client))
+    return found if codec is None else replace(found, codec=codec_setting(codec))
 
 
 class Rate:

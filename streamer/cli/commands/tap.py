@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from streamer.cli.options import LOCAL, AsJson, Bootstrap, Client, CodecName
+from streamer.cli.options import LOCAL, AsJson, Bootstrap, Client, CodecName, TopicName
 
 if TYPE_CHECKING:
     from connectors.codec import Codec
     from connectors.records import Records
     from pipelines.data.data import Data, RecordContext
+    from streamer.cli.place import TopicPlace
     from streamer.delivery.deadletter import Original
 
 
 def tap(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC|FILE", help="The topic, or a service file: what its sink writes.")
+    ],
     start: Annotated[
         str, typer.Option("--from", help="Where to begin: earliest, latest or a time (2026-01-31T12:00:00Z).")
     ] = "latest",
@@ -26,13 +31,20 @@ def tap(
     end: Annotated[
         bool, typer.Option("--end", help="End where the topic ends now, rather than wait for more.")
     ] = False,
-    codec: CodecName = "protodata",
+    codec: CodecName = None,
+    sink: Annotated[
+        str | None, typer.Option("--sink", help="With FILE: the topic of this sink, or dead_letter.")
+    ] = None,
+    source: Annotated[str | None, typer.Option("--source", help="With FILE: the topic of this source.")] = None,
+    named: TopicName = None,
     full: Annotated[bool, typer.Option("--full", help="With --json: whole values, in Konduit's JSON form.")] = False,
     bootstrap: Bootstrap = LOCAL,
     client: Client = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the records of a topic as they come: key, headers, time and values, arrays summarised.
+
+    Of a service file brokers, login, topic and codec are taken.
 
     It is no member of a group and commits nothing, so that nobody is disturbed. Dead letters are shown with their
     step, error and origin. Ctrl-C ends it.
@@ -41,28 +53,76 @@ def tap(
 
     from connectors.codecs.registry import codec_of
     from streamer.cli.folder import import_from_here
-    from streamer.cli.options import bus, codec_setting, position
+    from streamer.cli.options import position
     from streamer.cli.signals import draining
     from streamer.cli.terminal import quiet
 
     quiet()
     import_from_here()
-    how = codec_of(codec_setting(codec))
+    place = _place(topic, sink, source, named, codec, bootstrap, client)
+    how = codec_of(place.codec)
+    hint = Hint(place.codec)
     stop = threading.Event()
     shown = 0
     begin = position(start)
     with (
         draining(stop.set),
-        bus(bootstrap, client).reader(topic, "streamer-tap") as reader,
+        place.bus.reader(place.topic, "streamer-tap") as reader,
     ):
         reader.begin(reader.starts(begin))
         while not stop.is_set() and not (end and reader.at_end):
             # One more look after the last end was told: a block may hold records and ends.
             for seen in _seen(reader.poll(0.2), how):
                 _show(seen, as_json, full)
+                hint.look(seen)
                 shown += 1
                 if shown == count:
                     return
+
+
+def _place(
+    topic: str,
+    sink: str | None,
+    source: str | None,
+    named: str | None,
+    codec: str | None,
+    bootstrap: str,
+    client: list[str] | None,
+) -> TopicPlace:
+    from streamer.cli.options import bus, client_properties, codec_setting
+    from streamer.cli.place import TopicPlace, place_of_sink, place_of_source
+    from streamer.cli.route import is_service_file
+
+    if not is_service_file(topic):
+        for option, given in (("--sink", sink), ("--source", source), ("--topic", named)):
+            if given is not None:
+                raise typer.BadParameter(f"{option} says what to take of a service file, and {topic!r} is a topic")
+        return TopicPlace(topic, bus(bootstrap, client), codec_setting(codec or "protodata"))
+    if sink is not None and source is not None:
+        raise typer.BadParameter("--sink and --source: one of them")
+    take = place_of_sink if source is None else place_of_source
+    found = take(Path(topic), sink if source is None else source, named, client_properties(client))
+    return found if codec is None else replace(found, codec=codec_setting(codec))
+
+
+class Hint:
+    """Tells once which codec would read what the chosen one cannot."""
+
+    def __init__(self, chosen: str | dict[str, object]) -> None:
+        self._chosen = chosen
+        self._told = False
+
+    def look(self, seen: Seen) -> None:
+        """Look at a record; the first that was not decoded is tried with other codecs."""
+        if self._told or seen.error is None or not seen.payload:
+            return
+        from streamer.cli.fitting import fitting_codec
+        from streamer.cli.terminal import remark
+
+        self._told = True
+        found = fitting_codec(seen.payload, self._chosen)
+        if found is not None:
+            remark(f"such payloads are read with --codec {found}")
 
 
 class Seen(NamedTuple):

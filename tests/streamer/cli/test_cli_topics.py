@@ -30,7 +30,7 @@ def jsonl(path: Path, datas: list[Data]) -> Path:
     return path
 
 
-def tapped(cli: Any, topic: str, *arguments: str) -> list[dict[str, Any]]:
+def tapped(cli: Any, topic: str | Path, *arguments: str) -> list[dict[str, Any]]:
     ended = cli("tap", topic, "--from", "earliest", "--end", "--json", *arguments)
     assert ended.code == 0, ended.err
     return [json.loads(line) for line in ended.out.splitlines()]
@@ -300,3 +300,63 @@ def test_run_puts_the_group_back_where_from_says(
         assert process.returncode == 0, err
         assert f"kafka {source} -> kafka {sink}, group {source}" in err
         assert "3 ok" in err
+
+
+def service_file(folder: Path, bootstrap: str, source: str, sink: str) -> Path:
+    file = folder / "service.yaml"
+    file.write_text(
+        f"""source: {{type: kafka, bootstrap: "{bootstrap}", topics: [{source}], group: g-{source}, codec: json}}
+pipeline: [{{"@type": LOGGING}}]
+sink:
+  - {{type: kafka, name: out, bootstrap: "{bootstrap}", topic: {sink}, codec: json}}
+  - {{type: kafka, name: made, bootstrap: "{bootstrap}", topic: "x.{{id}}", topics: [x.1]}}
+  - {{type: memory, name: here, topic: here}}
+dead_letter: {{type: kafka, bootstrap: "{bootstrap}", topic: {source}-dead}}
+"""
+    )
+    return file
+
+
+def test_a_service_file_says_brokers_topic_and_codec(
+    cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path
+) -> None:
+    source, sink = topics(), topics()
+    file = service_file(tmp_path, on[1], source, sink)
+    assert cli("send", file, jsonl(tmp_path / "a.jsonl", [Data({"id": 1})])).code == 0
+    for arguments in ((file, "--source", "kafka"), (source, "--codec", "json", *on)):
+        (record,) = tapped(cli, *arguments)
+        assert (record["topic"], record["value"]) == (source, {"id": 1})
+    cli("send", sink, jsonl(tmp_path / "b.jsonl", [Data({"id": 2})]), "--codec", "json", *on)
+    for more in ((), ("--sink", "out"), ("--sink", "made", "--topic", sink, "--codec", "json")):
+        (record,) = tapped(cli, file, *more)
+        assert (record["topic"], record["value"]) == (sink, {"id": 2})
+
+
+def test_a_wrong_codec_names_the_one_that_fits(cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path) -> None:
+    topic = topics()
+    datas = [Data({"id": number}) for number in range(3)]
+    cli("send", topic, jsonl(tmp_path / "a.jsonl", datas), "--codec", "json", *on)
+    ended = cli("tap", topic, "--from", "earliest", "--end", *on)
+    assert ended.out.count("not decoded") == 3
+    assert ended.err.count("such payloads are read with --codec json") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["tap", "FILE", "--sink", "our"], 'no sink "our"; did you mean "out"? it has out, made, here, dead_letter'),
+        (["tap", "FILE", "--sink", "here"], 'the sink "here" of the service s is on no bus with topics'),
+        (["tap", "FILE", "--sink", "made"], 'the sink "made" writes to x.{id}; --topic says which to read'),
+        (["tap", "FILE", "--sink", "out", "--source", "kafka"], "one of them"),
+        (["tap", "topic", "--sink", "out"], "--sink says what to take of a service file, and 'topic' is a topic"),
+        (["send", "topic", "FILE", "--topic", "x"], "--topic says what to take of a service file"),
+        (["send", "FILE", "FILE", "--source", "kafk"], 'no source "kafk"; did you mean "kafka"?'),
+        (["tap", "./none.yaml"], "none.yaml: no such file"),
+    ],
+)
+def test_what_a_service_file_does_not_say_is_told(cli: Any, tmp_path: Path, arguments: list[str], said: str) -> None:
+    file = service_file(tmp_path, "localhost:1", "in", "out")
+    file.write_text(f"name: s\n{file.read_text()}")
+    ended = cli(*[file if one == "FILE" else one for one in arguments])
+    assert ended.code == 2
+    assert said in " ".join(ended.err.split())

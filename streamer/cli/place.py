@@ -1,0 +1,66 @@
+"""Which topic of which bus a command works on, and with which codec: as options say, or as a service does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from connectors.browser import Browser
+from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
+from pipelines.errors import DefinitionError, nearest
+from streamer.definition.loading import load
+from streamer.definition.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlace:
+    """A topic, its bus and its codec."""
+
+    topic: str
+    bus: Browser
+    codec: str | dict[str, object]
+
+
+def place_of_sink(file: Path, name: str | None, topic: str | None, client: Mapping[str, Any]) -> TopicPlace:
+    """Where a sink of the service writes: that of this name (`dead_letter` too), else the first one on a bus.
+
+    `topic` says which topic if the sink makes topics from values; `client` goes before the service's own login. Raises
+    `DefinitionError` for a file that is wrong, and where there is no such sink, bus or topic.
+    """
+    service = load(file)
+    sinks: list[ConnectorConfig] = [*service.sinks, *filter(None, [service.dead_letter])]
+    config, bus = _chosen(service, "sink", sinks, name, client)
+    assert isinstance(config, SinkConfig)
+    written = "" if config.addressing is None else config.addressing.topic
+    if topic is None and (not written or "{" in written):
+        raise DefinitionError(f'{file}: the sink "{config.label}" writes to {written}; --topic says which to read')
+    return TopicPlace(topic or written, bus, config.codec)
+
+
+def place_of_source(file: Path, name: str | None, topic: str | None, client: Mapping[str, Any]) -> TopicPlace:
+    """Where a source of the service reads; as `place_of_sink`, with `topic` for one that reads several or a pattern."""
+    service = load(file)
+    config, bus = _chosen(service, "source", service.sources, name, client)
+    assert isinstance(config, SourceConfig)
+    names = config.topic_names
+    if topic is None and (len(names) != 1 or names[0].startswith("^")):
+        raise DefinitionError(f'{file}: the source "{config.label}" reads {config.place}; --topic says which is meant')
+    return TopicPlace(topic or names[0], bus, config.codec)
+
+
+def _chosen(
+    service: Service, what: str, configs: Sequence[ConnectorConfig], name: str | None, client: Mapping[str, Any]
+) -> tuple[ConnectorConfig, Browser]:
+    labels = [config.label for config in configs]
+    if name is not None and name not in labels:
+        raise DefinitionError(
+            f'the service {service.name} has no {what} "{name}"; it has {", ".join(labels)}{nearest(name, labels)}'
+        )
+    for config in configs:
+        if name in (None, config.label) and (bus := config.browser(client)) is not None:
+            return config, bus
+    if name is not None:
+        raise DefinitionError(f'the {what} "{name}" of the service {service.name} is on no bus with topics')
+    raise DefinitionError(f"the service {service.name} has no {what} on a bus with topics")
