@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from connectors.measures import Measure
 from connectors.records import Header, Lane, Records
@@ -31,11 +31,13 @@ class Decoded:
 class Encoded:
     """A batch, encoded: `values[i]` is the payload of row i of the batch, `None` if `failed` names position i.
 
+    Payloads are bytes, or objects if the codec's configuration says so (`CodecConfig.carries`).
+
     `headers[i]` are headers that describe the payload of message i, such as `content-encoding`; `None` if no payload
     needs any. They replace headers of the record that have the same names.
     """
 
-    values: Sequence[bytes | None]
+    values: Sequence[Any]
     failed: Mapping[int, Exception]
     headers: Sequence[Sequence[Header]] | None = None
 

@@ -49,6 +49,10 @@ class ConnectorConfig(BaseModel, ABC):
     requires: ClassVar[Requires] = ()
     """The packages that it needs, by import name: checked before anything connects."""
 
+    carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = frozenset({"bytes"})
+    """What its payloads may be: bytes, or objects (`CodecConfig.carries`), as those of a source of frames, or of a sink
+    that encodes what it is given. Only a sink of bytes can be the place of dead letters."""
+
     type: str
     """Which connector this is."""
     name: str | None = None
@@ -105,6 +109,18 @@ class ConnectorConfig(BaseModel, ABC):
         `client` are properties that override its own. Raises `DefinitionError` for a connector that names no bus.
         """
         return None
+
+    def check_codec(self) -> None:
+        """Raise `DefinitionError` unless its codec is known and reads or writes what this connector carries."""
+        # The registry needs this module.
+        from connectors.codecs.registry import codec_config
+
+        codec = codec_config(self.codec)
+        if codec.carries not in self.carries:
+            raise DefinitionError(
+                f"the codec {codec.type} is for {codec.carries}, and a connector of type {self.type} has "
+                f"{' or '.join(sorted(self.carries))}; choose another codec"
+            )
 
     def check_packages(self) -> None:
         """Raise `MissingPackageError` unless the packages that it `requires` are installed."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from pipelines.errors import DefinitionError
@@ -25,9 +26,18 @@ class Measure:
     """A sentence that describes it."""
     value: float
     kind: Literal["counter", "gauge"] = "counter"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What tells several measures of one name apart, such as `{"camera": "gate"}`; all of one name have the same
+    labels. `service` and `part` are added by the service."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name.endswith("_total"):
             raise DefinitionError(
                 f'"{self.name}" is no name of a measure: small letters, digits and _, without _total at the end'
             )
+        for label in self.labels:
+            if not _NAME.fullmatch(label) or label in ("service", "part"):
+                raise DefinitionError(
+                    f'"{label}" is no name of a label of "{self.name}": small letters, digits and _, and neither '
+                    "service nor part"
+                )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from connectors.coded import Coded
 from pipelines.data.columns import MISSING, Column
 from pipelines.data.data import RecordContext
 from pipelines.data.rowrange import RowRange
+from pipelines.data.spans import Spans
+from pipelines.errors import WireError
 
 Ints = npt.NDArray[np.int64]
 Header = tuple[str, bytes | None]
@@ -43,6 +45,14 @@ class Span(NamedTuple):
     stop: int
 
 
+@runtime_checkable
+class PayloadObject(Protocol):
+    """A payload that is an object, such as a frame of a camera, and can be had as bytes where these are needed."""
+
+    def payload(self) -> bytes:
+        """Bytes that stand for it: for a frame a JPEG file. Called seldom, for dead letters; it may take its time."""
+
+
 def no_headers() -> None:
     """The `headers` of a block whose records carry none."""
     return
@@ -52,12 +62,12 @@ def no_headers() -> None:
 class Records:
     """A block of N records, undecoded.
 
-    `values[i]` is the payload (`None` for a tombstone; connectors that do not carry bytes put their own
-    objects here, such as camera frames), `keys[i]` its key or `None`; `keys` is `None` where no record has
-    one. `positions` is `int64 (N,)`: Kafka offset, MQTT arrival number, frame number, line number; it rises
-    within a span. `spans` cover all rows in order. `partitions[k]` is the partition number of span k. `topics[k]`
-    is the topic of span k; where the rows of one lane come from many topics, `topics` is `Coded`, with the topic of
-    each row. `topics_of` and `topic_of` read both. `byte_count` is the size of all payloads and keys.
+    `values[i]` is the payload (`None` for a tombstone; connectors that do not carry bytes put their own objects here,
+    such as camera frames: a `PayloadObject`; `payloads` gives bytes in any case), `keys[i]` its key or `None`; `keys`
+    is `None` where no record has one. `positions` is `int64 (N,)`: Kafka offset, MQTT arrival number, frame number,
+    line number; it rises within a span. `spans` cover all rows in order. `partitions[k]` is the partition number of
+    span k. `topics[k]` is the topic of span k; where the rows of one lane come from many topics, `topics` is `Coded`,
+    with the topic of each row. `topics_of` and `topic_of` read both. `byte_count` is the size of all payloads and keys.
 
     `headers` and `timestamps` are functions because reading them costs: they are called at most once a block, and
     only if the columns are needed. `headers()` gives a list of N (each a list of (name, bytes | None) pairs or `None`),
@@ -118,6 +128,23 @@ class Records:
             if value is not MISSING:
                 found[name] = value
         return found
+
+    def payloads(self, rows: Ints, failed: dict[int, Exception]) -> Sequence[bytes | None]:
+        """The payloads of these rows, `int64 (n,)`, as bytes, whatever the connector carries.
+
+        `failed` gets an error for each that cannot be had as bytes, by its place in `rows`; it is `None` in the result.
+        """
+        found = taken(self.values, rows)
+        if isinstance(found, Spans) or all(value is None or isinstance(value, bytes) for value in found):
+            return found
+        written: list[bytes | None] = []
+        for place, value in enumerate(found):
+            try:
+                written.append(_written(value))
+            except Exception as error:  # noqa: BLE001 - whatever an object raises is about this record
+                failed[place] = error
+                written.append(None)
+        return written
 
     def topic_of(self, row: int) -> str:
         """The topic of this row."""
@@ -235,14 +262,15 @@ class Messages:
     """A block of M messages for a sink.
 
     `rows` is `int64 (M,)`: the number of the record that each message answers, by which the sink names the
-    ones it refused or lost. `values[i]` is the payload or `None` (a tombstone). `keys`, `headers`,
+    ones it refused or lost. `values[i]` is the payload or `None` (a tombstone): bytes, or for sinks that encode
+    themselves (`ConnectorConfig.carries`) the objects that the codec made. `keys`, `headers`,
     `timestamps` (ms since 1970) and `topics` are `None` where no message sets its own; `topics[i]` overrides
     the sink's topic. A message that answers several records stands for all of them by `splits`, as in
     `pipelines.Batch`.
     """
 
     rows: Ints
-    values: Sequence[bytes | None]
+    values: Sequence[Any]
     keys: Sequence[bytes | None] | None = None
     headers: Sequence[Sequence[Header] | None] | None = None
     timestamps: Ints | None = None
@@ -281,6 +309,16 @@ class Messages:
             pick(self.topics),
             splits,
         )
+
+
+def _written(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, PayloadObject):
+        return value.payload()
+    raise WireError(f"a payload of type {type(value).__name__} cannot be written as bytes: it has no method payload()")
 
 
 def _concat(blocks: Sequence[Records]) -> Records:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
@@ -24,6 +24,10 @@ class CodecConfig(BaseModel, ABC):
 
     requires: ClassVar[Requires] = ()
     """The packages that it cannot do without, by import name: checked before anything connects."""
+
+    carries: ClassVar[Literal["bytes", "objects"]] = "bytes"
+    """What the payloads are that it reads and writes. Objects are for connectors that carry them inside the process,
+    such as a camera's frames; `ConnectorConfig.carries` says which do."""
 
     type: str
     """Which codec this is."""

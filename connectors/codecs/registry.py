@@ -35,6 +35,7 @@ CODECS: Final[Registry[CodecConfig]] = Registry(
         "image": "connectors.codecs.image:ImageConfig",
         "csv": "connectors.codecs.csv:CsvConfig",
         "msgpack": "connectors.codecs.msgpack:MsgpackConfig",
+        "objects": "connectors.codecs.objects:ObjectsConfig",
         "compressed": "connectors.codecs.compressed:CompressedConfig",
         "cloudevents": "connectors.codecs.cloudevents.config:CloudEventsConfig",
         "sparkplug": "connectors.codecs.sparkplug.codec:SparkplugConfig",

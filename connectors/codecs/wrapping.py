@@ -22,9 +22,11 @@ class WrapperConfig(HasCompiledForm, CodecConfig):
     @classmethod
     def _known(cls, codec: str | dict[str, Any]) -> str | dict[str, Any]:
         try:
-            codec_config(codec)
+            inside = codec_config(codec)
         except DefinitionError as error:
             raise ValueError(str(error)) from error
+        if inside.carries != "bytes":
+            raise ValueError(f"the codec {inside.type} gives objects, not bytes that could be wrapped")
         return codec
 
     @property

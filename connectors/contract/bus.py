@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 from connectors.message import Message
 from connectors.sink import Sink
@@ -18,8 +19,11 @@ class Bus(ABC):  # noqa: B024 - the two below are what is derived from
     quiet: float = 0.3
     """Seconds without a record after which no more will come."""
 
-    def payload(self, number: int, size: int = 0) -> bytes:
-        """A payload that holds its number, padded to about `size` bytes, in the connector's format if it has one."""
+    def payload(self, number: int, size: int = 0) -> Any:
+        """A payload that holds its number, padded to about `size` bytes, in the connector's format if it has one.
+
+        Where the connector carries objects it is one; these can be compared, sorted and hashed.
+        """
         return (b"record-%08d" % number).ljust(size, b".")
 
     def key(self, number: int) -> bytes | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 CAPABILITIES: Mapping[str, str] = {
+    "bytes": "payloads are bytes, not objects",
     "keys": "messages have keys",
     "binary_keys": "a key may be any bytes",
     "same_key": "messages with the same key follow one another, rather than the last one being all there is",

@@ -15,4 +15,7 @@ def check_measures(connector: Source | Sink) -> None:
     found = list(connector.metrics())
     assert time.monotonic() - began < 1
     assert all(isinstance(one, Measure) for one in found)
-    assert len({one.name for one in found}) == len(found), f"a measure stands twice: {found}"
+    told = [(one.name, tuple(sorted(one.labels.items()))) for one in found]
+    assert len(set(told)) == len(told), f"a measure stands twice: {found}"
+    for name in {one.name for one in found}:
+        assert len({tuple(one.labels) for one in found if one.name == name}) == 1, f"{name} has different labels"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from connectors.contract.bus import LiveBus
@@ -98,6 +99,16 @@ class PerishableContract(Contract):
             bus.show(reader.source, 1, 7)
             (received,) = reader.take(1)
             assert bus.number(received.message.value) == 7
+
+    def test_every_payload_can_be_had_as_bytes(self, bus: LiveBus) -> None:
+        """Dead letters: a frame is no bytes, and a sink of bytes can be given one all the same."""
+        with Reader(bus.source(), bus.patience) as reader:
+            bus.show(reader.source, 0, 1)
+            records = reader.source.poll(1, 2**24, bus.patience)
+            failed: dict[int, Exception] = {}
+            (written,) = records.payloads(np.arange(len(records)), failed)
+        assert failed == {}
+        assert isinstance(written, bytes)
 
     def test_wake_ends_a_waiting_poll(self, bus: LiveBus) -> None:
         """Another thread can stop a poll that waits, so that a service stops at once."""

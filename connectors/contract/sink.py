@@ -142,6 +142,7 @@ class SinkContract(FaultContract):
         _deliver(bus, sent)
         assert sorted(m.value for m in bus.read_back(3)) == sorted(m.value for m in sent)
 
+    @needs("bytes")
     def test_what_is_left_of_a_dead_letter_is_always_taken(self, bus: SinkBus) -> None:
         """Last resort: a key, headers and a line of JSON, 9 KB of all, go to any sink, so that no record stops it."""
         text = json.dumps({"streamer-topic": "images", "streamer-text": "\u00fc" * 2200}, ensure_ascii=False).encode()

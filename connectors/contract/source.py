@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
+from typing import Any
 
+import numpy as np
 import pytest
 
 from connectors.contract.bus import SourceBus
@@ -68,7 +70,7 @@ class SourceContract(DeliveryContract):
         with Reader(bus.source(), bus.patience) as reader:
             received = reader.take(200, max_records=33) + reader.listen(bus.quiet)
         assert len(received) == 200
-        lanes: dict[str, list[bytes]] = defaultdict(list)
+        lanes: dict[str, list[Any]] = defaultdict(list)
         for one in received:
             lanes[one.lane.partition].append(one.message.value)
         assert len(lanes) == bus.partitions
@@ -131,6 +133,21 @@ class SourceContract(DeliveryContract):
         ]
         bus.feed(sent)
         assert [m.value for m in _messages(bus, 3)] == [m.value for m in sent]
+
+    def test_every_payload_can_be_had_as_bytes(self, bus: SourceBus) -> None:
+        """Dead letters: whatever the connector carries, a sink of bytes can be given the record."""
+        bus.feed(numbered(bus, 3))
+        with Reader(bus.source(), bus.patience) as reader:
+            failed: dict[int, Exception] = {}
+            written: list[bytes | None] = []
+            deadline = time.monotonic() + bus.patience
+            while len(written) < 3 and time.monotonic() < deadline:
+                records = reader.source.poll(3, 2**24, 0.1)
+                reader.notice()
+                written += records.payloads(np.arange(len(records)), failed)
+        assert failed == {}
+        assert all(isinstance(one, bytes) for one in written)
+        assert len(set(written)) == 3
 
     @needs("live")
     def test_a_poll_for_one_record_returns_as_soon_as_it_is_there(self, bus: SourceBus) -> None:

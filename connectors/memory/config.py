@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -12,9 +12,13 @@ from connectors.memory.source import MemorySource
 from connectors.memory.topic import memory_topic
 from connectors.memory.transaction import MemoryTransactionalSink
 
+ANYTHING: Final = frozenset[Literal["bytes", "objects"]]({"bytes", "objects"})
+
 
 class MemorySourceConfig(SourceConfig):
     """Records from a topic in this process."""
+
+    carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = ANYTHING
 
     type: Literal["memory"] = "memory"
     """Which connector this is."""
@@ -50,6 +54,8 @@ class MemorySourceConfig(SourceConfig):
 
 class MemorySinkConfig(SinkConfig):
     """Messages to a topic in this process."""
+
+    carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = ANYTHING
 
     type: Literal["memory"] = "memory"
     """Which connector this is."""

@@ -23,7 +23,6 @@ from pydantic import (
 )
 
 import pipelines
-from connectors.codecs.registry import codec_config
 from connectors.compiledform import HasCompiledForm
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES, Registry
@@ -76,7 +75,7 @@ def checks(config: ConnectorConfig, sources: Sequence[SourceConfig] | None = Non
 
     `sources` are those of the service, whose records a sink's topic may be made from; `None`: not known.
     """
-    found: dict[str, Callable[[], object]] = {"codec": lambda: codec_config(config.codec)}
+    found: dict[str, Callable[[], object]] = {"codec": config.check_codec}
     if isinstance(config, SourceConfig):
         found["into"] = lambda: _check_into(config)
     if isinstance(config, SinkConfig):
@@ -169,6 +168,8 @@ def _dead_letter(value: object, info: ValidationInfo) -> SinkConfig | None:
     config = _SINK.validate_python(value, context=info.context)
     if config.when is not None or config.keys is not None or config.drop:
         raise ValueError("a dead letter takes whole records as they came: it has no when, keys or drop")
+    if "bytes" not in config.carries:
+        raise ValueError(f"a dead letter is bytes, and a sink of type {config.type} takes none; choose another")
     config = config.for_dead_letters()
     if check_topics(config) is not None:
         raise ValueError("a dead letter's topic cannot be made from values: the record may have none")

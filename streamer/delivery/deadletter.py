@@ -102,7 +102,8 @@ def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], se
     index = rows - first
     headers = records.header_column()
     own = None if headers is None else taken(headers, index)
-    payloads = taken(records.values, index)
+    unwritten: dict[int, Exception] = {}
+    payloads = records.payloads(index, unwritten)
     keys = None if records.keys is None else taken(records.keys, index)
     sender, made = service.encode(), b"%d" % int(time.time() * 1000)
     topics = [topic.encode() for topic in records.topics_of(index)]
@@ -117,6 +118,8 @@ def dead_letters(records: Records, first: int, letters: Mapping[int, Letter], se
     places: dict[int, bytes] = {}
     for at, (row, span) in enumerate(zip(rows.tolist(), spans, strict=True)):
         letter = letters[row]
+        if at in unwritten and not letter.refusals:
+            letter = letter.shorter(f"its payload cannot be written: {unwritten[at]}") or letter
         facts = (
             sender,
             topics[at],

@@ -26,9 +26,11 @@ class Measured(NamedTuple):
 
 
 def connector_families(service: str, connectors: Iterable[Measured]) -> Iterator[Metric]:
-    """A family for each name, with the labels `service` and `part`. A connector that fails to tell is logged and left
-    out: it must not take the other metrics along."""
-    families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+    """A family for each name, with the labels `service` and `part`, and those of its measures.
+
+    A connector that fails to tell is logged and left out: it must not take the other metrics along.
+    """
+    families: dict[str, tuple[CounterMetricFamily | GaugeMetricFamily, tuple[str, ...]]] = {}
     for part, kind, measures in connectors:
         try:
             found = list(measures())
@@ -38,7 +40,10 @@ def connector_families(service: str, connectors: Iterable[Measured]) -> Iterator
         for one in found:
             name = f"streamer_{_OTHERS.sub('_', kind.lower())}_{one.name}"
             of_kind = CounterMetricFamily if one.kind == "counter" else GaugeMetricFamily
-            family = families.setdefault(name, of_kind(name, one.text, labels=("service", "part")))
-            if isinstance(family, of_kind):
-                family.add_metric((service, part), float(one.value))
-    yield from families.values()
+            own = tuple(one.labels)
+            made = of_kind(name, one.text, labels=("service", "part", *own)), own
+            family, labels = families.setdefault(name, made)
+            if isinstance(family, of_kind) and labels == own:
+                family.add_metric((service, part, *one.labels.values()), float(one.value))
+    for family, _ in families.values():
+        yield family

@@ -141,7 +141,8 @@ def _payload(record: Given, codec: Codec) -> Message | bytes | None:
         raise error
     if encoded.headers is not None:
         return Message(encoded.values[0], headers=tuple(encoded.headers[0]))
-    return encoded.values[0]
+    written: bytes | None = encoded.values[0]
+    return written
 
 
 def _from_topic(record: Message | bytes | None, config: SourceConfig) -> Message | bytes | None:

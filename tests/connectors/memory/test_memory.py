@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import cast
 
@@ -139,6 +140,49 @@ class TestMemorySource(SourceContract):
     @pytest.fixture
     def bus(self) -> SourceBus:
         return MemorySourceBus()
+
+
+@dataclass(frozen=True, order=True)
+class Picture:
+    """An object as a payload, as a frame of a camera is one."""
+
+    number: int
+    nbytes: int = 0
+
+    def payload(self) -> bytes:
+        return b"picture %d" % self.number
+
+
+class TestMemorySourceOfObjects(SourceContract):
+    cannot = HOLDS_NOTHING | {"empty": "an object is never empty", "huge": "an object is handed on by reference"}
+
+    @pytest.fixture
+    def bus(self) -> SourceBus:
+        return ObjectBus()
+
+
+class ObjectBus(MemorySourceBus):
+    def payload(self, number: int, size: int = 0) -> Picture:
+        return Picture(number, size)
+
+
+class TestMemorySinkOfObjects(SinkContract):
+    cannot = KEEPS_ALL | {
+        "bytes": "the payloads of these tests are objects",
+        "empty": "an object is never empty",
+        "huge": "an object is handed on by reference",
+        "lose": "the fault is that of one payload of bytes",
+        "limit": "as above",
+    }
+
+    @pytest.fixture
+    def bus(self) -> SinkBus:
+        return ObjectSinkBus()
+
+
+class ObjectSinkBus(MemorySinkBus):
+    def payload(self, number: int, size: int = 0) -> Picture:
+        return Picture(number, size)
 
 
 class TestMemorySourceOfOnePartition(SourceContract):

@@ -89,3 +89,37 @@ def test_two_live_sources_and_a_busy_other_one_all_get_their_turn(
         show(two, 2 * number + 1)
         eventually(lambda number=number: {2 * number, 2 * number + 1} <= seen)
     assert not serving.stop().error
+
+
+class Frame:
+    """A payload that is an object: bytes are made of it for a dead letter only."""
+
+    nbytes = 6_000_000
+
+    def __init__(self, number: int, broken: bool = False) -> None:
+        self.number = number
+        self.broken = broken
+
+    def payload(self) -> bytes:
+        if self.broken:
+            raise ValueError("no picture was ever decoded")
+        return b"a picture of %d" % self.number
+
+
+def test_the_dead_letter_of_an_object_has_its_bytes(
+    define: Callable[..., Service], serve: Any, eventually: Any
+) -> None:
+    source = MemoryLiveSource(["gate", "dock"])
+    definition = define(source={"type": "memory", "topic": "in", "codec": "objects"})
+    serving = serve(definition, sources={"memory": source})
+    source.show("gate", Frame(1), key=b"gate")
+    eventually(lambda: len(serving.dead.messages) == 1)
+    source.show("dock", Frame(2, broken=True), key=b"dock")
+    eventually(lambda: len(serving.dead.messages) == 2)
+    whole, short = serving.dead.messages
+    assert (whole.value, whole.key) == (b"a picture of 1", b"gate")
+    headers = dict(short.headers)
+    assert headers["streamer-left-out"] == b"payload"
+    assert headers["streamer-refusal"] == b"its payload cannot be written: no picture was ever decoded"
+    assert (headers["streamer-topic"], short.key) == (b"dock", b"dock")
+    assert not serving.stop().error

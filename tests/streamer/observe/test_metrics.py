@@ -16,7 +16,7 @@ import pipelines
 from connectors.measures import Measure
 from connectors.memory import MemorySinkConfig, MemorySourceConfig
 from pipelines.data.batch import Batch
-from pipelines.errors import StreamerError
+from pipelines.errors import DefinitionError, StreamerError
 from pipelines.observe.observing import StepRun
 from streamer.agent.assembly import build
 from streamer.definition.service import Service
@@ -90,6 +90,24 @@ def test_what_connectors_count_is_exported_under_their_type() -> None:
     assert found["streamer_mqtt_sessions_lost_total", tuple(sorted({**labels, "part": "sink alerts"}.items()))] == 1
     assert found["streamer_mqtt_window_records", tuple(sorted({**labels, "part": "sink alerts"}.items()))] == 20
     assert found["streamer_my_bus_v2_sent_total", tuple(sorted({**labels, "part": "sink other"}.items()))] == 5
+
+
+def test_measures_of_one_name_are_told_apart_by_their_labels() -> None:
+    meters = ServiceMeters("s", [])
+    frames = [Measure("frames", "Frames.", n, labels={"camera": name}) for n, name in ((3, "gate"), (5, "dock"))]
+    other = Measure("frames", "Of no camera.", 1)
+    meters.connectors = lambda: [
+        Measured("source one", "camera", lambda: frames),
+        Measured("sink one", "camera", lambda: [other]),
+    ]
+    found = [sample for family in meters.collect() for sample in family.samples if "camera" in sample.name]
+    assert [(one.labels, one.value) for one in found] == [
+        ({"service": "s", "part": "source one", "camera": "gate"}, 3),
+        ({"service": "s", "part": "source one", "camera": "dock"}, 5),
+    ]
+    for label in ("part", "Camera", "a-b"):
+        with pytest.raises(DefinitionError, match="is no name of a label"):
+            Measure("frames", "Frames.", 1, labels={label: "x"})
 
 
 def test_a_connector_that_cannot_tell_its_measures_does_not_take_the_others_along() -> None:
