@@ -76,7 +76,8 @@ class Records:
     (`record_names`): each a function that gives a `Column` of N rows, also called at most once. A row lacks the value
     if its record does.
     `faults` are errors of rows that the source itself found to be wrong, such as a topic that is no UTF-8: such a row
-    fails as if its payload could not be decoded, and no codec sees it.
+    fails as if its payload could not be decoded, and no codec sees it. `received` is when the oldest of these records came into this process, in seconds of
+    `time.monotonic`; `None`: when they were polled.
     """
 
     source: str
@@ -91,6 +92,7 @@ class Records:
     timestamps: Callable[[], Ints] | None = None
     extras: Mapping[str, Callable[[], Column]] = field(default_factory=dict)
     faults: Mapping[int, Exception] = field(default_factory=dict)
+    received: float | None = None
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -227,6 +229,7 @@ class Records:
             timestamps=lambda: self.timestamp_column()[rows],
             extras={name: _taken(self, name, rows) for name in self.extras},
             faults=_taken_faults(self.faults, rows) if self.faults else {},
+            received=self.received,
         )
 
     def with_values(self, values: Sequence[Any]) -> Records:
@@ -341,6 +344,7 @@ def _concat(blocks: Sequence[Records]) -> Records:
         timestamps=lambda: np.concatenate([block.timestamp_column() for block in blocks]),
         extras={name: _joined_extras(blocks, name) for block in blocks for name in block.extras},
         faults=_joined_faults(blocks) if any(block.faults for block in blocks) else {},
+        received=min((block.received for block in blocks if block.received is not None), default=None),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -89,7 +89,8 @@ class Source(ABC):
     delivers unacknowledged records once more.
 
     Perishable records: a poll of a `perishable` source gives at most one record of each lane, the newest that the lane
-    has; lanes from which nothing was polled for longest come first, so that a small `max_records` starves none.
+    has, and returns when every live lane has given one; lanes from which nothing was polled for longest come first, so
+    that a small `max_records` starves none. `Records.received` says how old the oldest is.
 
     Memory: a source holds a bounded number of bytes that were fetched and not polled, however long it is not polled.
     """
@@ -124,6 +125,14 @@ class Source(ABC):
         Raises `ConnectorError` when the source cannot go on. The service finishes and acknowledges the records of
         earlier polls before it stops.
         """
+
+    def poll_without(self, lanes: Collection[Lane], max_records: int, max_bytes: int, timeout: float) -> Records:
+        """As `poll`, but no records of these lanes: a batch with one record of each lane has theirs already.
+
+        A perishable source keeps to that, so that their next records go on being replaced by newer ones. Others may
+        give such records all the same (the default): they wait for the next batch.
+        """
+        return self.poll(max_records, max_bytes, timeout)
 
     @abstractmethod
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:

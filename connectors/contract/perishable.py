@@ -48,7 +48,7 @@ class PerishableContract(Contract):
             for stream in range(bus.streams):
                 for number in (1, 2):
                     bus.show(reader.source, stream, 10 * stream + number)
-            received = reader.poll(timeout=bus.patience)
+            received = reader.poll(max_records=2 * bus.streams, timeout=bus.patience)
             assert sorted(bus.number(one.message.value) for one in received) == [
                 10 * stream + 2 for stream in range(bus.streams)
             ]
@@ -65,6 +65,32 @@ class PerishableContract(Contract):
                 lanes.append(one.lane)
             assert len(set(lanes)) == bus.streams
             assert all(lanes.count(lane) == 3 for lane in lanes)
+
+    def test_lanes_that_a_batch_has_already_stay_unread(self, bus: LiveBus) -> None:
+        """A round waits for the other streams, while the first go on being replaced by newer records."""
+        with Reader(bus.source(), bus.patience) as reader:
+            bus.show(reader.source, 0, 1)
+            (first,) = reader.take(1)
+            bus.show(reader.source, 0, 2)
+            bus.show(reader.source, 1, 3)
+            others = reader.source.poll_without([first.lane], 10, 2**24, 0.5)
+            reader.notice()
+            assert [bus.number(value) for value in others.values] == [3]
+            bus.show(reader.source, 0, 4)
+            (later,) = reader.take(1)
+            assert bus.number(later.message.value) == 4
+
+    def test_a_poll_says_when_its_oldest_record_was_received(self, bus: LiveBus) -> None:
+        """So that a batch waits no longer than its oldest record may, wherever that has waited before."""
+        with Reader(bus.source(), bus.patience) as reader:
+            bus.show(reader.source, 0, 1)
+            between = time.monotonic()
+            bus.show(reader.source, 1, 2)
+            records = reader.source.poll(2, 2**24, bus.patience)
+            reader.notice()
+            assert len(records) == 2
+            assert records.received is not None
+            assert records.received <= between
 
     def test_a_poll_for_one_record_returns_as_soon_as_it_is_there(self, bus: LiveBus) -> None:
         """It waits neither for its timeout nor for the other streams."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from connectors.measures import Measure
@@ -27,6 +28,7 @@ class _Stream:
     next: int = 0
     dropped: int = 0
     waiting: tuple[int, Message] | None = None
+    received: float = 0.0
 
 
 class MemoryLiveSource(Source):
@@ -56,6 +58,7 @@ class MemoryLiveSource(Source):
             one = self._streams[stream]
             one.dropped += one.waiting is not None
             one.waiting = one.next, message._replace(topic=stream)
+            one.received = time.monotonic()
             one.next += 1
             self._changed.notify_all()
 
@@ -92,32 +95,40 @@ class MemoryLiveSource(Source):
 
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
         """As `Source.poll`. `ConnectorError` when it is not open."""
+        return self.poll_without((), max_records, max_bytes, timeout)
+
+    def poll_without(self, lanes: Collection[Lane], max_records: int, max_bytes: int, timeout: float) -> Records:
+        """As `Source.poll_without`. `ConnectorError` when it is not open."""
         if not self._open:
             raise ConnectorError(f"{self.name} is not open")
         deadline = time.monotonic() + timeout
         taken: dict[Lane, list[tuple[int, Message]]] = {}
-        size = 0
+        size, received = 0, math.inf
         with self._changed:
             while True:
                 for stream in list(self._turns):
                     one = self._streams[stream]
                     if len(taken) >= max_records or size >= max_bytes:
                         break
-                    if one.waiting is None or self._lane(one) in taken:
+                    lane = self._lane(one)
+                    if one.waiting is None or lane in taken or lane in lanes:
                         continue
-                    taken[self._lane(one)] = [one.waiting]
+                    taken[lane] = [one.waiting]
                     size += size_of(one.waiting[1])
+                    received = min(received, one.received)
                     one.waiting = None
                     self._turns.remove(stream)
                     self._turns.append(stream)
-                live = sum(one.live for one in self._streams.values())
+                live = sum(one.live and self._lane(one) not in lanes for one in self._streams.values())
                 full = len(taken) >= min(max_records, max(live, 1)) or size >= max_bytes
                 left = deadline - time.monotonic()
                 if full or left <= 0 or self._woken or self._tell_end():
                     break
                 self._changed.wait(left)
             self._woken = False
-        return block(self.name, self.name, taken, size) if taken else Records.empty(self.name)
+        if not taken:
+            return Records.empty(self.name)
+        return replace(block(self.name, self.name, taken, size), received=received)
 
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
         """Nothing: no record comes again."""

@@ -110,6 +110,7 @@ class Intake:
         self._log = log
         self._messages: queue.SimpleQueue[ToIntake] = queue.SimpleQueue()
         self._lanes: set[Lane] = set()
+        batcher.lanes = self._lanes
         self._left: list[Lane] = []
         self._source_ended = False
         self._rewound = 0
@@ -266,9 +267,9 @@ class Intake:
         return wanted and not self._stop.is_set()
 
     def _hand_over_the_rest(self) -> None:
-        rest = self._batcher.flush()
-        if rest is not None and not self._discard.is_set():
-            self._hand_over(rest)
+        while (rest := self._batcher.flush()) is not None:
+            if not self._discard.is_set():
+                self._hand_over(rest)
 
     def _rest(self) -> None:
         """Wait, while the last batches are confirmed, until the source is rewound or is to close.

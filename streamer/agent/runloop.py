@@ -25,6 +25,8 @@ from streamer.agent.intake import Intake
 from streamer.agent.messages import Ended, Forgettable, RevokeRequest, ToRunThread
 from streamer.batching.batcher import Batcher
 from streamer.batching.portions import run_in_portions
+from streamer.batching.rounds import RoundBatcher
+from streamer.batching.roundsizer import RoundSizer
 from streamer.batching.sizer import BatchSizer
 from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import FailureWatch, ServiceStopped
@@ -77,7 +79,11 @@ class RunLoop:
         self._failed: set[Intake] = set()
         self._source_error: BaseException | None = None
         self._idle_since: float | None = None
-        self._sizer = BatchSizer(service.batch.max_records)
+        self._batch = service.batch.for_sources(
+            perishable=all(source.perishable for _, _, source in assembly.sources), in_flight=service.limits.in_flight
+        )
+        self._sizer = BatchSizer(self._batch.max_records)
+        self._rounds = RoundSizer() if self._batch.learns_size else None
         self._longest_portion = max(service.limits.drain / 4, LEAST_PORTION)
         self._last_wait = min(LAST_WAIT, max(service.limits.drain / 4, LEAST_WAIT))
         self._ran_at = 0.0
@@ -106,7 +112,7 @@ class RunLoop:
         self._delivery = self._opened_delivery()
         self._meters.oldest = self._delivery.ledger.oldest
         self._stateful = self._assembly.executor.stateful
-        self._sizer.any_size = self._assembly.executor.limit(self._service.batch.max_records)
+        self._sizer.any_size = self._assembly.executor.limit(self._batch.max_records)
         self._assembly.executor.observer = self._meters.run
         self._meters.step_metrics = self._assembly.executor.metrics
         if self._assembly.profiler is not None:
@@ -200,10 +206,12 @@ class RunLoop:
         )
 
     def _built_batcher(self) -> Batcher:
-        service = self._service
-        batcher = service.batch.build()
+        batcher = self._batch.build()
+        if isinstance(batcher, RoundBatcher):
+            batcher.rounds = self._rounds
         # Not for batches of an exact size, nor where steps hold state or records are traced.
-        if service.batch.type == "soft" and self._guarantee.may_gather_ahead and not (self._stateful or service.debug):
+        ahead = self._guarantee.may_gather_ahead and not (self._stateful or self._service.debug)
+        if self._batch.type == "soft" and ahead:
             batcher.sizer = self._sizer
         return batcher
 
@@ -224,7 +232,7 @@ class RunLoop:
                 meters=self._meters.sources[name],
                 guarantee=self._guarantee,
                 stuck_after=service.limits.stuck,
-                pixels=None if service.batch.type == "hard" else service.limits.pixels,
+                pixels=None if self._batch.type == "hard" else service.limits.pixels,
                 opens_images=assembly.opens_images,
                 log=self._log,
             )
@@ -272,6 +280,8 @@ class RunLoop:
             decoded.batch = NO_ROWS
         if done:
             self._sizer.ran(done, seconds, last=self._rest is None)
+            if self._rounds is not None:
+                self._rounds.ran(done, seconds)
         if self._service.keep:
             result.batch = kept(result.batch, part.batch, self._service.keep)
         self._meters.run.stage("run", began, time.perf_counter() - began, done)
@@ -283,7 +293,7 @@ class RunLoop:
     def _portion(self, size: int) -> int:
         """How many of `size` rows are run now; 0 if there is no time left for one."""
         left = self._run_until - time.monotonic()
-        if self._service.batch.type == "hard":
+        if self._batch.type == "hard":
             # All or none: the model accepts no other number of rows.
             return size if self._sizer.takes(size) < left else 0
         if left == float("inf"):

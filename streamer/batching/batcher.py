@@ -11,7 +11,7 @@ from connectors.records import Lane, Records
 from connectors.source import Source
 from streamer.batching.sizer import BatchSizer
 
-Reason = Literal["records", "bytes", "wait", "window", "drain", "target"]
+Reason = Literal["records", "bytes", "wait", "window", "drain", "target", "round"]
 
 IDLE_WAIT = 0.1
 """Seconds of one wait for records; bounds how late acknowledgements and stops are noticed."""
@@ -43,6 +43,8 @@ class Batcher(ABC):
         """Whether the source said after its last poll that nothing more comes until something is acknowledged."""
         self.sizer: BatchSizer | None = None
         """Decides how many records may be gathered together; `None`: `max_records`."""
+        self.lanes: Collection[Lane] = ()
+        """The lanes that the source delivers at present; the intake thread keeps them up to date."""
         self._blocks: list[Records] = []
         self._count = 0
         self._bytes = 0
@@ -84,7 +86,7 @@ class Batcher(ABC):
         """Remove the records of these lanes, which have ended."""
         if not any(span.lane in lanes for block in self._blocks for span in block.spans):
             return
-        kept = (_without(block, lanes) for block in self._blocks)
+        kept = (without_lanes(block, lanes) for block in self._blocks)
         self._blocks = [block for block in kept if len(block)]
         self._count = sum(map(len, self._blocks))
         self._bytes = sum(block.byte_count for block in self._blocks)
@@ -114,7 +116,7 @@ class Batcher(ABC):
         if not len(records):
             return
         if not self._count:
-            self._since = time.monotonic()
+            self._since = time.monotonic() if records.received is None else records.received
         self._blocks.append(records)
         self._count += len(records)
         self._bytes += records.byte_count
@@ -150,6 +152,6 @@ class HardBatcher(Batcher):
         return self.max_bytes
 
 
-def _without(records: Records, lanes: Collection[Lane]) -> Records:
+def without_lanes(records: Records, lanes: Collection[Lane]) -> Records:
     """The records of other lanes."""
     return records.of_spans([number for number, span in enumerate(records.spans) if span.lane not in lanes])

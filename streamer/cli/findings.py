@@ -154,6 +154,9 @@ def _batch(service: Service) -> str:
     batch = service.batch
     if batch.type == "hard":
         return f"exactly {batch.max_records} records"
+    if batch.type == "round":
+        size = "as many as prove best" if batch.learns_size else f"{batch.max_records} at most"
+        return f"one record of each lane, {size}"
     return (
         f"up to {batch.max_records} records or {batch.max_bytes:,} bytes, waiting {batch.max_wait * 1000:g} ms at most"
     )

@@ -23,28 +23,51 @@ class Settings(BaseModel):
 class BatchSettings(Settings):
     """When records that wait become a batch."""
 
-    type: Literal["soft", "hard"] = "soft"
-    """soft: at `max_wait` with what there is; hard: only when `max_records` are there, for models of one batch size; also with fewer where the bus gives no more before some are acknowledged."""  # noqa: E501
+    type: Literal["soft", "hard", "round"] = "soft"
+    """soft: at `max_wait` with what there is; hard: only when `max_records` are there, for models of one batch size; also with fewer where the bus gives no more before some are acknowledged; round: at most one record of each lane, such as a frame of each camera, the default where all sources are cameras."""  # noqa: E501
     max_records: Annotated[int, Field(ge=1)] = 512
-    """Records in one batch at most. Where more wait, small batches that the pipeline runs in no time are decoded and sent together."""  # noqa: E501
+    """Records in one batch at most. Where more wait, small batches that the pipeline runs in no time are decoded and sent together. Without it, the size of a round is learned: the smallest whose time per record is within 10 % of the best."""  # noqa: E501
     max_wait: Duration = 0.005
-    """How long the oldest record waits for company at most, from its arrival (soft)."""
+    """How long the oldest record waits for company at most, from its arrival (soft, and round, for which it is 0 where nothing is said)."""  # noqa: E501
     max_bytes: Annotated[Size, Field(ge=1)] = 16 << 20
-    """Size at which a batch is closed; one larger record is a batch of its own (soft)."""
+    """Size at which a batch is closed; one larger record is a batch of its own (soft, and round, for which it is `limits.in_flight` where nothing is said)."""  # noqa: E501
     max_age: Duration | None = None
     """How long the oldest record waits at most before a smaller batch is run after all (hard); by default for ever."""
 
     @field_validator("max_age")
     @classmethod
     def _of_a_hard_batch(cls, max_age: float | None, info: ValidationInfo) -> float | None:
-        if max_age is not None and info.data.get("type") == "soft":
-            raise ValueError("is for batches of type hard; a soft one waits for max_wait")
+        kind = info.data.get("type")
+        if max_age is not None and kind != "hard":
+            raise ValueError(f"is for batches of type hard; a {kind} one waits for max_wait")
         return max_age
+
+    def for_sources(self, *, perishable: bool, in_flight: int) -> BatchSettings:
+        """These settings with the defaults for sources that are all `perishable`, or not, where nothing was said.
+
+        `in_flight`: as in `Limits`.
+        """
+        said = self.model_fields_set
+        kind = "round" if perishable and "type" not in said else self.type
+        if kind != "round":
+            return self
+        defaults = {"max_wait": 0.0, "max_bytes": in_flight}
+        return self.model_copy(
+            update={"type": kind, **{name: value for name, value in defaults.items() if name not in said}}
+        )
+
+    @property
+    def learns_size(self) -> bool:
+        """Whether nobody said how many records a round has."""
+        return self.type == "round" and "max_records" not in self.model_fields_set
 
     def build(self) -> Batcher:
         """A batcher for one source."""
         from streamer.batching.batcher import HardBatcher, SoftBatcher
+        from streamer.batching.rounds import RoundBatcher
 
+        if self.type == "round":
+            return RoundBatcher(None if self.learns_size else self.max_records, self.max_bytes, self.max_wait)
         if self.type == "hard":
             return HardBatcher(self.max_records, self.max_bytes, self.max_age)
         return SoftBatcher(self.max_records, self.max_bytes, self.max_wait)

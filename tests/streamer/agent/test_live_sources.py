@@ -123,3 +123,47 @@ def test_the_dead_letter_of_an_object_has_its_bytes(
     assert headers["streamer-refusal"] == b"its payload cannot be written: no picture was ever decoded"
     assert (headers["streamer-topic"], short.key) == (b"dock", b"dock")
     assert not serving.stop().error
+
+
+def test_a_service_of_live_sources_runs_rounds_without_being_told(
+    define: Callable[..., Service], serve: Any, eventually: Any
+) -> None:
+    gate, source = Gate(), MemoryLiveSource(["gate", "dock", "yard"])
+    serving = serve(define(gate, batch={"max_records": 8}), sources={"memory": source})
+    show(source, 0, "gate")
+    eventually(lambda: gate.seen == [0])
+    for number, stream in ((1, "gate"), (2, "dock"), (3, "dock"), (4, "yard")):
+        show(source, number, stream)
+    gate.let(10)
+    eventually(lambda: len(serving.results()) == 4)
+    assert sorted(serving.results()) == [0, 1, 3, 4]
+    assert set(serving.agent.meters.sources["memory"].closed) <= {"wait", "round"}
+    assert serving.agent.meters.sources["memory"].closed["round"] == 1
+    assert not serving.stop().error
+
+
+def test_the_size_of_rounds_is_learned_where_batching_gains_nothing(
+    define: Callable[..., Service], serve: Any, eventually: Any
+) -> None:
+    source = MemoryLiveSource([str(number) for number in range(4)])
+    seen: list[int] = []
+
+    def slow(data: Data) -> Data:
+        time.sleep(0.002)
+        seen.append(data["x"])
+        return data
+
+    serving = serve(define(slow), sources={"memory": source})
+    rounds = 0
+
+    def learned() -> bool:
+        nonlocal rounds
+        rounds += 1
+        for stream in range(4):
+            show(source, rounds, str(stream))
+        sizer = serving.agent._loop._rounds
+        assert sizer is not None
+        return len(sizer._times.get(2, ())) >= 3 and sizer.size(4) in (1, 2)
+
+    eventually(learned)
+    assert not serving.stop().error

@@ -21,7 +21,9 @@ from connectors.message import Message
 from pipelines.data.data import Data
 from pipelines.errors import StreamerError
 from streamer.batching.batcher import HardBatcher, SoftBatcher
+from streamer.batching.rounds import RoundBatcher
 from streamer.definition.service import Service
+from streamer.definition.settings import BatchSettings
 
 PIPELINE = pipelines.Sequence([pipelines.Logging()])
 
@@ -183,6 +185,23 @@ def test_the_batch_settings_make_a_batcher() -> None:
     hard = service(batch={"type": "hard", "max_age": "2s"}).batch.build()
     assert isinstance(hard, HardBatcher)
     assert hard.max_wait == 2.0
+
+
+def test_a_service_of_cameras_alone_has_rounds_unless_it_says_otherwise() -> None:
+    def settings(perishable: bool, **batch: Any) -> BatchSettings:
+        return service(batch=batch).batch.for_sources(perishable=perishable, in_flight=1 << 30)
+
+    assert settings(False).type == "soft"
+    assert settings(True, type="soft").type == "soft"
+    rounds = settings(True)
+    assert (rounds.type, rounds.max_wait, rounds.max_bytes, rounds.learns_size) == ("round", 0.0, 1 << 30, True)
+    chosen = settings(False, type="round", max_records=4, max_wait="20ms", max_bytes="1MiB")
+    assert (chosen.max_wait, chosen.max_bytes, chosen.learns_size) == (0.02, 1 << 20, False)
+    batcher = chosen.build()
+    assert isinstance(batcher, RoundBatcher)
+    assert (batcher.max_records, batcher.rounds) == (4, None)
+    with pytest.raises(ValidationError, match="is for batches of type hard; a round one waits for max_wait"):
+        service(batch={"type": "round", "max_age": "2s"})
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:9464", "0.0.0.0:0", "localhost:80", "[::1]:9464", "my-host.example:1"])

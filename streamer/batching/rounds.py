@@ -1,0 +1,99 @@
+"""`RoundBatcher`: batches with one record of each lane at most, such as one frame of each camera."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Final
+
+import numpy as np
+
+from connectors.records import Lane, Records
+from connectors.source import Source
+from streamer.batching.batcher import IDLE_WAIT, Batcher, Closed, Reason, without_lanes
+from streamer.batching.roundsizer import RoundSizer
+
+NO_LIMIT: Final = 1 << 20
+"""`max_records` of a batcher whose size is learned, before anything is known."""
+
+
+class RoundBatcher(Batcher):
+    """Full when every live lane has given a record, at `max_records`, or at `max_bytes`.
+
+    Otherwise it is closed `max_wait` seconds after its oldest record was received. With 0 it never waits: while the
+    pipeline is busy, the next records come, and the next batch takes one of each lane.
+    """
+
+    def __init__(self, max_records: int | None, max_bytes: int, max_wait: float) -> None:
+        """`max_records` is `None` where `rounds` is to say how many."""
+        super().__init__(max_records or NO_LIMIT, max_bytes, max_wait)
+        self.rounds: RoundSizer | None = None if max_records else RoundSizer()
+        """Learns how many records are best run together; `None`: `max_records` is given."""
+        self._taken: set[Lane] = set()
+        self._later: list[Records] = []
+
+    def gather(self, source: Source) -> list[Records]:
+        """As `Batcher.gather`."""
+        before = len(self._blocks)
+        self._begin()
+        if not self._count:
+            self._poll(source, self._limit(), self.max_bytes, 0.0)
+        if not self._count:
+            self._poll(source, 1, self.max_bytes, IDLE_WAIT)
+        if self._count and not self.starved and self._full() is None:
+            wait = min(max(self._deadline() - time.monotonic(), 0.0), IDLE_WAIT)
+            left = self._limit() - self._count
+            self._add(source.poll_without(self._taken, left, self._bytes_left(), wait))
+            self.starved = source.starved()
+        return self._blocks[before:]
+
+    def forget(self, lanes: Collection[Lane]) -> None:
+        """As `Batcher.forget`."""
+        super().forget(lanes)
+        self._taken.difference_update(lanes)
+        self._later = [left for block in self._later if len(left := without_lanes(block, lanes))]
+
+    def flush(self) -> Closed | None:
+        """As `Batcher.flush`; call it until there is nothing more."""
+        self._begin()
+        return super().flush()
+
+    @property
+    def holds_any(self) -> bool:
+        """As `Batcher.holds_any`."""
+        return self._count > 0 or bool(self._later)
+
+    def _limit(self) -> int:
+        return self.max_records if self.rounds is None else self.rounds.size(len(self.lanes))
+
+    def _full(self) -> Reason | None:
+        if self._count >= self._limit():
+            return "records"
+        # A lane that has more already does not wait for the others.
+        if self._later or all(lane in self._taken for lane in self.lanes):
+            return "round"
+        return "bytes" if self._bytes >= self.max_bytes else None
+
+    def _add(self, records: Records) -> None:
+        """Add the first record of each lane that has none in the batch, as many as it may have; the others wait."""
+        firsts: list[int] = []
+        room = max(self._limit() - self._count, 1)
+        for lane, start, _ in records.spans:
+            if lane not in self._taken and len(firsts) < room:
+                self._taken.add(lane)
+                firsts.append(start)
+        if len(firsts) == len(records):
+            super()._add(records)
+            return
+        rows = np.array(firsts, np.int64)
+        super()._add(records.take(rows))
+        self._later.append(records.take(np.setdiff1d(np.arange(len(records)), rows)))
+
+    def _begin(self) -> None:
+        if not self._count and self._later:
+            later, self._later = self._later, []
+            self._add(Records.concat(later))
+
+    def _close(self, reason: Reason) -> Closed:
+        self._taken = set()
+        return super()._close(reason)
