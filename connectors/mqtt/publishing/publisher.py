@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from connectors.backoff import Backoff
 from connectors.mqtt.protocol.acknowledgements import ScannedAcks
 from connectors.mqtt.protocol.bulk import PacketIds, encode_acks
 from connectors.mqtt.protocol.packets import V5, V311, Packet, PacketType, Puback, Pubcomp, Publish, Pubrec
@@ -20,7 +21,6 @@ from connectors.mqtt.publishing.acks import AckInbound
 from connectors.mqtt.publishing.block import Block
 from connectors.mqtt.publishing.inflight import IDS, RELEASED, SENT, InFlight, Portion
 from connectors.mqtt.publishing.style import Style
-from connectors.mqtt.session.backoff import Backoff
 from connectors.mqtt.session.choose import session
 from connectors.mqtt.session.session import Session
 from connectors.mqtt.session.settings import Granted, Grants, Settings

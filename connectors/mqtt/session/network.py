@@ -10,6 +10,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import TypeVar
 
+from connectors.backoff import Backoff
 from connectors.mqtt.protocol.packets import (
     V5,
     V311,
@@ -29,7 +30,6 @@ from connectors.mqtt.protocol.properties import NONE, Properties
 from connectors.mqtt.protocol.reading import LARGEST, Reader, Role
 from connectors.mqtt.protocol.reasons import Outcome, ProtocolError, ReasonCode, of_connect, of_disconnect
 from connectors.mqtt.protocol.writing import PINGREQ, encode
-from connectors.mqtt.session.backoff import Backoff
 from connectors.mqtt.session.grants import Downgraded, granted_qos, refuse_what_is_missing
 from connectors.mqtt.session.greeting import Greeting
 from connectors.mqtt.session.inbound import Inbound

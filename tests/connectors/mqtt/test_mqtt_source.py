@@ -13,12 +13,12 @@ from faultymqtt import BatchWindow, FaultyMqtt, OverrunWindow
 from mqttclient import MqttClient
 from tcpproxy import TcpProxy
 
+from connectors.backoff import Backoff
 from connectors.contract import Reader, Received
 from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.protocol.packets import Packet, Puback
 from connectors.mqtt.protocol.properties import Properties
 from connectors.mqtt.protocol.reasons import ReasonCode
-from connectors.mqtt.session.backoff import Backoff
 from connectors.mqtt.source import MqttSource
 from connectors.mqtt.topicfilter import shard_of
 from connectors.records import Records

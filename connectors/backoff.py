@@ -8,8 +8,8 @@ import random
 class Backoff:
     """Waits that grow from `least` to `most` seconds, each a random part of its bound ("full jitter").
 
-    So many clients that one broker lost do not all come back at the same moment. The session drives itself from its
-    owner's thread, which must not sleep: that is why no retry library does this.
+    So many clients that one broker lost do not all come back at the same moment. It only says how long: its users serve
+    something else meanwhile, or have to be woken, so that a retry library, which sleeps, does not fit.
     """
 
     def __init__(self, least: float = 0.25, most: float = 30.0) -> None:
