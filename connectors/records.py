@@ -76,8 +76,9 @@ class Records:
     (`record_names`): each a function that gives a `Column` of N rows, also called at most once. A row lacks the value
     if its record does.
     `faults` are errors of rows that the source itself found to be wrong, such as a topic that is no UTF-8: such a row
-    fails as if its payload could not be decoded, and no codec sees it. `received` is when the oldest of these records came into this process, in seconds of
-    `time.monotonic`; `None`: when they were polled.
+    fails as if its payload could not be decoded, and no codec sees it.
+    `received` is when the oldest of these records came into this process, in seconds of `time.monotonic`; `None`: when
+    they were polled.
     """
 
     source: str

@@ -125,6 +125,7 @@ SOURCES: Registry[SourceConfig] = Registry(
         "mqtt": "connectors.mqtt.config:MqttSourceConfig",
         "memory": "connectors.memory:MemorySourceConfig",
         "mqtt_endpoint": "connectors.mqtt.endpoint:MqttEndpointSourceConfig",
+        "camera": "connectors.camera.config:CameraSourceConfig",
     },
 )
 """Sources by the `type` of the service file."""

@@ -22,6 +22,7 @@ from pydantic import BaseModel, BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 from steppages import OURS, about, has_fields, index, missing_pages, part_name, settings
 
+from connectors.camera.config import CameraFields
 from connectors.codecs.config import MessageConfig
 from connectors.codecs.registry import CODECS
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
@@ -106,6 +107,7 @@ def tables() -> dict[str, Callable[[], str]]:
         "codecs": codecs,
         "mqtt.tls": lambda: fields(TlsConfig),
         "mqtt.shard": lambda: fields(Shard),
+        "camera.camera": lambda: fields(CameraFields),
         "mqtt.birth": lambda: fields(Announcement),
         "mqtt.will": lambda: fields(LastWill, without=set(Announcement.model_fields)),
     }

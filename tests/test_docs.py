@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,10 @@ from pageblocks import ROOT, Block, blocks_of
 
 import pipelines
 import streamer
+from connectors.camera.health import Health
+from connectors.camera.measures import measures_of
 from connectors.codecs.sparkplug.codec import SparkplugConfig
+from connectors.measures import Measure
 from connectors.memory import MemorySessionSource
 from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.endpoint import MqttEndpointSourceConfig
@@ -155,6 +159,13 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def _cameras() -> Callable[[], Sequence[Measure]]:
+    """The measures of a camera that has told its time."""
+    health = Health(1.0)
+    health.skew = 0.1
+    return lambda: measures_of({"gate": health})
+
+
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_a_metric_exists(page: Path) -> None:
     meters = ServiceMeters("docs", ["source"])
@@ -163,6 +174,7 @@ def test_a_metric_exists(page: Path) -> None:
         Measured("source endpoint", "mqtt_endpoint", MqttEndpointSourceConfig().build().metrics),
         Measured("source bus", "mqtt", MqttSourceConfig(topics=("in",), client_id="docs").build().metrics),
         Measured("sink bus", "mqtt", MqttSinkConfig(topic="out", client_id="docs").build().metrics),
+        Measured("source cameras", "camera", _cameras()),
         Measured("source bus", "sparkplug", SparkplugConfig().build().metrics),
     ]
     names = {name for family in meters.collect() for name in (family.name, f"{family.name}_total")}

@@ -1,1 +1,1 @@
-"""Frames of cameras and videos."""
+"""Cameras and videos as records, and FRAME_CAPTURE and VIDEO_CAPTURE. Importing this loads no PyAV."""

@@ -48,6 +48,8 @@ class ImageConfig(CodecConfig):
 class ImageFile(Codec):
     """One column of images; a payload that is no image of a known format, or too large a one, fails."""
 
+    name: ClassVar[str] = "image"
+
     def __init__(self, config: ImageConfig | None = None) -> None:
         self._config = config or ImageConfig()
 
@@ -59,7 +61,7 @@ class ImageFile(Codec):
             if payload is None:
                 continue
             try:
-                images.append(self._image(payload))
+                images.append(self.image_of(payload))
             except (WireError, DataError) as error:
                 failed[row] = error
             else:
@@ -68,10 +70,11 @@ class ImageFile(Codec):
 
     def encode(self, batch: Batch) -> Encoded:
         """The file of each row's image."""
-        return encode_values(batch, self._config.key, "image", self._file)
+        return encode_values(batch, self._config.key, self.name, self._file)
 
-    def _image(self, payload: object) -> Image:
-        image = Image(payload_bytes(payload, "image"))
+    def image_of(self, payload: object) -> Image:
+        """The image of one payload. Raises `WireError` and `DataError`."""
+        image = Image(payload_bytes(payload, self.name))
         pixels = image.width * image.height
         if pixels > self._config.max_pixels:
             raise WireError(
@@ -83,7 +86,7 @@ class ImageFile(Codec):
     def _file(self, value: Any, key: str) -> bytes:
         if not isinstance(value, Image):
             raise WireError(
-                f'the image codec writes an image, but "{key}" is of type {type_of(value).name}; '
+                f'the {self.name} codec writes an image, but "{key}" is of type {type_of(value).name}; '
                 "use the codec protodata or json, or another value (keys: [NAME])"
             )
         wanted = self._config.format

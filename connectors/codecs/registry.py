@@ -36,6 +36,7 @@ CODECS: Final[Registry[CodecConfig]] = Registry(
         "csv": "connectors.codecs.csv:CsvConfig",
         "msgpack": "connectors.codecs.msgpack:MsgpackConfig",
         "objects": "connectors.codecs.objects:ObjectsConfig",
+        "frame": "connectors.codecs.frame:FrameConfig",
         "compressed": "connectors.codecs.compressed:CompressedConfig",
         "cloudevents": "connectors.codecs.cloudevents.config:CloudEventsConfig",
         "sparkplug": "connectors.codecs.sparkplug.codec:SparkplugConfig",

@@ -11,6 +11,7 @@ import pytest
 import pipelines
 from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import CodecConfig
+from connectors.codecs.frame import FrameConfig
 from connectors.codecs.guarded import Guarded
 from connectors.codecs.image import ImageConfig
 from connectors.codecs.json import JsonConfig
@@ -140,6 +141,19 @@ class TestImage(CodecContract):
     @pytest.fixture
     def record(self) -> Data:
         return Data({"image": Image(Image(np.full((3, 5, 3), 7, np.uint8)).get_as("png"))})
+
+
+class TestFrame(CodecContract):
+    bad = (b"", b"no picture", 7, "text")
+    unwritable = (Data({"image": "text"}),)
+
+    @pytest.fixture
+    def codec(self) -> Codec:
+        return FrameConfig().build()
+
+    @pytest.fixture
+    def record(self) -> Data:
+        return Data({"image": Image(np.full((3, 5, 3), 7, np.uint8))})
 
 
 class Careless(Codec):

@@ -273,7 +273,7 @@ ERRORS = [
         "a codec that is none",
         SHORT.replace("topic: out", "topic: out, codec: jsn"),
         'digits.yaml:3: sink.codec: there is no codec of type "jsn"; did you mean "json"?; known are cloudevents, '
-        "compressed, csv, image, json, msgpack, objects, protodata, raw, sparkplug, tensor, text",
+        "compressed, csv, frame, image, json, msgpack, objects, protodata, raw, sparkplug, tensor, text",
     ),
     (
         "a misspelt option of a codec",

@@ -1,0 +1,170 @@
+"""What a camera's URL means: how it is opened, whether it is live, and how it is shown without its login."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+_GENERATED: Final = "lavfi:"
+_GENERATOR: Final = re.compile(r"([a-z0-9]+)(=[A-Za-z0-9_=:.#x/-]*)?")
+_GENERATORS: Final = frozenset(
+    [
+        "allrgb",
+        "allyuv",
+        "cellauto",
+        "color",
+        "colorchart",
+        "colorspectrum",
+        "gradients",
+        "haldclutsrc",
+        "life",
+        "mandelbrot",
+        "mptestsrc",
+        "nullsrc",
+        "pal100bars",
+        "pal75bars",
+        "perlin",
+        "rgbtestsrc",
+        "sierpinski",
+        "smptebars",
+        "smptehdbars",
+        "testsrc",
+        "testsrc2",
+        "yuvtestsrc",
+        "zoneplate",
+    ]
+)
+"""Filters of libavfilter that make pictures of nothing. Others, such as `movie`, could read any file."""
+_SAID_IN_PATH: Final = re.compile(r"(?i)((?:pass(?:word)?|pwd|token|secret|key)=)([^&/;_]*)")
+"""Some cameras want their login in the path: /user=admin&password=1234&channel=1."""
+_MASK: Final = "**********"
+_SCHEMES: Final = ("rtsp", "rtsps", "http", "https", "file")
+
+
+class Kind(Enum):
+    """What is read."""
+
+    RTSP = "rtsp"
+    HTTP = "http"
+    """MJPEG, HLS, or whatever else libav knows."""
+    DEVICE = "device"
+    FILE = "file"
+    FOLDER = "folder"
+    GENERATED = "lavfi"
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a camera is. `target`, which may hold a login, is never shown: `shown` is."""
+
+    kind: Kind
+    target: str = field(repr=False)
+    """What PyAV opens."""
+    shown: str
+    """The URL without user name, password and query, for people."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Parts of `target` that may not be shown, the longest first."""
+    format: str | None = None
+    """The libav format that has to be named; `None`: libav sees for itself."""
+
+    @property
+    def live(self) -> bool:
+        """Whether pictures come at their own time and are gone if nobody takes them; else it is read at will."""
+        return self.kind not in (Kind.FILE, Kind.FOLDER)
+
+    @property
+    def path(self) -> Path | None:
+        """The file or folder that is read; `None` if none is."""
+        return None if self.live else Path(self.target)
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """What libav is told unless the user says otherwise: quick to open, and no protocol beyond what is needed."""
+        if self.kind is Kind.RTSP:
+            return _QUICK | {"rtsp_transport": "tcp", "protocol_whitelist": "rtsp,rtp,tcp,udp,tls"}
+        if self.kind is Kind.HTTP:
+            # Without `file`: a redirect or a playlist must not read this machine's files.
+            return _QUICK | {"protocol_whitelist": "http,https,tcp,tls,httpproxy,crypto"}
+        return {"protocol_whitelist": "file"} if self.kind is Kind.FILE else {}
+
+    def scrubbed(self, text: str) -> str:
+        """The text, such as an error of libav, without this address's URL and login."""
+        text = text.replace(self.target, self.shown) if self.target != self.shown else text
+        for secret in self.secrets:
+            text = text.replace(secret, _MASK)
+        return text
+
+
+# libav would listen for 5 s to find out what it is told anyway. What it heard (from a key frame on, as a rule) is kept:
+# with `nobuffer` the first picture would be that of the next key frame, which may be seconds away.
+_QUICK: Final = {"fpsprobesize": "0", "analyzeduration": "200000", "probesize": "65536"}
+
+
+def address(url: str, base: Path | None = None, username: str | None = None, password: str | None = None) -> Address:
+    """The address of `url`; a relative path is relative to `base`. `username` and `password` are put into the URL.
+
+    Raises `ValueError` for what is no URL of a camera, without showing it.
+    """
+    if url.startswith(_GENERATED):
+        return _generated(url.removeprefix(_GENERATED))
+    if url.startswith("/dev/video"):
+        return Address(Kind.DEVICE, url, url, format="v4l2")
+    scheme = url.partition(":")[0].lower() if "://" in url or url.startswith("file:") else ""
+    if scheme and scheme not in _SCHEMES:
+        raise ValueError(f'"{scheme}" is no kind of camera; there are {_known()}')
+    if scheme in ("", "file"):
+        return _local(unquote(re.sub("^file:(//)?", "", url)) if scheme else url, base)
+    return _remote(url, scheme, username, password)
+
+
+def _remote(url: str, scheme: str, username: str | None, password: str | None) -> Address:
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError(
+            f"the {scheme} URL cannot be read; a password that has / ? # @ or % belongs into `password`"
+        ) from None
+    if not host:
+        raise ValueError(f"the {scheme} URL has no host: write {scheme}://HOST/PATH")
+    place = parts.netloc.rpartition("@")[2]
+    login = parts.netloc.rpartition("@")[0]
+    if username is not None:
+        login = quote(username, safe="") + (":" + quote(password, safe="") if password else "")
+    target = urlunsplit((scheme, f"{login}@{place}" if login else place, parts.path, parts.query, ""))
+    shown = urlunsplit((scheme, place, _SAID_IN_PATH.sub(r"\1" + _MASK, parts.path), "", ""))
+    said = [found[2] for found in _SAID_IN_PATH.finditer(parts.path)]
+    kind = Kind.RTSP if scheme.startswith("rtsp") else Kind.HTTP
+    return Address(kind, target, shown, _secrets(login, parts.query, said))
+
+
+def _secrets(login: str, query: str, said: list[str]) -> tuple[str, ...]:
+    parts = [*said, login, *login.split(":", 1), query, *(pair.partition("=")[2] for pair in query.split("&"))]
+    found = {form for part in parts for form in (part, unquote(part))}
+    # A shorter one may be a part of harmless words.
+    return tuple(sorted((one for one in found if len(one) >= 4), key=len, reverse=True))
+
+
+def _local(text: str, base: Path | None) -> Address:
+    path = Path(text).expanduser()
+    path = path if base is None else base / path
+    return Address(Kind.FOLDER if path.is_dir() else Kind.FILE, str(path), str(path))
+
+
+def _generated(graph: str) -> Address:
+    found = _GENERATOR.fullmatch(graph)
+    if found is None or found[1] not in _GENERATORS:
+        raise ValueError(
+            "lavfi: makes test pictures, as in lavfi:testsrc2=size=640x360:rate=10, by "
+            f"{', '.join(sorted(_GENERATORS))}"
+        )
+    return Address(Kind.GENERATED, graph, _GENERATED + graph, format="lavfi")
+
+
+def _known() -> str:
+    return "rtsp://, rtsps://, http://, https://, /dev/video0, a file, a folder of pictures, and lavfi:testsrc2"

@@ -1,0 +1,97 @@
+"""`CameraBrowser`: opens cameras to see what they show, for `streamer check --connect`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NoReturn
+
+from connectors.browser import Browser, TopicReader
+from connectors.camera.camera import Settings
+from connectors.camera.video import Picture, VideoError, open_video
+from connectors.sink import Sink
+from pipelines.errors import ConnectorError
+
+_LOOK: Final = 3.0
+"""Seconds of pictures that are looked at, of what is live: sender reports come once a second or so."""
+_MOST_AT_ONCE: Final = 8
+
+
+class CameraBrowser(Browser):
+    """The cameras of a source."""
+
+    lists_topics = False
+
+    def __init__(self, name: str, cameras: Mapping[str, Settings]) -> None:
+        self._name = name
+        self._cameras = cameras
+
+    @property
+    def address(self) -> str:
+        return ", ".join(settings.address.shown for settings in self._cameras.values())
+
+    def topics(self) -> dict[str, int]:
+        """The cameras, each one lane."""
+        return dict.fromkeys(self._cameras, 1)
+
+    def checked(self, wanted: Sequence[str]) -> str:
+        """Codec, size, rate and clock of each camera. Raises `ConnectorError` if one of them gives no picture."""
+        # Other than a camera's own, these threads end before the process does.
+        with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(self._cameras))) as pool:
+            looks = dict(zip(self._cameras, pool.map(_seen, self._cameras.values()), strict=True))
+        text = "; ".join(f"{name}: {look}" for name, (_, look) in looks.items())
+        if not all(good for good, _ in looks.values()):
+            raise ConnectorError(text)
+        return text
+
+    def reader(self, topic: str, group: str) -> TopicReader:
+        """Raises `ConnectorError`: there is nothing to read again."""
+        self._refuse()
+
+    def sink(self, topic: str, name: str) -> Sink:
+        """Raises `ConnectorError`: nothing can be sent to a camera."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise ConnectorError(f"{self._name}: the pictures of a camera can be seen by a service only")
+
+
+def _seen(settings: Settings) -> tuple[bool, str]:
+    """Whether the camera gives pictures, and what was seen of it."""
+    began = time.monotonic()
+    try:
+        video = open_video(settings.address, settings.opening)
+        try:
+            pictures: list[Picture] = []
+            until = time.monotonic() + (_LOOK if settings.address.live else 0.0)
+            patience = time.monotonic() + max(_LOOK, settings.opening.wait + settings.stall)
+            while time.monotonic() < (until if pictures else patience):
+                read = video.read()
+                if read is None:
+                    break
+                pictures += read
+            codec, announced = video.codec, video.rate
+        finally:
+            video.close()
+    except VideoError as error:
+        return False, str(error)
+    if not pictures:
+        return False, f"it opens, but gives no picture within {time.monotonic() - began:.0f} s"
+    first, last = pictures[0], pictures[-1]
+    rate = announced
+    if settings.address.live and len(pictures) > 1:
+        rate = (len(pictures) - 1) / max(last.receipt - first.receipt, 1e-3)
+    said = [f"{codec} {last.frame.width}x{last.frame.height}", f"{rate:.0f} fps" if rate else "rate not known"]
+    if settings.address.live:
+        said.append(_clock(last, settings.clock_tolerance))
+    return True, ", ".join(said)
+
+
+def _clock(picture: Picture, tolerance: float) -> str:
+    if picture.clock is None:
+        return "tells no time: pictures have that of their receipt"
+    skew = picture.receipt - picture.clock
+    if abs(skew) <= tolerance:
+        return f"clock of the camera, {skew * 1000:.0f} ms before the receipt"
+    return f"note: its clock is {skew:.0f} s behind and not believed; set it (NTP)"

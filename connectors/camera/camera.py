@@ -1,0 +1,247 @@
+"""`Camera`: one camera and its thread, which connects, reads, decodes, and comes back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from threading import Condition
+from typing import TYPE_CHECKING, Final
+
+from connectors.backoff import Backoff
+from connectors.camera.address import Address, Kind
+from connectors.camera.clock import Stamps
+from connectors.camera.frame import Facts, Frame
+from connectors.camera.health import Health, State
+from connectors.camera.rate import Rate
+from connectors.camera.video import Opening, Picture, SilentError, Video, VideoError, open_video
+from connectors.camera.waiting import Cause, Policy, Waiting
+from connectors.camera.watch import Watch
+from pipelines.values import Image
+
+if TYPE_CHECKING:
+    import av
+
+_log = logging.getLogger(__name__)
+
+_LEAST_WAIT: Final = 0.5
+_MOST_WAIT: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a camera is read; what is not said has the defaults of the service file."""
+
+    address: Address
+    opening: Opening
+    policy: Policy
+    max_frames: int = 8
+    max_age: float | None = None
+    fps: float | None = None
+    size: tuple[int, int] | None = None
+    """Width and height that pictures are scaled to."""
+    loop: bool = False
+    real_time: bool = False
+    """Whether a file is read as fast as it was recorded, rather than as fast as it can be."""
+    stall: float = 5.0
+    frozen: float = 60.0
+    clock_tolerance: float = 5.0
+
+
+class _StalledError(Exception):
+    """A connection that stands and is of no use."""
+
+
+class Camera:
+    """Reads one camera in a thread of its own, which alone opens, reads and closes it.
+
+    A live stream is read on, whether or not anybody takes its frames: a camera ends sessions that are not read. The
+    thread ends when the camera is stopped, or a file is at its end. `arrived` is notified when frames or states change.
+    """
+
+    def __init__(self, name: str, settings: Settings, arrived: Condition) -> None:
+        self.name = name
+        self.settings = settings
+        self.address = settings.address
+        self.health = Health(settings.stall if settings.address.live else 0.0)
+        self.waiting = Waiting(settings.policy, settings.max_frames, settings.max_age, arrived, self.health.drop)
+        self.connection = 0
+        """The number of the connection that stands; 0: none does."""
+        self._arrived = arrived
+        self._stop = threading.Event()
+        # After a restart milliseconds are further on than the pictures since, so that no number comes again.
+        self._number = int(time.time() * 1000) if settings.address.live else 0
+        self._backoff = Backoff(_LEAST_WAIT, _MOST_WAIT)
+        self.rate = None if settings.fps is None else Rate(settings.fps)
+        self._thread = threading.Thread(target=self._run, name=f"camera {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Read no more. The thread notices it when libav returns, at the latest after its time limits."""
+        self._stop.set()
+        with self._arrived:
+            self.waiting.close()
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the thread to end; whether it has."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    @property
+    def over(self) -> bool:
+        """Whether no picture will come any more, apart from those that wait."""
+        return self.health.state in (State.ENDED, State.FAILED)
+
+    def next_number(self) -> int:
+        """The number of one more picture. For the camera's thread."""
+        self._number += 1
+        return self._number - 1
+
+    def drop(self, cause: Cause, count: int = 1) -> None:
+        """Note pictures that are not handed over. For the camera's thread: others count drops too."""
+        with self._arrived:
+            self.health.drop(cause, count)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._becomes(State.CONNECTING)
+            before = self.health.pictures
+            try:
+                self._read_to_the_end()
+                trouble = "the camera ended the stream" if self.address.live else ""
+            except (_StalledError, SilentError) as error:
+                trouble = str(error)
+                if self.connection:
+                    self._becomes(State.STALLED, trouble)
+            except VideoError as error:
+                trouble = str(error)
+            except Exception as error:  # noqa: BLE001 - a camera's trouble is its own, whatever it is
+                trouble = self.address.scrubbed(f"{type(error).__name__}: {error}")
+            with self._arrived:
+                self.connection = 0
+            if not trouble and not (self.settings.loop and self.health.pictures > before):
+                self._becomes(State.ENDED)
+                return
+            if trouble and not self.address.live:
+                _log.error("camera %s: %s: %s", self.name, self.address.shown, trouble)
+                self._becomes(State.FAILED, trouble)
+                return
+            if trouble and not self._stop.is_set():
+                self._wait(trouble)
+
+    def _wait(self, trouble: str) -> None:
+        seconds = self._backoff.wait()
+        _log.warning("camera %s: %s; connects again in %.1f s", self.name, trouble, seconds)
+        self._becomes(State.BACKOFF, trouble)
+        self._stop.wait(seconds)
+
+    def _read_to_the_end(self) -> None:
+        video = open_video(self.address, self.settings.opening)
+        try:
+            if not self._stop.is_set():
+                self._read(video)
+        finally:
+            video.close()
+
+    def _read(self, video: Video) -> None:
+        live = self.address.live
+        watch = Watch(self.settings.stall if live else 0.0, self.settings.frozen if live else 0.0)
+        taker = _Taker(self, video, paced=self.settings.real_time or self.address.kind is Kind.GENERATED)
+        corrupt = 0
+        while not self._stop.is_set():
+            pictures = video.read()
+            if video.corrupt > corrupt:
+                self.drop("corrupt", video.corrupt - corrupt)
+                corrupt = video.corrupt
+            if pictures is None:
+                return
+            trouble = watch.trouble(corrupt) if not pictures else None
+            for picture in pictures:
+                if not self.connection:
+                    self._connected(video)
+                trouble = trouble or watch.picture(picture.frame)
+                taker.take(picture, self._stop)
+            if watch.lasts:
+                self._backoff.reset()
+            if trouble is not None:
+                raise _StalledError(trouble)
+
+    def _connected(self, video: Video) -> None:
+        health = self.health
+        health.connected(again=bool(health.connections) and self.address.live)
+        health.codec, health.size = video.codec, video.size
+        if health.reason is not None:
+            _log.info("camera %s: pictures come again", self.name)
+        with self._arrived:
+            self.connection = health.connections
+        self._becomes(State.LIVE)
+
+    def _becomes(self, state: State, reason: str | None = None) -> None:
+        with self._arrived:
+            self.health.becomes(state, reason)
+            self._arrived.notify_all()
+
+
+class _Taker:
+    """Takes the pictures of one connection: counts them, chooses by rate, scales, and hands them over."""
+
+    def __init__(self, camera: Camera, video: Video, *, paced: bool) -> None:
+        self._camera = camera
+        self._video = video
+        self._paced = paced
+        self._stamps = Stamps(camera.health, camera.settings.clock_tolerance, live=camera.address.live)
+        self._began: float | None = None
+        self._scaler: object | None = None
+
+    def take(self, picture: Picture, stop: threading.Event) -> None:
+        """Hand the picture over, when it is its time, if it is wanted."""
+        camera = self._camera
+        if self._paced and picture.seconds is not None:
+            self._wait(picture.seconds, stop)
+            picture = picture._replace(receipt=time.time())
+        camera.health.picture()
+        camera.health.size = self._video.size
+        number = camera.next_number()
+        timestamp = self._stamps.of(picture)
+        seconds = time.monotonic() if picture.seconds is None else picture.seconds
+        if camera.rate is not None and not camera.rate.wants(seconds):
+            camera.drop("rate")
+            return
+        frame = self._scaled(picture.frame)
+        camera.waiting.put(
+            Frame(
+                Image(frame),
+                sum(plane.buffer_size for plane in frame.planes),
+                Facts(
+                    number=number,
+                    connection=camera.connection,
+                    timestamp=timestamp,
+                    receipt=round(picture.receipt * 1000),
+                    clock=None if picture.clock is None else round(picture.clock * 1000),
+                    pts=picture.seconds,
+                ),
+            )
+        )
+
+    def _wait(self, seconds: float, stop: threading.Event) -> None:
+        now = time.monotonic()
+        if self._began is None or now - (self._began + seconds) > 1.0:
+            # Where it cannot keep up it goes on from here, rather than as fast as it can.
+            self._began = now - seconds
+        stop.wait(max(0.0, self._began + seconds - now))
+
+    def _scaled(self, frame: av.VideoFrame) -> av.VideoFrame:
+        size = self._camera.settings.size
+        if size is None or size == (frame.width, frame.height):
+            return frame
+        from av.video.reformatter import Interpolation, VideoReformatter
+
+        if not isinstance(self._scaler, VideoReformatter):
+            self._scaler = VideoReformatter()
+        # One thread: with more, cameras would fight for the cores.
+        return self._scaler.reformat(frame, *size, interpolation=Interpolation.FAST_BILINEAR, threads=1)

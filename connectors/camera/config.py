@@ -1,0 +1,225 @@
+"""The fields of cameras in a service file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    PrivateAttr,
+    SecretStr,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+
+from connectors.browser import Browser
+from connectors.camera.address import Address, Kind, address
+from connectors.camera.camera import Settings
+from connectors.camera.source import COLUMNS, CameraSource
+from connectors.camera.video import Opening
+from connectors.config import SourceConfig
+from connectors.units import Duration
+from pipelines.plugins.requirements import Package, Requires
+
+_SIZE = re.compile(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})")
+
+
+def _as_size(value: object) -> object:
+    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError("a size is written like 640x360")
+    return int(found[1]), int(found[2])
+
+
+def _as_text(value: object) -> object:
+    """An option of libav as text: YAML reads `1` and `true` as something else."""
+    if isinstance(value, bool):
+        return str(int(value))
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+FrameSize = Annotated[
+    tuple[int, int],
+    BeforeValidator(_as_size),
+    WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$", "examples": ["640x360"]}),
+]
+"""Width and height in pixels, written like `640x360`."""
+
+
+class CameraFields(BaseModel):
+    """One camera. A text instead of the fields is its `url`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+    url: SecretStr
+    """Where it is: rtsp://HOST/PATH, http://HOST/PATH (MJPEG or HLS), /dev/video0, a video file, a folder of pictures, or lavfi:testsrc2 for a test picture. It is shown without user name, password and query."""  # noqa: E501
+    username: str | None = None
+    """The user name, if it does not stand in the URL."""
+    password: SecretStr | None = None
+    """The password; any character may be in it, other than in a URL."""
+    format: str | None = None
+    """The format as libav calls it, where it cannot be seen or takes too long to see: mpjpeg begins a second earlier if a camera gives a picture a second; avfoundation and dshow are the cameras of other systems."""  # noqa: E501
+    transport: Literal["tcp", "udp"] = "tcp"
+    """How RTSP sends pictures. UDP loses packets, and so parts of pictures."""
+    policy: Literal["latest", "fifo", "block"] | None = None
+    """What happens to pictures that come faster than they are run. latest: a newer one takes the place of one that waits. fifo: they wait in a queue of max_frames, the oldest are dropped. block: a file is read more slowly. By default latest for what is live or read in real time, block for files."""  # noqa: E501
+    max_frames: PositiveInt = 8
+    """How many pictures wait, with fifo and block."""
+    max_age: Duration | None = None
+    """With fifo: a picture that has waited longer is dropped."""
+    fps: Annotated[float, Field(gt=0, le=1000)] | None = None
+    """Pictures a second that are wanted, chosen by their times; by default all."""
+    keyframes_only: bool = False
+    """Decode key frames only: a seventh of the work, a picture every second or so."""
+    size: FrameSize | None = None
+    """Scale pictures to this size as they are decoded; by default they keep their own."""
+    hardware: str | None = None
+    """Decode by this kind of device, as cuda, vaapi or videotoolbox, where the machine has it; else by the CPU."""
+    threads: PositiveInt = 1
+    """Threads that decode this camera. More help with pictures of many slices, and with files."""
+    loop: bool = False
+    """Begin a file or folder again at its end."""
+    real_time: bool = False
+    """Read a file or folder as fast as it was recorded (a folder: 25 pictures a second), as if it were a camera."""
+    timeout: Annotated[Duration, Field(gt=0)] = 5.0
+    """How long the camera has to answer when it is connected to."""
+    stall: Annotated[Duration, Field(gt=0)] = 5.0
+    """After how long without a picture, or with less than a tenth of the usual pictures, a live camera is connected to anew. RTSP notices lost data after up to twice this time."""  # noqa: E501
+    frozen: Duration = 60.0
+    """After how long with pictures that are equal in every pixel a live camera is connected to anew; 0: never."""
+    clock_tolerance: Duration = 5.0
+    """How far the camera's clock may be from that of this machine to be believed; 0: pictures have the time of their receipt."""  # noqa: E501
+    max_pixels: PositiveInt = 40_000_000
+    """The largest picture that is accepted, width times height; larger ones are refused before they are decoded."""
+    options: dict[str, Annotated[SecretStr, BeforeValidator(_as_text)]] = {}
+    """Options of libav, for what there is no field for: rtsp_flags, user_agent, headers, framerate of a device, ... They win over ours. Their values are not shown."""  # noqa: E501
+
+    _address: Address = PrivateAttr()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_a_url(cls, fields: Any) -> Any:
+        return {"url": fields} if isinstance(fields, (str, SecretStr)) else fields
+
+    @model_validator(mode="after")
+    def _of_this_kind(self, info: ValidationInfo) -> Self:
+        base = (info.context or {}).get("base")
+        password = None if self.password is None else self.password.get_secret_value()
+        found = address(self.url.get_secret_value(), None if base is None else Path(base), self.username, password)
+        if self.policy == "block" and found.live:
+            raise ValueError("policy block is for files: a live camera ends a session that is not read; write fifo")
+        if found.live and (self.loop or self.real_time):
+            raise ValueError("loop and real_time are for files and folders")
+        if self.max_age is not None and self.policy != "fifo":
+            raise ValueError("max_age is for policy fifo: add `policy: fifo`, or leave max_age out")
+        if password is not None and self.username is None:
+            raise ValueError("password needs username")
+        if self.username is not None and found.kind not in (Kind.RTSP, Kind.HTTP):
+            raise ValueError("username and password are for rtsp and http")
+        self._address = found
+        return self
+
+    @property
+    def address(self) -> Address:
+        """Where it is."""
+        return self._address
+
+    @property
+    def settings(self) -> Settings:
+        """All of this, as the reader takes it."""
+        options = {name: value.get_secret_value() for name, value in self.options.items()}
+        if self.transport == "udp":
+            options = {"rtsp_transport": "udp"} | options
+        at_once = self.address.live or self.real_time
+        return Settings(
+            address=self.address,
+            opening=Opening(
+                wait=self.timeout,
+                format=self.format,
+                silence=self.stall,
+                options=options,
+                keyframes_only=self.keyframes_only,
+                hardware=self.hardware,
+                threads=self.threads,
+                max_pixels=self.max_pixels,
+            ),
+            policy=self.policy or ("latest" if at_once else "block"),
+            max_frames=self.max_frames,
+            max_age=self.max_age,
+            fps=self.fps,
+            size=self.size,
+            loop=self.loop,
+            real_time=self.real_time,
+            stall=self.stall,
+            frozen=self.frozen,
+            clock_tolerance=self.clock_tolerance,
+        )
+
+
+class CameraSourceConfig(SourceConfig):
+    """Pictures of cameras, video files and folders of pictures. Topic and key of a record are its camera's name."""
+
+    requires: ClassVar[Requires] = Package("av", "camera")
+    carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = frozenset({"objects"})
+    record_columns: ClassVar[tuple[str, ...]] = COLUMNS
+
+    type: Literal["camera"] = "camera"
+    """Which connector this is."""
+    codec: str | dict[str, Any] = "frame"
+    """How pictures become values: frame gives the value `image`, which is decoded already."""
+    cameras: Annotated[
+        dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")], CameraFields], Field(min_length=1)
+    ]
+    """The cameras by name, each a URL or its fields: `{gate: rtsp://10.0.0.7/live, dock: {url: ..., fps: 5}}`."""
+    each: dict[str, Any] = Field(default_factory=dict)
+    """Fields that every camera has that does not say otherwise: `{fps: 5, username: ai, password: ${CAMERAS}}`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _each(cls, fields: Any) -> Any:
+        if not isinstance(fields, Mapping):
+            return fields
+        cameras, each = fields.get("cameras"), fields.get("each")
+        if not isinstance(cameras, Mapping) or not isinstance(each, Mapping) or not each:
+            return fields
+        return {**fields, "each": {}, "cameras": {name: _with(each, camera) for name, camera in cameras.items()}}
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """The cameras' names."""
+        return tuple(self.cameras)
+
+    @property
+    def place(self) -> str:
+        """The cameras' names."""
+        return ", ".join(self.cameras)
+
+    @property
+    def file_keys(self) -> Mapping[str, Path]:
+        """The files and folders among its cameras, besides those of the codec."""
+        paths = {f"cameras.{name}.url": camera.address.path for name, camera in self.cameras.items()}
+        return {**super().file_keys, **{key: path for key, path in paths.items() if path is not None}}
+
+    def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
+        """Its cameras, for `streamer check --connect`."""
+        from connectors.camera.browser import CameraBrowser
+
+        return CameraBrowser(self.label, {name: camera.settings for name, camera in self.cameras.items()})
+
+    def build(self) -> CameraSource:
+        """The source, not yet open."""
+        return CameraSource({name: camera.settings for name, camera in self.cameras.items()}, self.label)
+
+
+def _with(each: Mapping[str, Any], camera: Any) -> Any:
+    if isinstance(camera, str):
+        return {**each, "url": camera}
+    return {**each, **camera} if isinstance(camera, Mapping) else camera

@@ -1,0 +1,44 @@
+"""`Frame`: a picture of a camera on its way to a record."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from pipelines.values import Image
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known about a picture. It may outlive the picture itself."""
+
+    number: int
+    """Counts the pictures of a camera, those that are dropped too. No number is used twice."""
+    connection: int
+    """Counts the connections to the camera, from 1."""
+    timestamp: int
+    """Milliseconds since 1970: by the camera's clock if it can be believed, else when it was received."""
+    receipt: int
+    """When its data came, in milliseconds since 1970."""
+    clock: int | None
+    """When the camera took it, by its own clock, in milliseconds since 1970."""
+    pts: float | None
+    """Seconds in the stream."""
+    drops: int = 0
+    """Pictures of this camera that were dropped since the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A picture, and what is known about it."""
+
+    image: Image
+    """Holds the decoded frame; nothing is copied before a step asks for pixels."""
+    byte_count: int
+    facts: Facts
+    at: float = field(default_factory=time.monotonic)
+    """When it was decoded, on `time.monotonic`."""
+
+    def payload(self) -> bytes:
+        """The picture as a JPEG file, for dead letters. Raises `MissingPackageError` without OpenCV."""
+        return self.image.get_as("jpeg")

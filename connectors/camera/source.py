@@ -1,0 +1,295 @@
+"""`CameraSource`: frames of cameras and videos as records."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from connectors.camera.camera import Camera, Settings
+from connectors.camera.frame import Facts, Frame
+from connectors.camera.health import State
+from connectors.camera.measures import measures_of
+from connectors.camera.video import pyav
+from connectors.measures import Measure
+from connectors.records import Header, Lane, Records, Span
+from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown, SourceEnded
+from pipelines.data.columns import MISSING, Column
+from pipelines.errors import ConnectorError
+
+COLUMNS: Final = ("pts", "clock", "receipt", "epoch", "drops")
+"""What is known of a frame besides its camera, number and timestamp; also the names of its headers."""
+
+_OPEN_WAIT: Final = 2.0
+"""Seconds that `open` waits for first pictures, so that a service of working cameras starts as one that is ready."""
+_CLOSE_WAIT: Final = 1.0
+"""Seconds that `close` waits for threads. One that libav holds longer ends later, by itself."""
+
+
+class CameraSource(Source):
+    """Frames of cameras. A lane is a connection to a camera; topic and key are the camera's name.
+
+    A payload is a `Frame`, whose image holds the decoded picture. Positions are the numbers of pictures; those that
+    were dropped have numbers too. Each camera has a thread that reads it, and comes back when it lost it: a camera that
+    is away disturbs no other, and none has to be there when the source opens.
+
+    Nothing is delivered twice, and acknowledging does nothing. Raises `ConnectorError` in `poll` once all cameras are
+    files of which not one could be read.
+    """
+
+    replays = Replays.NONE
+
+    def __init__(self, cameras: Mapping[str, Settings], name: str = "camera") -> None:
+        self.name = name
+        self._settings = dict(cameras)
+        self._arrived = threading.Condition()
+        self._cameras = [Camera(one, settings, self._arrived) for one, settings in self._settings.items()]
+        self._turns = deque(range(len(self._cameras)))
+        self.perishable = all(settings.policy == "latest" for settings in self._settings.values())
+        self._lanes: dict[str, Lane] = {}
+        self._connections: dict[str, int] = {}
+        self._epochs: dict[str, int] = dict.fromkeys(self._settings, 0)
+        self._dropped: dict[str, int] = dict.fromkeys(self._settings, 0)
+        self._events: list[Event] = []
+        self._woken = False
+        self._open = False
+        self._down = False
+        self._ended = False
+
+    def open(self, settle: Settle | None = None) -> None:
+        """Begin to connect to all cameras. Raises `MissingPackageError` without PyAV."""
+        pyav()
+        if self._open:
+            return
+        if any(camera.over or camera.waiting.closed for camera in self._cameras):
+            self._cameras = [Camera(one, settings, self._arrived) for one, settings in self._settings.items()]
+        self._open = True
+        for camera in self._cameras:
+            camera.start()
+        with self._arrived:
+            self._arrived.wait_for(self._all_told, _OPEN_WAIT)
+
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
+        """As `Source.poll`: frames are taken when it returns, so that those of `latest` are the newest."""
+        if not self._open:
+            raise ConnectorError(f"{self.name} is not open")
+        deadline = time.monotonic() + timeout
+        with self._arrived:
+            self._end_lanes()
+            while not self._enough(max_records, max_bytes):
+                left = deadline - time.monotonic()
+                if left <= 0 or self._woken or self._all_over():
+                    break
+                self._arrived.wait(left)
+            self._woken = False
+            taken, size = self._take(max_records, max_bytes)
+            if not taken:
+                self._tell_end()
+        return self._block(taken, size)
+
+    def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
+        """Nothing: no camera gives a picture again."""
+
+    def rewind(self, lanes: Iterable[Lane]) -> None:
+        """As `Source.rewind`; new lanes begin, and go on with what the cameras show now."""
+        with self._arrived:
+            for lane in lanes:
+                if self._lanes.get(lane.partition) == lane:
+                    self._events.append(LaneEnded(self._lanes.pop(lane.partition)))
+                    self._begin(lane.partition, -1)
+
+    def events(self) -> list[Event]:
+        """As `Source.events`."""
+        with self._arrived:
+            self._tell_state()
+            events, self._events = self._events, []
+        return events
+
+    def close(self) -> None:
+        """As `Source.close`. Frames that wait are dropped."""
+        if not self._open:
+            return
+        self._open = False
+        for camera in self._cameras:
+            camera.stop()
+        deadline = time.monotonic() + _CLOSE_WAIT
+        for camera in self._cameras:
+            camera.join(max(0.0, deadline - time.monotonic()))
+        self._lanes.clear()
+
+    def wake(self) -> None:
+        """As `Source.wake`."""
+        with self._arrived:
+            self._woken = True
+            self._arrived.notify_all()
+
+    def metrics(self) -> Sequence[Measure]:
+        """As `Source.metrics`: for each camera, with the label `camera`."""
+        return measures_of({camera.name: camera.health for camera in self._cameras})
+
+    def cameras(self) -> Mapping[str, Any]:
+        """What each camera does, as the control port tells it."""
+        with self._arrived:
+            return {
+                camera.name: {"url": camera.address.shown, **camera.health.told(), "waiting": len(camera.waiting)}
+                for camera in self._cameras
+            }
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the frames that wait."""
+        with self._arrived:
+            return sum(camera.waiting.held_bytes for camera in self._cameras)
+
+    def _enough(self, max_records: int, max_bytes: int) -> bool:
+        """Whether there are as many as asked, or nothing more can come but newer pictures in the place of these."""
+        waiting = size = 0
+        more = False
+        for camera in self._cameras:
+            frames = len(camera.waiting)
+            waiting += frames
+            size += camera.waiting.held_bytes
+            more = more or bool(camera.connection and not (camera.waiting.full and camera.settings.policy == "latest"))
+        return waiting >= max_records or size >= max_bytes or (waiting > 0 and not more and not self._all_over())
+
+    def _take(self, max_records: int, max_bytes: int) -> tuple[dict[Lane, list[Frame]], int]:
+        """A frame of each camera in turn, until there are enough or none is left; of one connection of each."""
+        taken: dict[Lane, list[Frame]] = {}
+        size = count = 0
+        # The camera that has given nothing for longest comes first, so that none is always left over.
+        turn = list(self._turns)
+        while turn:
+            left = []
+            for place in turn:
+                if count >= max_records or size >= max_bytes:
+                    return taken, size
+                camera = self._cameras[place]
+                connection = camera.waiting.connection()
+                if connection is None or not self._may_take(camera, connection, taken):
+                    continue
+                frame = camera.waiting.take()
+                lane = self._lane_of(camera, connection, frame)
+                frame.facts.drops = self._drops_since(camera)
+                camera.health.delivered += 1
+                taken.setdefault(lane, []).append(frame)
+                count, size = count + 1, size + frame.byte_count
+                self._turns.remove(place)
+                self._turns.append(place)
+                left.append(place)
+            turn = left
+        return taken, size
+
+    def _may_take(self, camera: Camera, connection: int, taken: Mapping[Lane, list[Frame]]) -> bool:
+        """Whether a frame of this connection may be in the same block as those of its lane that are in it already."""
+        lane = self._lanes.get(camera.name)
+        return lane not in taken or self._connections.get(camera.name) == connection
+
+    def _lane_of(self, camera: Camera, connection: int, frame: Frame) -> Lane:
+        lane = self._lanes.get(camera.name)
+        if lane is not None and self._connections.get(camera.name) == connection:
+            return lane
+        if lane is not None:
+            # What is in hand of the connection before is run, as it does not come again.
+            self._events.append(LaneEnded(self._lanes.pop(camera.name), finish=True))
+        self._connections[camera.name] = connection
+        return self._begin(camera.name, frame.facts.number)
+
+    def _begin(self, camera: str, position: int) -> Lane:
+        self._epochs[camera] += 1
+        lane = self._lanes[camera] = Lane(self.name, camera, self._epochs[camera])
+        self._events.append(LaneBegan(lane, camera, self._number_of(camera), position))
+        return lane
+
+    def _end_lanes(self) -> None:
+        """End the lanes of connections that are lost, once nothing of them waits."""
+        for camera in self._cameras:
+            lost = camera.connection != self._connections.get(camera.name) and not camera.over
+            if lost and camera.name in self._lanes and not len(camera.waiting):
+                self._events.append(LaneEnded(self._lanes.pop(camera.name), finish=True))
+
+    def _drops_since(self, camera: Camera) -> int:
+        total = camera.health.drops.total()
+        since = total - self._dropped[camera.name]
+        self._dropped[camera.name] = total
+        return since
+
+    def _number_of(self, camera: str) -> int:
+        return list(self._settings).index(camera)
+
+    def _all_told(self) -> bool:
+        return all(camera.health.state is not State.CONNECTING for camera in self._cameras)
+
+    def _all_over(self) -> bool:
+        return all(camera.over for camera in self._cameras)
+
+    def _tell_state(self) -> None:
+        """Whether any camera gives pictures; `/ready` goes by it. Files count where there is nothing else."""
+        cameras = [camera for camera in self._cameras if camera.address.live] or self._cameras
+        live = any(camera.health.now in (State.LIVE, State.ENDED) for camera in cameras)
+        if not self._open or self._down is not live:
+            return
+        self._down = not live
+        reasons = (
+            f"{camera.name} is {camera.health.now.value}{f' ({camera.health.reason})' if camera.health.reason else ''}"
+            for camera in self._cameras
+        )
+        reason = "a camera is live" if live else f"no camera is live: {'; '.join(reasons)}"
+        self._events.append(SourceDown(self.name, self._down, reason))
+
+    def _tell_end(self) -> None:
+        if self._ended or not self._all_over():
+            return
+        failed = [f"{camera.name}: {camera.health.reason}" for camera in self._cameras if camera.health.reason]
+        if len(failed) == len(self._cameras) and not any(camera.health.pictures for camera in self._cameras):
+            raise ConnectorError(f"{self.name}: nothing can be read: {'; '.join(failed)}")
+        self._ended = True
+        self._events.append(SourceEnded(self.name))
+
+    def _block(self, taken: Mapping[Lane, list[Frame]], size: int) -> Records:
+        if not taken:
+            return Records.empty(self.name)
+        frames = [frame for of_lane in taken.values() for frame in of_lane]
+        edges = np.cumsum([0, *(len(of_lane) for of_lane in taken.values())]).tolist()
+        spans = [Span(lane, edges[at], edges[at + 1]) for at, lane in enumerate(taken)]
+        # The facts alone: what is asked later must not keep the pictures.
+        facts = [frame.facts for frame in frames]
+        lanes = [span.lane for span in spans for _ in range(span.start, span.stop)]
+        return Records(
+            self.name,
+            frames,
+            [lane.partition.encode() for lane in lanes],
+            np.array([one.number for one in facts], np.int64),
+            spans,
+            [span.lane.partition for span in spans],
+            [self._number_of(span.lane.partition) for span in spans],
+            size,
+            headers=lambda: [_headers(one, lane.epoch) for one, lane in zip(facts, lanes, strict=True)],
+            timestamps=lambda: np.array([one.timestamp for one in facts], np.int64),
+            extras={name: _column(name, facts, lanes) for name in COLUMNS},
+        )
+
+
+def _said(facts: Facts, epoch: int) -> dict[str, float | None]:
+    return {
+        "pts": facts.pts,
+        "clock": facts.clock,
+        "receipt": facts.receipt,
+        "epoch": epoch,
+        "drops": facts.drops,
+    }
+
+
+def _headers(facts: Facts, epoch: int) -> list[Header]:
+    return [(name, b"%a" % value) for name, value in _said(facts, epoch).items() if value is not None]
+
+
+def _column(name: str, facts: Sequence[Facts], lanes: Sequence[Lane]) -> Callable[[], Column]:
+    def read() -> Column:
+        found = (_said(one, lane.epoch)[name] for one, lane in zip(facts, lanes, strict=True))
+        return Column.of([MISSING if value is None else value for value in found])
+
+    return read

@@ -1,0 +1,249 @@
+"""`Video`: an open stream of pictures, and the errors of libav in words."""
+
+from __future__ import annotations
+
+import struct
+import time
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from connectors.camera.address import Address, Kind
+from pipelines.errors import ConnectorError, MissingPackageError
+
+if TYPE_CHECKING:
+    import av
+    from av.video.stream import VideoStream
+
+_PATIENT: Final = {"analyzeduration": "5000000", "probesize": "5000000"}
+_REMEMBERED: Final = 64
+"""Packets whose time of receipt is kept until their picture comes out of the decoder."""
+
+
+class VideoError(ConnectorError):
+    """There are no pictures, and why, in words that hold neither URL nor login."""
+
+
+class SilentError(VideoError):
+    """The stream is open, and nothing came within the time that was given."""
+
+
+class Picture(NamedTuple):
+    """One decoded picture."""
+
+    frame: av.VideoFrame
+    seconds: float | None
+    """Its time in the stream; `None` if the stream does not say, or makes it up."""
+    clock: float | None
+    """When the camera took it, by its own clock, in seconds since 1970; `None` if it does not say."""
+    receipt: float
+    """When its data had come, in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a stream is opened and decoded."""
+
+    wait: float = 5.0
+    """Seconds that the peer has to answer."""
+    silence: float = 5.0
+    """Seconds without data after which `read` gives up. RTSP takes up to twice as long."""
+    format: str | None = None
+    """The format as libav calls it; `None`: that of the address, or libav sees for itself."""
+    options: Mapping[str, str] | None = None
+    """Options of libav, which win over ours."""
+    keyframes_only: bool = False
+    hardware: str | None = None
+    threads: int = 1
+    max_pixels: int = 40_000_000
+
+
+class Video(ABC):
+    """A stream that is open; one thread uses it, from the opening to `close`."""
+
+    codec: str
+    size: tuple[int, int]
+    """Width and height, 0 where they are not known yet."""
+    rate: float | None
+    """Pictures a second as the stream announces them; cameras are often wrong about it."""
+    corrupt: int = 0
+    """Packets, or files, that could not be decoded."""
+
+    @abstractmethod
+    def read(self) -> Sequence[Picture] | None:
+        """The pictures of the next packet, often one, maybe none; `None` at the end.
+
+        Raises `SilentError` if no data comes in time, `VideoError` for all else.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of it."""
+
+
+def open_video(address: Address, opening: Opening | None = None) -> Video:
+    """The stream at this address, at its beginning. Raises `VideoError`, and `MissingPackageError` without PyAV."""
+    opening = opening or Opening()
+    pyav()
+    if address.kind is Kind.FOLDER:
+        from connectors.camera.picturefolder import PictureFolder
+
+        return PictureFolder(address, opening)
+    video = Stream(address, opening, {})
+    if not all(video.size) and address.live:
+        # What was told in a short time was not enough.
+        video.close()
+        video = Stream(address, opening, _PATIENT)
+    return video
+
+
+class Stream(Video):
+    """A file, device or stream of the network, read by PyAV."""
+
+    def __init__(self, address: Address, opening: Opening, further: Mapping[str, str]) -> None:
+        self._address = address
+        self._opening = opening
+        self._container = _opened(address, opening, further)
+        try:
+            self._packets: Iterator[av.Packet[Any]] = self._container.demux(self._chosen())
+        except BaseException:
+            self.close()
+            raise
+        self._received: OrderedDict[int, tuple[float, float | None]] = OrderedDict()
+        # The demuxer of multipart HTTP counts 25 pictures a second, whatever comes.
+        self._timed = self._container.format.name != "mpjpeg"
+
+    def read(self) -> Sequence[Picture] | None:
+        """As `Video.read`."""
+        import av
+
+        try:
+            packet = next(self._packets, None)
+            failed = None
+        except (av.FFmpegError, OSError, ValueError) as error:
+            failed = reason(error, self._address, self._opening.silence, "data")
+        if failed is not None:
+            # Not in `except`: the error of libav, which holds the URL, would hang on as its context.
+            raise failed
+        if packet is None:
+            return None
+        receipt = time.time()
+        clock = _clock(packet)
+        if packet.pts is not None:
+            self._received[packet.pts] = receipt, clock
+            if len(self._received) > _REMEMBERED:
+                self._received.popitem(last=False)
+        try:
+            frames = packet.decode()
+        except (av.FFmpegError, ValueError):
+            self.corrupt += 1
+            return []
+        return [self._picture(frame, receipt, clock) for frame in frames]
+
+    def close(self) -> None:
+        """As `Video.close`. An error of a peer that is gone is none here."""
+        with suppress(Exception):
+            self._container.close()
+
+    def _picture(self, frame: av.VideoFrame, receipt: float, clock: float | None) -> Picture:
+        seconds = None if frame.pts is None or not self._timed else frame.time
+        if frame.pts is not None:
+            receipt, clock = self._received.pop(frame.pts, (receipt, clock))
+        self.size = frame.width, frame.height
+        return Picture(frame, seconds, clock, receipt)
+
+    def _chosen(self) -> VideoStream:
+        """The first video stream, ready to be decoded."""
+        if not self._container.streams.video:
+            others = {stream.type for stream in self._container.streams}
+            raise VideoError(f"there is no video in it{', only ' + ' and '.join(sorted(others)) if others else ''}")
+        stream: VideoStream = self._container.streams.video[0]
+        context = stream.codec_context
+        if context is None:
+            raise VideoError("its codec is not known to this libav")
+        self.codec = context.name
+        self.size = context.width, context.height
+        self.rate = None if stream.average_rate is None else float(stream.average_rate)
+        check_size(*self.size, self._opening.max_pixels)
+        # Threads that decode several frames at once deliver each as many frames late.
+        stream.thread_type = "SLICE" if self._address.live else "AUTO"
+        context.thread_count = self._opening.threads
+        if self._opening.keyframes_only:
+            context.skip_frame = "NONKEY"
+        return stream
+
+
+def check_size(width: int, height: int, most: int) -> None:
+    """Raise `VideoError` for a picture of more pixels than allowed."""
+    if width * height > most:
+        raise VideoError(
+            f"its pictures of {width} x {height} pixels are larger than max_pixels, {most}; raise it if that is right"
+        )
+
+
+def _opened(address: Address, opening: Opening, further: Mapping[str, str]) -> Any:
+    av = pyav()
+    options = {"max_pixels": str(opening.max_pixels), **address.options, **further, **(opening.options or {})}
+    hardware = None
+    if opening.hardware is not None:
+        from av.codec.hwaccel import HWAccel
+
+        hardware = HWAccel(opening.hardware, allow_software_fallback=True)
+    if address.path is not None and not address.path.exists():
+        raise VideoError(f"there is no file {address.shown}")
+    try:
+        return av.open(
+            address.target,
+            format=opening.format or address.format,
+            options=options,
+            timeout=(opening.wait, opening.silence),
+            hwaccel=hardware,
+        )
+    except (av.FFmpegError, OSError, ValueError) as error:
+        failed = reason(error, address, opening.wait, "answer")
+    raise failed
+
+
+def reason(error: Exception, address: Address, seconds: float, awaited: str) -> VideoError:
+    """The error of libav in words. The error itself may not be shown: its text holds the URL with the login."""
+    import av
+
+    if isinstance(error, av.error.ExitError):
+        return SilentError(f"no {awaited} within {seconds:g} s")
+    for kind, words in (
+        (av.error.HTTPUnauthorizedError, "the camera wants another user name and password (401)"),
+        (av.error.HTTPForbiddenError, "the camera forbids it to this user (403)"),
+        (av.error.HTTPNotFoundError, "the camera has no such stream (404): is the path of the URL right?"),
+        (ConnectionRefusedError, "nobody listens there: connection refused"),
+        (PermissionError, "this process may not read it"),
+        (FileNotFoundError, "it is not there"),
+        (av.error.InvalidDataError, "what comes is no video that libav can read"),
+        (
+            av.error.ArgumentError,
+            "libav refuses it: an unknown option, or a redirect to a protocol that is not allowed",
+        ),
+    ):
+        if isinstance(error, kind):
+            return VideoError(words)
+    text = getattr(error, "strerror", None) or (str(error) if not isinstance(error, OSError) else type(error).__name__)
+    return VideoError(address.scrubbed(str(text)))
+
+
+def _clock(packet: av.Packet[Any]) -> float | None:
+    """The time of the camera's clock, which libav computes from the sender reports of RTCP."""
+    if not packet.has_sidedata("prft"):
+        return None
+    microseconds: int = struct.unpack_from("<q", bytes(packet.get_sidedata("prft")))[0]
+    return microseconds / 1e6
+
+
+def pyav() -> Any:
+    """PyAV, imported when it is needed. Raises `MissingPackageError`."""
+    try:
+        import av
+    except ImportError:
+        raise MissingPackageError("av", "camera", "reading cameras and videos") from None
+    return av

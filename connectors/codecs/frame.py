@@ -1,0 +1,56 @@
+"""`frame`: the payload is a picture that a camera's source has decoded."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from connectors.camera.frame import Frame
+from connectors.codec import Encoded
+from connectors.codecs.config import CodecConfig
+from connectors.codecs.image import ImageConfig, ImageFile
+from connectors.codecs.rows import encode_values
+from pipelines.data.batch import Batch
+from pipelines.errors import WireError
+from pipelines.steps.config import Key
+from pipelines.values import Image, type_of
+
+
+class FrameConfig(CodecConfig):
+    """Pictures of cameras as they were decoded, not copied. It reads files of images too, as dead letters have them."""
+
+    carries: ClassVar[Literal["bytes", "objects"]] = "objects"
+
+    type: Literal["frame"] = "frame"
+    """Which codec this is."""
+    key: Key = "image"
+    """The key of the picture. A result that has one value only may have it under another key."""
+
+    def build(self) -> FrameCodec:
+        """The codec."""
+        return FrameCodec(ImageConfig(key=self.key))
+
+
+class FrameCodec(ImageFile):
+    """One column of images. A payload that is neither a picture nor the file of one fails."""
+
+    opens_images: ClassVar[bool] = False
+    name: ClassVar[str] = "frame"
+
+    def image_of(self, payload: object) -> Image:
+        """The picture of a camera's frame, an image as it is, or that of a file. Raises `WireError`, `DataError`."""
+        if isinstance(payload, Frame):
+            return payload.image
+        return payload if isinstance(payload, Image) else super().image_of(payload)
+
+    def encode(self, batch: Batch) -> Encoded:
+        """Each row's `Image`, as it is."""
+        return encode_values(batch, self._config.key, self.name, _image)
+
+
+def _image(value: object, key: str) -> Any:
+    if isinstance(value, Image):
+        return value
+    raise WireError(
+        f'the frame codec gives an image, but "{key}" is of type {type_of(value).name}; '
+        "use another codec, or another value (keys: [NAME])"
+    )

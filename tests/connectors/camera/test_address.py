@@ -1,0 +1,85 @@
+"""What a camera's URL means, and that its login is shown nowhere."""
+
+from pathlib import Path
+
+import pytest
+
+from connectors.camera.address import Kind, address
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "live"),
+    [
+        ("rtsp://10.0.0.7/live", Kind.RTSP, True),
+        ("rtsps://10.0.0.7:322/live", Kind.RTSP, True),
+        ("RTSP://10.0.0.7/live", Kind.RTSP, True),
+        ("http://10.0.0.7/video.mjpeg", Kind.HTTP, True),
+        ("https://example.org/live.m3u8", Kind.HTTP, True),
+        ("/dev/video0", Kind.DEVICE, True),
+        ("film.mp4", Kind.FILE, False),
+        ("file:///data/film%201.mp4", Kind.FILE, False),
+        ("lavfi:testsrc2=size=640x360:rate=30/1", Kind.GENERATED, True),
+    ],
+)
+def test_a_url_says_what_is_read(url: str, kind: Kind, live: bool) -> None:
+    found = address(url)
+    assert (found.kind, found.live) == (kind, live)
+
+
+def test_a_folder_is_a_folder_of_pictures_and_relative_to_the_service_file(tmp_path: Path) -> None:
+    (tmp_path / "pictures").mkdir()
+    found = address("pictures", tmp_path)
+    assert (found.kind, found.path) == (Kind.FOLDER, tmp_path / "pictures")
+    assert address("file:///data/film%201.mp4").path == Path("/data/film 1.mp4")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("rtsp://admin:s3cret@10.0.0.7:554/live", "rtsp://10.0.0.7:554/live"),
+        ("rtsp://admin:s3%2Fcret@10.0.0.7/live?token=abcdef", "rtsp://10.0.0.7/live"),
+        (
+            "http://10.0.0.7/user=admin&password=s3cret&channel=1",
+            "http://10.0.0.7/user=admin&password=**********&channel=1",
+        ),
+        ("rtsp://[::1]:8554/a", "rtsp://[::1]:8554/a"),
+    ],
+)
+def test_a_login_is_not_shown(url: str, shown: str) -> None:
+    found = address(url)
+    assert found.shown == shown
+    assert "s3" not in repr(found)
+    scrubbed = found.scrubbed(f"could not open {url}: s3/cret s3cret abcdef {found.target}")
+    assert not any(secret in scrubbed for secret in ("s3%2Fcret", "token=abcdef") if secret in url)
+    assert "admin:s3" not in scrubbed
+
+
+def test_a_login_of_its_own_may_have_any_character() -> None:
+    found = address("rtsp://10.0.0.7/live", username="a@b", password="p/ä:s#s")
+    assert found.target == "rtsp://a%40b:p%2F%C3%A4%3As%23s@10.0.0.7/live"
+    assert found.shown == "rtsp://10.0.0.7/live"
+    assert "p/ä:s#s" not in found.scrubbed("it said p/ä:s#s")
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("ftp://10.0.0.7/x", '"ftp" is no kind of camera; there are rtsp://'),
+        ("concat:/etc/passwd", "no file"),
+        ("rtsp://admin:s3/cret@10.0.0.7/x", "belongs into `password`"),
+        ("rtsp:///live", "has no host"),
+        ("lavfi:movie=/etc/passwd", "lavfi: makes test pictures"),
+        ("lavfi:testsrc2,drawtext=textfile=/etc/passwd", "lavfi: makes test pictures"),
+        ("lavfi:testsrc2;movie=x", "lavfi: makes test pictures"),
+    ],
+)
+def test_what_is_no_camera_is_refused_without_showing_it(url: str, text: str) -> None:
+    if url.startswith("concat"):
+        # A path like any other: libav's protocols that open further files are not reached.
+        assert address(url).kind is Kind.FILE
+        assert address(url).options["protocol_whitelist"] == "file"
+        return
+    with pytest.raises(ValueError) as caught:
+        address(url)
+    assert text in str(caught.value)
+    assert "s3" not in str(caught.value)
