@@ -7,12 +7,13 @@ from typing import Literal
 from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import MessageConfig
 from connectors.codecs.rows import decode_rows, encode_rows, payload_bytes
+from connectors.codecs.writtenimages import WritesImages
 from connectors.records import Records
 from pipelines.data.batch import Batch
 from pipelines.wire.json import dumps, loads
 
 
-class JsonConfig(MessageConfig):
+class JsonConfig(WritesImages, MessageConfig):
     """JSON objects: plain numbers, texts, booleans and lists; arrays, images and boxes in Konduit's way."""
 
     type: Literal["json"] = "json"
@@ -35,6 +36,7 @@ class Json(Codec):
     def __init__(self, config: JsonConfig | None = None) -> None:
         self._config = config or JsonConfig()
         self._limits = self._config.limits
+        self.opens_images = self._config.images != "keep"  # type: ignore[misc]
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """Columns of all keys, decoded."""
@@ -46,4 +48,9 @@ class Json(Codec):
     def encode(self, batch: Batch) -> Encoded:
         """One object for each row, with its metadata."""
         order, pretty = self._config.byte_order, self._config.pretty
-        return encode_rows(batch, lambda data: dumps(data, order, pretty=pretty).encode())
+        batch, unwritten = self._config.with_images(batch)
+        found = encode_rows(batch, lambda data: dumps(data, order, pretty=pretty).encode())
+        if not unwritten:
+            return found
+        values = [None if row in unwritten else value for row, value in enumerate(found.values)]
+        return Encoded(values, {**found.failed, **unwritten})

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.codecs.config import MessageConfig
+from connectors.codecs.writtenimages import WritesImages
 from connectors.compiledform import HasCompiledForm
 from connectors.records import Records
 from pipelines.data.batch import Batch
@@ -14,7 +15,7 @@ from pipelines.hotpath import HotPathReport, taken
 from pipelines.wire.columns import columns_reader, columns_writer
 
 
-class ProtoDataConfig(HasCompiledForm, MessageConfig):
+class ProtoDataConfig(WritesImages, HasCompiledForm, MessageConfig):
     """Protobuf messages with any keys and values; arrays little-endian. The fastest codec, and the default."""
 
     type: Literal["protodata"] = "protodata"
@@ -35,6 +36,8 @@ class ProtoData(Codec):
     def __init__(self, config: ProtoDataConfig | None = None) -> None:
         """Raises `HotPathError` if the compiled form is insisted on and was not built."""
         config = config or ProtoDataConfig()
+        self._config = config
+        self.opens_images = config.images != "keep"  # type: ignore[misc]
         self._hot_path = taken(config.hot_path)
         self._read = columns_reader(config.limits, float_lists=config.float_lists, hot_path=config.hot_path)
         self._write = columns_writer(config.hot_path)
@@ -56,4 +59,9 @@ class ProtoData(Codec):
 
     def encode(self, batch: Batch) -> Encoded:
         """One message for each row, with its metadata."""
-        return Encoded(*self._write(batch))
+        batch, unwritten = self._config.with_images(batch)
+        found = self._write(batch)
+        if not unwritten:
+            return Encoded(*found)
+        messages = [None if row in unwritten else message for row, message in enumerate(found.messages)]
+        return Encoded(messages, {**found.failed, **unwritten})

@@ -157,14 +157,17 @@ class Image:
         return frame_planes(self._foreign, width, height, channels or self.channels, part)
 
     def to_wire(self) -> bytes:
-        """What a message carries: a PNG file. PNG bytes pass untouched, as do bytes of no known format.
+        """What a message carries: the file that it was made of, untouched; a PNG file of anything else.
 
-        Konduit Serving does not look at image bytes on their way either, so a step that nobody asks to decode an
-        image does not fail for it.
+        Konduit Serving does not look at image bytes on their way either, so an image that nobody asks to decode does
+        not fail.
         """
-        if self._encoded is not None and self.format in (None, "PNG"):
-            return self._encoded
-        return self._as_file("PNG")
+        return self._encoded if self._encoded is not None else self._as_file("PNG")
+
+    @property
+    def wire_format(self) -> str:
+        """The format of `to_wire`: `"PNG"`, `"JPEG"`, `"BMP"` or `"GIF"`; PNG for bytes that are none of these."""
+        return self.format or "PNG"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Image):
@@ -173,7 +176,7 @@ class Image:
             return True
         if self._encoded is None and other._encoded is None:
             return np.array_equal(self._decoded(), other._decoded())
-        return self.to_wire() == other.to_wire()
+        return self._png_or_unknown() == other._png_or_unknown()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -198,6 +201,10 @@ class Image:
 
     def _is_whole(self, part: Part | None) -> bool:
         return part is None or part == (0, 0, self.width, self.height)
+
+    def _png_or_unknown(self) -> bytes:
+        unknown = self._encoded is not None and self.format is None
+        return self._encoded or b"" if unknown else self._as_file("PNG")
 
     def _size(self) -> Header:
         if self._header is None:

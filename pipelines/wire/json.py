@@ -129,7 +129,7 @@ def _plain(value: Any, byte_order: ByteOrder, depth: int) -> Any:
         # Without its empty metadata this one would be read as a point: both spellings are accepted.
         return plain | {"@Metadata": {}} if _is_configured_point(plain) else plain
     if kind is ValueType.IMAGE:
-        return {"@ImageFormat": "PNG", "@ImageData": _base64(value.to_wire())}
+        return {"@ImageFormat": value.wire_format, "@ImageData": _base64(value.to_wire())}
     if kind is ValueType.BOUNDING_BOX:
         return _plain_box(value)
     if kind is ValueType.POINT:

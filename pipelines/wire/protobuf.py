@@ -152,7 +152,7 @@ def _fill_array(message: pb.NDArray, array: Array) -> None:
 
 
 def _fill_image(message: pb.Image, image: Image) -> None:
-    message.type = "PNG"
+    message.type = image.wire_format
     message.data.append(image.to_wire())
 
 

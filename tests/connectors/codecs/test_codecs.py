@@ -299,6 +299,73 @@ def test_a_jpeg_that_came_in_is_not_compressed_again() -> None:
     assert codec.encode(decoded(codec, [jpeg]).batch).values == [jpeg]
 
 
+@pytest.mark.parametrize("codec", ["protodata", "json"])
+class TestImagesInMessages:
+    """`images` of the codecs whose messages have images beside other values."""
+
+    def written(self, codec: str, value: Any, **fields: Any) -> Any:
+        """The value, written and read again."""
+        encoded = codec_of({"type": codec, **fields}).encode(Batch.of([Data({"k": value, "n": 1})]))
+        assert not encoded.failed
+        return decoded(codec_of(codec), [encoded.values[0] or b""]).batch["k"].values()[0]
+
+    def test_a_jpeg_that_came_in_goes_out_as_the_same_jpeg(self, codec: str) -> None:
+        jpeg = noise().get_as("jpeg")
+        image = Image(jpeg)
+        assert image.get_as("numpy").shape == (32, 32, 3)
+        assert self.written(codec, image).encoded == jpeg
+        assert self.written(codec, [image, image])[1].encoded == jpeg
+
+    def test_what_a_step_has_drawn_goes_out_as_png(self, codec: str) -> None:
+        found = self.written(codec, noise())
+        assert found.format == "PNG"
+        assert found == noise()
+
+    def test_all_images_are_written_in_the_format_asked_for_also_in_lists_and_nested_data(
+        self, codec: str, png: bytes
+    ) -> None:
+        jpeg = noise().get_as("jpeg")
+        for form in ("png", "jpeg"):
+            for image in (noise(), Image(jpeg), Image(png)):
+                assert self.written(codec, image, images=form).format == form.upper()
+                assert self.written(codec, [image], images=form)[0].format == form.upper()
+                assert (
+                    self.written(codec, Data({"a": Data({"b": image})}), images=form)["a"]["b"].format == form.upper()
+                )
+        assert self.written(codec, Image(jpeg), images="jpeg", image_quality=5).encoded == jpeg
+
+    def test_a_jpeg_has_the_quality_that_is_asked_for(self, codec: str) -> None:
+        sizes = [len(self.written(codec, noise(), images="jpeg", image_quality=quality).encoded) for quality in (5, 95)]
+        assert sizes[0] < sizes[1]
+        with pytest.raises(DefinitionError, match="image_quality is for JPEG"):
+            codec_of({"type": codec, "image_quality": 5})
+
+    def test_values_that_are_no_images_are_as_ever(self, codec: str) -> None:
+        for value in ("x", [1, 2], [], Data({"a": [1.5]}), np.arange(3.0), [np.arange(2)]):
+            rows = Batch.of([Data({"k": value}), Data({"n": 1})])
+            plain = codec_of(codec).encode(rows)
+            assert list(codec_of({"type": codec, "images": "png"}).encode(rows).values) == list(plain.values)
+
+    def test_an_image_that_cannot_be_written_fails_its_own_row(self, codec: str, png: bytes) -> None:
+        rows = Batch.of([Data({"k": Image(image)}) for image in (png, png[:40], png)] + [Data({"n": 1})])
+        encoded = codec_of({"type": codec, "images": "jpeg"}).encode(rows)
+        assert list(encoded.failed) == [1]
+        assert 'key "k" cannot be written' in str(encoded.failed[1])
+        assert [value is None for value in encoded.values] == [False, True, False, False]
+
+    def test_images_that_no_step_reads_are_written_so_too(self, codec: str, png: bytes) -> None:
+        sent = codec_of(codec).encode(Batch.of([Data({"k": Image(png), "n": 1})]))
+        found = decoded(codec_of(codec), [sent.values[0] or b""])
+        (again,) = codec_of({"type": codec, "images": "jpeg"}).encode(found.batch).values
+        assert decoded(codec_of(codec), [again or b""]).batch["k"].values()[0].format == "JPEG"
+        (kept,) = codec_of(codec).encode(found.batch).values
+        assert kept == sent.values[0]
+
+
+def noise() -> Image:
+    return Image(np.random.default_rng(0).integers(0, 255, (32, 32, 3)).astype(np.uint8))
+
+
 def test_the_image_codec_refuses_values_that_are_no_image_and_images_it_cannot_decode(png: bytes) -> None:
     assert "STRING" in str(codec_of("image").encode(Batch.of([Data({"image": "x"})])).failed[0])
     damaged = decoded(codec_of("image"), [png[:40], png]).batch
