@@ -25,6 +25,7 @@ from steppages import OURS, about, has_fields, index, missing_pages, part_name, 
 from connectors.camera.config import CameraFields
 from connectors.codecs.config import MessageConfig
 from connectors.codecs.registry import CODECS
+from connectors.codecs.schemas.config import RegistryAuth, RegistryConfig
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.mqtt.client import TlsConfig
 from connectors.mqtt.config import Shard
@@ -105,6 +106,8 @@ def tables() -> dict[str, Callable[[], str]]:
         "source": lambda: fields(SourceConfig),
         "sink": lambda: fields(SinkConfig),
         "codecs": codecs,
+        "registry": lambda: fields(RegistryConfig),
+        "registry.auth": lambda: fields(RegistryAuth),
         "mqtt.tls": lambda: fields(TlsConfig),
         "mqtt.shard": lambda: fields(Shard),
         "camera.camera": lambda: fields(CameraFields),
@@ -130,7 +133,7 @@ def tables() -> dict[str, Callable[[], str]]:
 def fields(model: type[BaseModel], kinds: Mapping[str, str] | None = None, without: Iterable[str] = ()) -> str:
     """The fields of a model, one a line. `kinds` says what some of them are where the annotation cannot."""
     rows = [
-        f"| `{name}` | {(kinds or {}).get(name) or kind(info)} | {default(info)} | {described(info)} |\n"
+        f"| `{info.alias or name}` | {(kinds or {}).get(name) or kind(info)} | {default(info)} | {described(info)} |\n"
         for name, info in model.model_fields.items()
         if name not in without
     ]

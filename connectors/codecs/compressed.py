@@ -85,7 +85,7 @@ class Compressed(Codec):
 
     def __init__(self, config: CompressedConfig | None = None) -> None:
         self._config = config or CompressedConfig()
-        self._inside = codec_of(self._config.codec, self._config.hot_path)
+        self._inside = codec_of(self._config.codec, self._config.hot_path, self._config.sink_topic)
 
     @property
     def opens_images(self) -> bool:  # type: ignore[override]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, ConfigDict, PositiveInt, PrivateAttr
 
 from connectors.codec import Codec
 from connectors.units import Size
@@ -31,6 +31,19 @@ class CodecConfig(BaseModel, ABC):
 
     type: str
     """Which codec this is."""
+
+    _sink_topic: str | None = PrivateAttr(default=None)
+
+    @property
+    def sink_topic(self) -> str | None:
+        """The topic that its sink writes to, as the service file says it; `None` if it has none, or is a source."""
+        return self._sink_topic
+
+    def with_sink_topic(self, topic: str | None) -> Self:
+        """The same configuration in a sink that writes to this topic."""
+        copy = self.model_copy()
+        copy._sink_topic = topic
+        return copy
 
     @property
     def needs(self) -> Requires:

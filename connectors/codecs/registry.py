@@ -7,9 +7,10 @@ A plug-in puts its configuration model (a `connectors.codecs.config.CodecConfig`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from connectors.codec import Codec
 from connectors.codecs.config import CodecConfig
@@ -37,6 +38,7 @@ CODECS: Final[Registry[CodecConfig]] = Registry(
         "msgpack": "connectors.codecs.msgpack:MsgpackConfig",
         "objects": "connectors.codecs.objects:ObjectsConfig",
         "frame": "connectors.codecs.frame:FrameConfig",
+        "avro": "connectors.codecs.schemas.avro:AvroConfig",
         "compressed": "connectors.codecs.compressed:CompressedConfig",
         "cloudevents": "connectors.codecs.cloudevents.config:CloudEventsConfig",
         "sparkplug": "connectors.codecs.sparkplug.codec:SparkplugConfig",
@@ -45,16 +47,19 @@ CODECS: Final[Registry[CodecConfig]] = Registry(
 """Codecs by the name or `type` of a service file's `codec`."""
 
 
-def codec_of(setting: str | Mapping[str, Any], hot_path: HotPath = "auto") -> Codec:
+def codec_of(setting: str | Mapping[str, Any], hot_path: HotPath = "auto", topic: str | None = None) -> Codec:
     """The codec of a `codec` field: a name, or `{type: NAME, OPTION: ...}`. Whatever it raises fails one record.
 
-    `hot_path` is the choice of its service. Raises `DefinitionError` for a codec or an option that there is not,
+    `hot_path` is the choice of its service, `topic` that of a sink, by which it may look for a schema.
+    Raises `DefinitionError` for a codec or an option that there is not,
     `ConnectorClash` if two plug-ins have one name, `MissingPackageError`.
     """
     config = codec_config(setting)
     required(config.needs).check(f"the codec {config.type}")
     if isinstance(config, HasCompiledForm):
         config = config.with_hot_path(hot_path)
+    if topic is not None:
+        config = config.with_sink_topic(topic)
     return Guarded(config.build(), config.type)
 
 
@@ -69,3 +74,27 @@ def codec_config(setting: str | Mapping[str, Any]) -> CodecConfig:
         return model.model_validate(fields)
     except ValidationError as error:
         raise definition_error(error, Document(fields, prefix=("codec",)), model, ignorable=False) from error
+
+
+def anchored(setting: str | Mapping[str, Any], base: Path) -> str | dict[str, Any]:
+    """The same setting with its paths, and those of a codec inside, starting at `base`: it is read again later."""
+    if isinstance(setting, str):
+        return setting
+    model = CODECS.get(str(setting["type"])).model_validate(dict(setting), context={"base": base})
+    found = _with_paths(setting, model)
+    if model.wrapped is not None and "codec" in setting:
+        found["codec"] = anchored(setting["codec"], base)
+    return found
+
+
+def _with_paths(fields: Mapping[str, Any], model: BaseModel) -> dict[str, Any]:
+    found = dict(fields)
+    for name, info in type(model).model_fields.items():
+        key, value = info.alias or name, getattr(model, name)
+        if key not in fields:
+            continue
+        if isinstance(value, Path):
+            found[key] = str(value)
+        elif isinstance(value, BaseModel) and isinstance(fields[key], Mapping):
+            found[key] = _with_paths(fields[key], value)
+    return found

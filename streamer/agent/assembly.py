@@ -152,7 +152,7 @@ def build(
         SinkRoute.of(
             config,
             _sink(config, service) if sinks is None else sinks[config.label],
-            codec_of(config.codec, service.hot_path),
+            codec_of(config.codec, service.hot_path, _topic(config)),
             config.label,
             service.record_names,
         )
@@ -167,12 +167,16 @@ def build(
     )
 
 
+def _topic(config: SinkConfig) -> str | None:
+    return None if config.addressing is None else config.addressing.topic
+
+
 def _dead_letter(service: Service, instead: Sink | None) -> SinkRoute | None:
     config = service.dead_letter
     if config is None:
         return None
     sink: Any = _sink(config, service) if instead is None else instead
-    return SinkRoute.of(config, sink, codec_of(config.codec, service.hot_path), "dead_letter")
+    return SinkRoute.of(config, sink, codec_of(config.codec, service.hot_path, _topic(config)), "dead_letter")
 
 
 def _innermost(config: SourceConfig) -> CodecConfig:

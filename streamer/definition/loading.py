@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 import pipelines
-from connectors.codecs.registry import CODECS
+from connectors.codecs.registry import CODECS, anchored
 from connectors.config import ConnectorConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES, Registry
 from pipelines.definitions.definition import read_pipeline
@@ -204,6 +204,7 @@ def _connector(
     config = _read(registry, document, base)
     if isinstance(config.codec, dict):
         _read(CODECS, document.at("codec"), base)
+        config = config.model_copy(update={"codec": anchored(config.codec, base.absolute())})
     for field, check in checks(config, sources).items():
         try:
             check()

@@ -46,6 +46,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "text": "text/plain; charset=utf-8",
     "protodata": "application/x-protobuf",
     "sparkplug": "application/x-protobuf",
+    "avro": "application/vnd.apache.avro+binary",
     "csv": "text/csv; charset=utf-8",
     "msgpack": "application/vnd.msgpack",
 }
@@ -65,7 +66,7 @@ class CloudEvents(Codec):
 
     def __init__(self, config: CloudEventsConfig | None = None) -> None:
         self._config = config or CloudEventsConfig()
-        self._inside = codec_of(self._config.codec, self._config.hot_path)
+        self._inside = codec_of(self._config.codec, self._config.hot_path, self._config.sink_topic)
         self._content_type = self._config.content_type or _TYPES.get(
             self._config.wrapped.type, "application/octet-stream"
         )

@@ -1,0 +1,254 @@
+"""`avro`: payloads are Avro records, of a schema registry or of a schema that both sides know."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, Literal
+
+from pydantic import Field, model_validator
+
+from connectors.codec import Codec, Decoded, Encoded
+from connectors.codecs.config import CodecConfig
+from connectors.codecs.plainrows import AS_OBJECTS, decoded_rows
+from connectors.codecs.rows import payload_bytes
+from connectors.codecs.schemas import avroschema
+from connectors.codecs.schemas.config import REGISTRY_PACKAGES, RegistryConfig
+from connectors.codecs.schemas.derived import derived_schema
+from connectors.codecs.schemas.framing import Frame, framed, schema_headers, without_schemas
+from connectors.codecs.schemas.registry import Registered, SchemaRegistry
+from connectors.codecs.schemas.schemafile import schema_text
+from connectors.localpath import LocalPath
+from connectors.records import Records
+from connectors.units import Size
+from pipelines.data.batch import Batch
+from pipelines.errors import ConnectorError, DefinitionError, WireError, nearest
+from pipelines.plugins.requirements import Package, Requires, all_of
+from pipelines.wire.plainvalues import plain_rows
+
+_log = logging.getLogger(__name__)
+
+_AVRO: Final = Package("fastavro", "avro")
+
+
+class AvroConfig(CodecConfig):
+    """Avro records: with a schema registry, or by a schema in a file. Times are milliseconds, decimals numbers or texts, null is absence."""  # noqa: E501
+
+    type: Literal["avro"] = "avro"
+    """Which codec this is."""
+    registry: RegistryConfig | None = None
+    """The schema registry, `{url: http://localhost:8081}`; without one payloads are bare records of `schema`."""
+    schema_: LocalPath | dict[str, Any] | None = Field(default=None, alias="schema")
+    """The schema that results are written by, and without a registry also what payloads were written by: a file, `readings.avsc`, or the schema itself. With a registry it may be left out: then it is the latest one of the subject, or, with `auto_register`, derived from the first results where there is none."""  # noqa: E501
+    reader_schema: LocalPath | dict[str, Any] | None = None
+    """The schema that payloads are read as, by Avro's rules: fields that it has not are passed over, those that a payload has not have its defaults."""  # noqa: E501
+    decimals: Literal["number", "text"] = "number"
+    """What decimals become: DOUBLE, or texts with all their digits."""
+    record_name: str = Field(default="Result", pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$")
+    """The name of a derived schema."""
+    max_bytes: Size = 16 << 20
+    """Size of the largest payload; a larger one is an error of its record."""
+
+    @model_validator(mode="after")
+    def _some_schema(self) -> AvroConfig:
+        if self.registry is None and self.schema_ is None:
+            raise ValueError("give the codec avro a registry, or a schema")
+        return self
+
+    @property
+    def needs(self) -> Requires:
+        """fastavro, and with a registry what its client needs."""
+        return _AVRO if self.registry is None else all_of(_AVRO, REGISTRY_PACKAGES)
+
+    def build(self) -> Avro:
+        """The codec. Raises `MissingPackageError`, and `DefinitionError` for a schema that cannot be read or used."""
+        return Avro(self)
+
+
+class Avro(Codec):
+    """One record for each row.
+
+    codec = AvroConfig(schema={"type": "record", ...}).build()
+    """
+
+    opens_images: ClassVar[bool] = True
+
+    def __init__(self, config: AvroConfig) -> None:
+        self._config = config
+        self._registry = None if config.registry is None else SchemaRegistry(config.registry)
+        self._given = None if config.schema_ is None else self._own(schema_text(config.schema_))
+        self._reader = None if config.reader_schema is None else self._own(schema_text(config.reader_schema))
+        self._text = None if config.schema_ is None else schema_text(config.schema_)
+        self._writer: _Writer | None = None
+        if self._registry is not None and config.sink_topic is not None:
+            self._registry.subject(config.sink_topic, config.record_name)
+
+    def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
+        """A row for each record, with its fields that are not null."""
+        import fastavro
+
+        read: Any = fastavro.schemaless_reader
+        reader = self._reader
+        rows: list[dict[str, Any]] = []
+        numbers: list[int] = []
+        failed: dict[int, Exception] = {}
+        headers = schema_headers(records) if self._registry is not None else None
+        for row, payload in enumerate(records.values):
+            if payload is None:
+                continue
+            try:
+                raw = payload_bytes(payload, "avro")
+                if len(raw) > self._config.max_bytes:
+                    raise _too_large(len(raw), self._config.max_bytes)
+                if headers is None or self._registry is None:
+                    schema = self._given
+                else:
+                    of, raw, payload = framed(raw, headers[row])
+                    raw = raw if payload is None else payload
+                    schema = self._registry.parsed(of, self._parsed)
+                text = io.BytesIO(raw)
+                found = read(text, schema, reader)
+                if text.tell() != len(raw):
+                    raise WireError(f"{len(raw) - text.tell()} bytes follow the record: it has another schema")
+            except WireError as error:
+                failed[first + row] = error
+            except ConnectorError:
+                raise
+            except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for bytes that are no record
+                failed[first + row] = WireError(
+                    f"the payload does not follow its schema: {type(error).__name__}: {error}"
+                )
+            else:
+                rows.append(found)
+                numbers.append(first + row)
+        decoded = decoded_rows(records, first, wanted, rows, numbers, failed)
+        return decoded if headers is None else without_schemas(decoded, records, first)
+
+    def encode(self, batch: Batch) -> Encoded:
+        """A record for each row, by the schema of the results."""
+        failed: dict[int, Exception] = {}
+        rows = plain_rows(batch, AS_OBJECTS, failed)
+        if not rows:
+            return Encoded([], failed)
+        writer = self._writer_for([row for at, row in enumerate(rows) if at not in failed])
+        if writer is None:
+            return Encoded([None] * len(rows), failed)
+        values: list[bytes | None] = [None] * len(rows)
+        for at, row in enumerate(rows):
+            if at in failed:
+                continue
+            try:
+                values[at] = writer.written(row)
+            except WireError as error:
+                failed[at] = error
+        return Encoded(values, failed, writer.frame.headers(len(rows)))
+
+    def _own(self, text: str) -> Any:
+        """A schema of the service file. What it names must be in it."""
+        try:
+            return avroschema.parsed(text, {}, self._config.decimals)
+        except WireError as error:
+            raise DefinitionError(str(error)) from None
+
+    def _parsed(self, registered: Registered) -> Any:
+        if registered.kind != "AVRO":
+            raise WireError(f"the schema is {registered.kind}, not AVRO; use the codec {_CODECS.get(registered.kind)}")
+        others = {name: one.text for name, one in registered.references.items()}
+        return avroschema.parsed(registered.text, others, self._config.decimals)
+
+    def _writer_for(self, rows: list[dict[str, Any]]) -> _Writer | None:
+        """What writes results; made when the first of them are known. `None` if none of these can be written."""
+        if self._writer is None and rows:
+            self._writer = self._made_writer(rows)
+        return self._writer
+
+    def _made_writer(self, rows: list[dict[str, Any]]) -> _Writer:
+        if self._registry is None:
+            return _Writer(self._given, Frame(b""))
+        if self._text is not None:
+            text = self._text
+            registered = self._registry.written(
+                self._registry.subject(self._config.sink_topic, _record_name(text)), "AVRO", text
+            )
+            return _Writer(self._given, self._registry.frame(registered))
+        subject = self._registry.subject(self._config.sink_topic, self._config.record_name)
+        latest = self._registry.latest(subject)
+        if latest is not None:
+            try:
+                return _Writer(self._parsed(latest), self._registry.frame(latest))
+            except WireError as error:
+                raise ConnectorError(f"the schema of the subject {subject} cannot be used: {error}") from None
+        if not self._registry.config.auto_register:
+            raise ConnectorError(
+                f"the schema registry {self._registry.config.url} has no subject {subject}: register a schema for the "
+                "results, or give the codec one (schema: FILE) or auto_register: true"
+            )
+        try:
+            text = derived_schema(rows, self._config.record_name)
+        except WireError as error:
+            raise ConnectorError(str(error)) from None
+        _log.info("the schema of results, as the first ones are, is registered as %s: %s", subject, _compact(text))
+        registered = self._registry.written(subject, "AVRO", _compact(text))
+        return _Writer(self._own(text), self._registry.frame(registered))
+
+
+class _Writer:
+    """Writes rows by one schema."""
+
+    def __init__(self, schema: Any, frame: Frame) -> None:
+        import fastavro
+
+        self.frame = frame
+        self._write: Callable[..., None] = fastavro.schemaless_writer
+        self._schema = schema
+        self._names = frozenset(one["name"] for one in schema["fields"])
+        self._buffer = io.BytesIO()
+
+    def written(self, row: Mapping[str, Any]) -> bytes:
+        if not row.keys() <= self._names:
+            other = next(key for key in row if key not in self._names)
+            raise WireError(
+                f'the schema of the results has no field "{other}"{nearest(other, self._names)}; choose what the sink '
+                "writes (keys: [NAME], drop: [NAME]), or add the field"
+            )
+        buffer = self._buffer
+        buffer.seek(0)
+        buffer.truncate()
+        buffer.write(self.frame.prefix)
+        try:
+            self._write(buffer, self._schema, row)
+        except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for values that are none of the schema
+            raise WireError(f"the values do not follow the schema of the results: {self._why(row, error)}") from None
+        return buffer.getvalue()
+
+    def _why(self, row: Mapping[str, Any], error: Exception) -> str:
+        from fastavro.validation import ValidationError, validate
+
+        try:
+            validate(row, self._schema)
+        except ValidationError as found:
+            return "; ".join(str(one) for one in found.errors)
+        except Exception as found:  # noqa: BLE001 - our logical types say what they cannot write
+            return str(found)
+        return f"{type(error).__name__}: {error}"
+
+
+_CODECS: Final[Mapping[str, str]] = {"JSON": "json-schema", "PROTOBUF": "protobuf"}
+
+
+def _record_name(text: str) -> str:
+    schema = json.loads(text)
+    space, name = schema.get("namespace", ""), schema["name"]
+    return f"{space}.{name}" if space and "." not in name else str(name)
+
+
+def _compact(text: str) -> str:
+    return json.dumps(json.loads(text), separators=(",", ":"))
+
+
+def _too_large(size: int, most: int) -> WireError:
+    return WireError(
+        f"the payload has {size} bytes, more than {most}; raise max_bytes of the codec if such records are expected"
+    )

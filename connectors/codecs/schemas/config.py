@@ -1,0 +1,131 @@
+"""`registry: {url: ...}` of a codec: where schemas are, and how payloads say which one they follow."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from connectors.localpath import LocalPath
+from connectors.secrets import wrapped
+from connectors.units import Duration
+from pipelines.plugins.requirements import Package, all_of
+
+REGISTRY_PACKAGES: Final = all_of(
+    *(Package(name, "schemas") for name in ("confluent_kafka", "attrs", "authlib", "cachetools", "certifi"))
+)
+"""What the client of schema registries cannot do without."""
+
+_CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+
+class RegistryAuth(BaseModel):
+    """Who asks a schema registry: a user with a password, or a token."""
+
+    model_config = _CONFIG
+
+    user: str | None = None
+    """The user."""
+    password: SecretStr | None = None
+    """The user's password, `${REGISTRY_PASSWORD}`."""
+    token: SecretStr | None = None
+    """A bearer token, in place of user and password."""
+    cluster: str = "default"
+    """The logical cluster that goes with a token, on Confluent Cloud."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> RegistryAuth:
+        if (self.user is None) != (self.password is None) or (self.user is None) == (self.token is None):
+            raise ValueError("give user and password, or token")
+        return self
+
+
+class RegistryConfig(BaseModel):
+    """A Confluent schema registry, or one with the same interface (Apicurio, Karapace, Redpanda)."""
+
+    model_config = _CONFIG
+
+    url: str
+    """Its address, several separated by commas: `http://localhost:8081`. `mock://NAME` is one in memory, for tests."""
+    auth: RegistryAuth | None = None
+    """Who asks: `{user: ..., password: ...}` or `{token: ...}`."""
+    ca: LocalPath | None = None
+    """A file with the certificates of authorities, by default those of the package certifi."""
+    cert: LocalPath | None = None
+    """A certificate to show, in PEM."""
+    key: LocalPath | None = None
+    """The key of that certificate."""
+    key_password: SecretStr | None = None
+    """The password of the key."""
+    framing: Literal["payload", "header"] = "payload"
+    """Where written messages say which schema they follow: before the payload, in five bytes, or in the header `__value_schema_id`, by the schema's GUID. Both are read, each record as it says."""  # noqa: E501
+    strategy: Literal["topic", "record", "topic_record"] = "topic"
+    """The subject that the schema of results is looked for in: `TOPIC-value`, the name of the record type, or `TOPIC-NAME`."""  # noqa: E501
+    subject: str | None = Field(default=None, min_length=1)
+    """That subject itself, in place of a strategy."""
+    auto_register: bool = False
+    """Whether to register the schema of results if its subject does not have it; else that is an error."""
+    timeout: Duration = Field(default=5.0, gt=0)
+    """How long an answer may take; then it is asked again."""
+    client: dict[str, Any] = Field(default_factory=dict)
+    """Further properties of confluent-kafka's `SchemaRegistryClient`, such as `proxy`."""
+
+    @field_validator("url")
+    @classmethod
+    def _without_credentials(cls, url: str) -> str:
+        for one in url.split(","):
+            parts = urlsplit(one.strip())
+            if parts.scheme not in ("http", "https", "mock") or not parts.netloc:
+                raise ValueError("the address of a registry begins with http://, https:// or mock://")
+            if "@" in parts.netloc:
+                raise ValueError("a URL is shown in messages: write user and password in auth")
+        return url
+
+    @field_validator("client", mode="before")
+    @classmethod
+    def _masked(cls, client: object) -> object:
+        if not isinstance(client, dict):
+            return client
+        ours = ("url", "timeout", "basic.auth.user.info", "bearer.auth.token")
+        for name in client:
+            if name in ours or str(name).startswith("ssl."):
+                raise ValueError(f"{name} is said by a field: url, timeout, auth, ca, cert, key or key_password")
+        return wrapped(client)
+
+    def subject_of(self, topic: str | None, record: str) -> str:
+        """The subject for results of this topic whose type has this name.
+
+        Raises `ValueError` if the strategy needs the topic, and that is not known, or made from values.
+        """
+        if self.subject is not None:
+            return self.subject
+        if self.strategy == "record":
+            return record
+        if topic is None or "{" in topic:
+            why = "the sink has none" if topic is None else f"{topic} is made from values"
+            raise ValueError(f"the subject is named by the topic, and {why}: add strategy: record or subject: NAME")
+        return f"{topic}-value" if self.strategy == "topic" else f"{topic}-{record}"
+
+    def properties(self) -> dict[str, Any]:
+        """The same as properties of `SchemaRegistryClient`. It does not try again: whoever asks does."""
+        found: dict[str, Any] = {"url": self.url, "timeout": self.timeout, "max.retries": 0}
+        if self.auth is not None and self.auth.password is not None:
+            found["basic.auth.user.info"] = f"{self.auth.user}:{self.auth.password.get_secret_value()}"
+        if self.auth is not None and self.auth.token is not None:
+            found["bearer.auth.credentials.source"] = "STATIC_TOKEN"
+            found["bearer.auth.token"] = self.auth.token.get_secret_value()
+            found["bearer.auth.logical.cluster"] = self.auth.cluster
+        files = {"ssl.ca.location": self.ca, "ssl.certificate.location": self.cert, "ssl.key.location": self.key}
+        found.update((name, str(file)) for name, file in files.items() if file is not None)
+        if self.key_password is not None:
+            found["ssl.key.password"] = self.key_password.get_secret_value()
+        for name, value in self.client.items():
+            found[name] = value.get_secret_value() if isinstance(value, SecretStr) else value
+        return found
+
+    @property
+    def secrets(self) -> dict[str, object]:
+        """The secrets among these, to be masked in texts."""
+        auth = {} if self.auth is None else dict(self.auth)
+        return {**self.client, **auth, "key_password": self.key_password}

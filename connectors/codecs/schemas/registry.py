@@ -1,0 +1,232 @@
+"""`SchemaRegistry`: the schemas of a registry, each asked for once, by confluent-kafka's client."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import UUID
+
+from connectors.codecs.schemas.config import RegistryConfig
+from connectors.codecs.schemas.framing import HEADER, Frame, SchemaRef, by_guid, by_id
+from connectors.secrets import Scrubber
+from pipelines.errors import ConnectorError, DefinitionError, MissingPackageError, WireError
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+T = TypeVar("T")
+
+MOST_SCHEMAS: Final = 1000
+"""Schemas that are kept; of more the one that was used longest ago is asked for again."""
+FORGET_UNKNOWN: Final = 10.0
+"""Seconds for which an unknown id stays unknown without another question: strangers may send the same one again."""
+MOST_REFERENCES: Final = 200
+"""Schemas that one schema may refer to, directly or not."""
+
+_AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""HTTP statuses that may be another a moment later."""
+_DENIED: Final = frozenset({401, 403})
+
+_mocks: dict[str, SchemaRegistryClient] = {}
+_mocks_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A schema as a registry has it."""
+
+    kind: str
+    """`AVRO`, `JSON` or `PROTOBUF`."""
+    text: str
+    references: Mapping[str, Registered] = field(default_factory=dict)
+    """The schemas that it refers to, by the names that it has for them, theirs among them."""
+    id: int | None = None
+    guid: str | None = None
+
+
+class SchemaRegistry:
+    """Asks a registry for schemas. Not for several threads at once.
+
+    Raises `ConnectorError` for what concerns all records: retriable while the registry cannot be reached, and not if it
+    refuses who asks. An unknown id is a `WireError`, the failure of a record. No message holds a credential.
+    """
+
+    def __init__(self, config: RegistryConfig) -> None:
+        self.config = config
+        self._scrub = Scrubber(config.secrets)
+        self._made: SchemaRegistryClient | None = None
+        self._known: OrderedDict[SchemaRef, Any] = OrderedDict()
+        self._unknown: OrderedDict[SchemaRef, float] = OrderedDict()
+
+    def parsed(self, schema: SchemaRef, parse: Callable[[Registered], T]) -> T:
+        """What `parse` makes of this schema, once. What it raises is the failure of each record with this schema."""
+        found = self._known.get(schema)
+        if found is None:
+            registered = self._schema(schema)
+            try:
+                found = parse(registered)
+            except WireError as error:
+                # A schema that cannot be used stays so.
+                found = error
+            self._known[schema] = found
+            if len(self._known) > MOST_SCHEMAS:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(schema)
+        if isinstance(found, WireError):
+            raise WireError(str(found))
+        return found
+
+    def latest(self, subject: str) -> Registered | None:
+        """The latest schema of a subject; `None` if there is none."""
+        found = self._asked(f"the latest schema of {subject}", lambda client: client.get_latest_version(subject))
+        return None if found is None else self._registered(found.schema, found.schema_id, found.guid)
+
+    def written(self, subject: str, kind: str, text: str) -> Registered:
+        """This schema as the subject has it; registered there if it may be.
+
+        Raises `ConnectorError` if the subject does not have it, or does not take it.
+        """
+        from confluent_kafka.schema_registry import Schema
+
+        schema = Schema(text, kind)
+        if self.config.auto_register:
+            found = self._asked(
+                f"the subject {subject} for a new schema",
+                lambda client: client.register_schema_full_response(subject, schema),
+            )
+            if found is not None and found.guid is None and self.config.framing == "header":
+                # Some registries tell it only when they are asked.
+                found = self._asked(f"the subject {subject}", lambda client: client.lookup_schema(subject, schema))
+        else:
+            found = self._asked(f"the subject {subject}", lambda client: client.lookup_schema(subject, schema))
+        if found is None:
+            raise ConnectorError(
+                f"the schema registry {self.config.url} does not have this schema in the subject {subject}; register "
+                "it, or write auto_register: true"
+            )
+        return Registered(kind, text, {}, found.schema_id, found.guid)
+
+    def frame(self, registered: Registered) -> Frame:
+        """What messages with this schema say of it. Raises `ConnectorError` for a header without a GUID."""
+        if self.config.framing == "payload":
+            assert registered.id is not None
+            return Frame(by_id(registered.id))
+        if registered.guid is None:
+            raise ConnectorError(
+                f"the schema registry {self.config.url} gives schemas no GUID, by which headers name them; "
+                "write framing: payload"
+            )
+        return Frame(b"", (HEADER, by_guid(registered.guid)))
+
+    def subject(self, topic: str | None, record: str) -> str:
+        """The subject of results. Raises `DefinitionError` if it is named by a topic that is not known."""
+        try:
+            return self.config.subject_of(topic, record)
+        except ValueError as error:
+            raise DefinitionError(str(error)) from None
+
+    def close(self) -> None:
+        """Close its connections."""
+        if self._made is not None and not self.config.url.startswith("mock:"):
+            self._made.close()
+        self._made = None
+
+    def _schema(self, schema: SchemaRef) -> Registered:
+        now = time.monotonic()
+        if self._unknown.get(schema, 0.0) > now:
+            raise WireError(_unknown_text(schema, self.config.url))
+
+        def ask(client: Any) -> Any:
+            return client.get_schema_by_guid(str(schema)) if isinstance(schema, UUID) else client.get_schema(schema)
+
+        found = self._asked(f"the schema {schema}", ask)
+        if found is None:
+            self._unknown[schema] = now + FORGET_UNKNOWN
+            self._unknown.move_to_end(schema)
+            if len(self._unknown) > MOST_SCHEMAS:
+                self._unknown.popitem(last=False)
+            raise WireError(_unknown_text(schema, self.config.url))
+        return self._registered(found, None, None)
+
+    def _registered(self, schema: Any, schema_id: int | None, guid: str | None) -> Registered:
+        found: dict[str, Registered] = {}
+        self._refer(schema, found)
+        return Registered(schema.schema_type or "AVRO", schema.schema_str or "", found, schema_id, guid)
+
+    def _refer(self, schema: Any, found: dict[str, Registered]) -> None:
+        for one in schema.references or ():
+            if one.name in found:
+                continue
+            if len(found) >= MOST_REFERENCES:
+                raise WireError(f"the schema refers to more than {MOST_REFERENCES} others")
+            version = self._asked(
+                f"version {one.version} of {one.subject}",
+                lambda client, one=one: client.get_version(one.subject, one.version),  # type: ignore[misc]
+            )
+            if version is None:
+                raise WireError(f"the schema refers to version {one.version} of {one.subject}, which there is not")
+            # Entered before its own references, so that those in a circle end.
+            found[one.name] = Registered(version.schema.schema_type or "AVRO", version.schema.schema_str or "")
+            self._refer(version.schema, found)
+
+    def _asked(self, what: str, question: Callable[[Any], T]) -> T | None:
+        """The answer; `None` if there is no such thing."""
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        url = self.config.url
+        try:
+            return question(self._client())
+        except SchemaRegistryError as error:
+            status = error.http_status_code
+            if status == 404:
+                return None
+            told = self._scrub(str(error))
+            if status in _DENIED:
+                raise ConnectorError(
+                    f"the schema registry {url} does not let us ask for {what}: {told}; correct auth of the registry"
+                ) from None
+            raise ConnectorError(
+                f"the schema registry {url}, asked for {what}: {told}", retriable=status in _AGAIN
+            ) from None
+        except (ConnectorError, MissingPackageError):
+            raise
+        except Exception as error:  # noqa: BLE001 - of the HTTP library, of a proxy's page that is no JSON, of DNS
+            told = self._scrub(f"{type(error).__name__}: {error}")
+            raise ConnectorError(f"the schema registry {url} does not answer: {told}", retriable=True) from None
+
+    def _client(self) -> SchemaRegistryClient:
+        if self._made is None:
+            self._made = _new_client(self.config, self._scrub)
+        return self._made
+
+
+def mock_registry(url: str) -> SchemaRegistryClient:
+    """The registry in memory of a `mock://NAME` address: one for each name, in this process."""
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    with _mocks_lock:
+        if url not in _mocks:
+            _mocks[url] = SchemaRegistryClient.new_client({"url": url})
+        return _mocks[url]
+
+
+def _new_client(config: RegistryConfig, scrub: Scrubber) -> SchemaRegistryClient:
+    try:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+    except ImportError as error:
+        raise MissingPackageError(error.name or "confluent_kafka", "schemas", "a schema registry") from None
+    if config.url.startswith("mock:"):
+        return mock_registry(config.url)
+    try:
+        return SchemaRegistryClient.new_client(config.properties())
+    except (ValueError, TypeError, OSError) as error:
+        raise ConnectorError(f"the registry of the codec cannot be used: {scrub(str(error))}") from None
+
+
+def _unknown_text(schema: SchemaRef, url: str) -> str:
+    return f"the schema registry {url} has no schema {schema}; is it the registry that the producer writes to?"
