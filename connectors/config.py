@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -39,6 +39,9 @@ class Addressing:
     """Whether the record's headers go with its results."""
     source_timestamp: bool = False
     """Whether a message has the time of its record, rather than that of its writing."""
+    record_headers: Mapping[str, str] = field(default_factory=dict)
+    """What the source says of a record (`Records.extras`) that goes with its results, as headers: its name, and the
+    header's. Text and bytes alone; they stand in place of headers of the record that have the same names."""
 
 
 class ConnectorConfig(BaseModel, ABC):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from connectors.sink import Sink
 from pipelines.data.batch import Batch
 from pipelines.errors import StepError
 from streamer.agent.decodedbatch import DecodedBatch
-from streamer.routing.provenance import record_headers, record_keys, record_timestamps
+from streamer.routing.provenance import record_column, record_headers, record_keys, record_timestamps
 from streamer.routing.selection import Selected, Selection, selection
 
 Failed = dict[int, Exception]
@@ -33,6 +33,7 @@ class SinkRoute:
     selection: Selection
     source_timestamp: bool = False
     headers: bool = True
+    record_headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: SinkConfig, sink: Sink, codec: Codec, name: str, record_names: Iterable[str] = ()) -> SinkRoute:
@@ -43,7 +44,9 @@ class SinkRoute:
         chosen, addressing = selection(config, f"sink {name}", record_names), config.addressing
         if addressing is None:
             return cls(name, sink, codec, chosen)
-        return cls(name, sink, codec, chosen, addressing.source_timestamp, addressing.headers)
+        return cls(
+            name, sink, codec, chosen, addressing.source_timestamp, addressing.headers, addressing.record_headers
+        )
 
     def messages(self, selected: Selected) -> tuple[Messages, Failed]:
         """One message for each selected row, and the rows whose values the codec cannot write, which have none."""
@@ -74,6 +77,8 @@ class SinkRoute:
         own: Sequence[Sequence[Header]] | None = None,
     ) -> Messages:
         headers = record_headers(batch) if self.headers else None
+        if self.record_headers and (told := self._told(batch)) is not None:
+            headers = _with_own(headers, told)
         return Messages(
             rows=batch.rows,
             values=values,
@@ -84,6 +89,16 @@ class SinkRoute:
             splits=batch.splits,
             row_range=batch.row_range,
         )
+
+    def _told(self, batch: Batch) -> list[list[Header]] | None:
+        """What the records' source says of them, as headers; `None` where it says nothing of any."""
+        found: list[list[Header]] = [[] for _ in range(batch.size)]
+        for name, header in self.record_headers.items():
+            column = record_column(batch, name)
+            for row in np.flatnonzero(column.present).tolist():
+                value = column[row]
+                found[row].append((header, value.encode() if isinstance(value, str) else bytes(value)))
+        return found if any(found) else None
 
 
 def _with_own(

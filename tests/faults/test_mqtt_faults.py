@@ -303,7 +303,7 @@ class TestSinks:
   - {{type: memory, topic: {name}-out, when: {{device: 1}}, codec: json}}"""
             run = Run(ours.url, name, sink=sinks, batch="max_records: 10, max_wait: 1ms")
             with run.service:
-                assert until(lambda: slow.clients and ours.clients)
+                assert until(lambda: bool(slow.clients and ours.clients))
                 slow.freeze()
                 ours.publish("proof/0", *payloads(0, 10, 0))
                 for start in range(0, 100, 10):

@@ -114,8 +114,8 @@ class Client:
 
     def _packet(self, reply: Reply) -> Publish:
         properties = NONE
-        if self.connection.version == V5 and reply.headers:
-            properties = Properties(user_properties=reply.headers)
+        if self.connection.version == V5 and (reply.headers or reply.correlation is not None):
+            properties = Properties(user_properties=reply.headers, correlation_data=reply.correlation)
         packet_id = self._free_id() if reply.qos else 0
         return Publish(reply.topic, reply.payload, reply.qos, packet_id=packet_id, properties=properties)
 

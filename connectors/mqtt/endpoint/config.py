@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 COLUMNS = ("qos", "retained", "duplicate", "content_type", "response_topic", "correlation")
 """What an MQTT message says besides its topic, its levels and its user properties, which are headers."""
 
+REQUEST_HEADERS = {"response_topic": "streamer-mqtt-response-topic", "correlation": "streamer-mqtt-correlation"}
+"""Under which names a result carries what its request said about the answer."""
+
 
 class ServerTls(BaseModel):
     """The server's side of TLS."""
@@ -153,6 +156,8 @@ class MqttEndpointSinkConfig(SinkConfig):
     """The name of the `mqtt_endpoint` source whose clients are answered, if the service has several; by default the first."""  # noqa: E501
     topic: str = Field(default="{record.topic}-out", min_length=1)
     """The topic of the answer; may be made from values. Only the client that sent the record gets it, whether it has subscribed or not."""  # noqa: E501
+    response_topic: bool = True
+    """Whether the answer to a request that names a response topic (MQTT 5) goes there instead of to `topic`. Its correlation data comes with the answer in any case."""  # noqa: E501
     qos: Literal[0, 1, 2] = 1
     """How answers are handed over: with 1 and 2 they are confirmed when the client has acknowledged them, with 0 when they are sent."""  # noqa: E501
     headers: bool = True
@@ -165,7 +170,7 @@ class MqttEndpointSinkConfig(SinkConfig):
         """Any topic: a client can only choose what it gets itself. A dead letter says itself which record it is of."""
         if self._failures:
             return None
-        return Addressing(self.topic, ("^",), headers=self.headers)
+        return Addressing(self.topic, ("^",), headers=self.headers, record_headers=REQUEST_HEADERS)
 
     @property
     def place(self) -> str:

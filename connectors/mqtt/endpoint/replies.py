@@ -18,6 +18,7 @@ class Reply(NamedTuple):
     payload: bytes
     qos: int
     headers: tuple[tuple[str, str], ...]
+    correlation: bytes | None
     rows: Ints
     sink: Replies
 
@@ -49,13 +50,14 @@ class Replies:
         payload: bytes,
         qos: int,
         headers: tuple[tuple[str, str], ...],
+        correlation: bytes | None,
         rows: Ints,
         deadline: float,
     ) -> Reply | None:
         """A reply that is being sent; `None` if there is no room for it until the deadline."""
         with self._changed:
             self._number += 1
-            reply = Reply(self._number, client_id, topic, payload, qos, headers, rows, self)
+            reply = Reply(self._number, client_id, topic, payload, qos, headers, correlation, rows, self)
             while self._open and self._bytes + reply.size > self._max_bytes:
                 rest = deadline - time.monotonic()
                 if rest <= 0:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from connectors.mqtt.endpoint.config import REQUEST_HEADERS
 from connectors.mqtt.endpoint.endpoint import Endpoint
 from connectors.mqtt.endpoint.replies import Replies, Reply
 from connectors.mqtt.protocol.topics import why_no_name
@@ -22,6 +24,8 @@ MAX_IN_FLIGHT = 16 * 2**20
 _LONGEST = 65_535
 _LETTER_TOPIC = "streamer-topic"
 _LETTER_TEXT = "streamer-text"
+_LETTER_RECORD = "streamer-record"
+_OURS = frozenset(REQUEST_HEADERS.values())
 
 
 class MqttEndpointSink(Sink):
@@ -30,6 +34,9 @@ class MqttEndpointSink(Sink):
     Confirmed when the client has it: PUBACK at QoS 1, PUBREC at QoS 2, at QoS 0 when it is being written. A client that
     is gone, or does not take the message, needs no answer any more: that is confirmed too, and counted (`unanswered`).
     A message without a key answers nobody and is refused.
+
+    As MQTT 5 wants it, an answer carries the correlation data of its request and goes to the response topic that it
+    names, unless `response_topic` says otherwise.
 
     `failures`: its messages are dead letters. Instead of the record the client gets JSON, `{"errorMessage": TEXT}`.
     Letters of records that no client sent are taken, and tell nobody.
@@ -110,6 +117,7 @@ class MqttEndpointSink(Sink):
         client_id = "" if key is None else bytes(key).decode(errors="replace")
         headers = (messages.headers[index] if messages.headers is not None else None) or ()
         told: tuple[tuple[str, str], ...] = ()
+        asked = _asked_in_letter(headers) if self._failures else _asked(headers)
         if self._failures:
             topic, payload = _failure(headers, self._config.topic)
             if why_no_name(topic):
@@ -125,12 +133,16 @@ class MqttEndpointSink(Sink):
                 )
             if reason := why_no_name(topic):
                 raise ConnectorError(f"{self.name}: {topic[:100]!r} is no topic: {reason}")
+        wanted = asked.get("response_topic", b"").decode(errors="replace")
+        if self._config.response_topic and not why_no_name(wanted):
+            topic = wanted
         return self._replies.begin(
             client_id,
             topic,
             bytes(payload),
             self._config.qos,
             told,
+            asked.get("correlation"),
             messages.parents(index),
             deadline if wait else time.monotonic(),
         )
@@ -144,10 +156,33 @@ def _failure(headers: Sequence[Header], template: str) -> tuple[str, bytes]:
     return template.replace("{record.topic}", topic), payload
 
 
+def _asked(headers: Sequence[Header]) -> dict[str, bytes]:
+    """What the request said about its answer."""
+    found = dict(headers)
+    return {name: value for name, header in REQUEST_HEADERS.items() if (value := found.get(header)) is not None}
+
+
+def _asked_in_letter(headers: Sequence[Header]) -> dict[str, bytes]:
+    """The same, of a dead letter, which says it among all that the source said of the record."""
+    # Ours stands in front; what follows is the client's, who may write anything.
+    letter = next((value for name, value in headers if name == _LETTER_RECORD), None)
+    try:
+        record = json.loads(letter or b"{}")
+        return {name: _bytes_of(record[name]) for name in REQUEST_HEADERS if name in record}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return {}
+
+
+def _bytes_of(value: Any) -> bytes:
+    return base64.b64decode(value["base64"]) if isinstance(value, dict) else str(value).encode()
+
+
 def _user_properties(headers: Sequence[Header]) -> tuple[tuple[str, str], ...]:
     """Headers that are text, as MQTT 5 has them."""
     found: list[tuple[str, str]] = []
     for name, value in headers:
+        if name in _OURS:
+            continue
         try:
             text = b"" if value is None else bytes(value)
             if len(text) <= _LONGEST and len(name.encode()) <= _LONGEST and "\0" not in name and b"\0" not in text:

@@ -419,6 +419,58 @@ dead_letter: {type: mqtt_endpoint}
             assert b"errorMessage" in answer.payload
 
 
+REQUESTS = """
+name: requests
+source: {{type: mqtt_endpoint, listen: "127.0.0.1:0", topics: "ask/+", codec: json}}
+pipeline: {{steps: [{{"@type": LOGGING}}]}}
+sink: {{type: mqtt_endpoint, codec: json, {sink}}}
+dead_letter: {{type: mqtt_endpoint}}
+"""
+
+
+@pytest.mark.parametrize("sink", ["qos: 1", "headers: false"])
+def test_an_answer_goes_to_the_response_topic_of_its_request_with_its_correlation_data(sink: str) -> None:
+    """Results and failures, as MQTT 5 wants it; nothing of that is a user property, and what names nothing is usual."""
+    with streamer.loads(REQUESTS.format(sink=sink)) as service:
+        source = next(iter(_sources(service)))
+        with client(source, version=MQTTv5) as device:
+            device.publish("ask/1", b'{"x": 1}', 1, ResponseTopic="for/me", CorrelationData=b"\x00\xff")
+            device.publish("ask/2", b"bad", 1, ResponseTopic="for/me", CorrelationData=b"text")
+            device.publish("ask/3", b'{"x": 3}', 1, CorrelationData=b"3")
+            device.publish("ask/4", b'{"x": 4}', 1)
+            answers = device.take(4)
+    told = {one.topic: one for one in answers if one.topic != "for/me"}
+    results = [one for one in answers if one.topic == "for/me"]
+    assert [(one.properties.CorrelationData, b"errorMessage" in one.payload) for one in results] == [  # type: ignore[union-attr]
+        (b"\x00\xff", False),
+        (b"text", True),
+    ]
+    assert told["ask/3-out"].properties.CorrelationData == b"3"  # type: ignore[union-attr]
+    assert not hasattr(told["ask/4-out"].properties, "CorrelationData")
+    assert not any(hasattr(one.properties, "UserProperty") for one in answers)
+
+
+def test_with_response_topic_false_answers_go_to_the_topic_of_the_sink() -> None:
+    with streamer.loads(REQUESTS.format(sink="response_topic: false")) as service:
+        source = next(iter(_sources(service)))
+        with client(source, version=MQTTv5) as device:
+            device.publish("ask/1", b'{"x": 1}', 1, ResponseTopic="for/me", CorrelationData=b"1")
+            (answer,) = device.take(1)
+    assert (answer.topic, answer.properties.CorrelationData) == ("ask/1-out", b"1")  # type: ignore[union-attr]
+
+
+def test_a_client_that_writes_our_headers_itself_harms_nobody() -> None:
+    """They are user properties like any other, and a dead letter does not believe them."""
+    with streamer.loads(REQUESTS.format(sink="qos: 1")) as service:
+        source = next(iter(_sources(service)))
+        with client(source, version=MQTTv5) as device:
+            for value in ("{", "[]", '{"correlation": {"base64": "!"}}', '{"correlation": {"base64": 1}}'):
+                device.publish("ask/1", b"bad", 1, UserProperty=[("streamer-record", value)])
+            device.publish("ask/2", b'{"x": 1}', 1, UserProperty=[("streamer-mqtt-response-topic", "a/#")])
+            answers = device.take(5)
+    assert [one.topic for one in answers] == ["ask/1-out"] * 4 + ["ask/2-out"]
+
+
 def _sources(service: Any) -> Iterator[MqttEndpointSource]:
     for intake in service._agent._loop.intakes:
         yield intake.source
