@@ -47,6 +47,7 @@ CREATE TABLE refused (number INTEGER PRIMARY KEY, reason TEXT NOT NULL, bytes IN
 _MARKS = ", ".join("?" * (4 + len(BLOBS)))
 _ADD = f"INSERT INTO blocks VALUES ({_MARKS})"  # noqa: S608 - nothing but question marks
 _REFUSE = f"INSERT OR REPLACE INTO refused VALUES ({_MARKS})"  # noqa: S608 - as above
+_REFUSED = f"SELECT bytes, {', '.join(BLOBS)} FROM refused WHERE number = ?"  # noqa: S608 - our own names
 _DROP = "DELETE FROM blocks WHERE first IN (SELECT first FROM blocks ORDER BY first LIMIT ?)"
 _OLDEST = "SELECT total(count), total(bytes) FROM (SELECT count, bytes FROM blocks ORDER BY first LIMIT ?)"
 _NAMES = ", ".join(BLOBS)
@@ -195,6 +196,33 @@ class Store:
         if before is None:
             self.held.refused += 1
             self.held.refused_bytes += size
+
+    def refused(self) -> list[int]:
+        """The numbers of the messages that were refused, in their order."""
+        with self._explained():
+            return [number for (number,) in self._open().execute("SELECT number FROM refused ORDER BY number")]
+
+    def send_refused_again(self, numbers: Sequence[int]) -> None:
+        """Put these refused messages behind all that wait, in this order; all of them or none."""
+        now = time.time()
+        with self._transaction() as execute:
+            number = self._next
+            for refused in numbers:
+                row = execute(_REFUSED, (refused,)).fetchone()
+                waits = execute("SELECT 1 FROM blocks WHERE first <= ? AND first + count > ?", (refused, refused))
+                # The process may have ended before its block was removed: then that is sent, and it with it.
+                if row is not None and waits.fetchone() is None:
+                    execute(_ADD, (number, 1, row[0], now, *row[1:]))
+                    number += 1
+                execute("DELETE FROM refused WHERE number = ?", (refused,))
+        self._count()
+
+    def forget_refused(self, numbers: Sequence[int]) -> None:
+        """Remove these refused messages."""
+        with self._transaction() as execute:
+            for number in numbers:
+                execute("DELETE FROM refused WHERE number = ?", (number,))
+        self._count()
 
     def drop_refused(self) -> int:
         """Forget all messages that were refused; how many."""

@@ -16,6 +16,7 @@ from streamer.cli.commands.check import check
 from streamer.cli.commands.demo import demo
 from streamer.cli.commands.formats import formats
 from streamer.cli.commands.new import new
+from streamer.cli.commands.outbox import outbox
 from streamer.cli.commands.plugins import plugins
 from streamer.cli.commands.replay import replay
 from streamer.cli.commands.run import run
@@ -43,6 +44,7 @@ COMMANDS: Final[dict[Any, str]] = {
     tap: "streamer tap digits.predictions --from earliest --count 5",
     send: "streamer send digits.images photos/*.png",
     replay: "streamer replay digits.yaml --step decode --dry-run",
+    outbox: "streamer outbox digits.yaml --resend",
     schema: "streamer schema --out service.schema.json",
     steps: "streamer steps",
     formats: "streamer formats",

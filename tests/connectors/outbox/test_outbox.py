@@ -18,6 +18,7 @@ from connectors.message import Message, block_of
 from connectors.outbox import OutboxConfig
 from connectors.outbox import store as store_module
 from connectors.outbox.packing import Columns
+from connectors.outbox.refused import forget, refusals, resend
 from connectors.outbox.sink import OutboxSink
 from connectors.outbox.store import Owner, Store
 from connectors.outbox.wrapping import contents
@@ -180,6 +181,76 @@ def test_a_message_that_the_sink_refuses_is_set_aside_and_the_others_go_on(
     assert again.refused == 10
     assert send(again, numbered(100, 101)) == {}
     assert place.values(91)[-1] == b"000100"
+
+
+def refusing(place: Place) -> OutboxSink:
+    """An outbox whose sink has refused 7, 17 and 27 of thirty messages."""
+    place.topic.faults.refuse = lambda message: "poison" if (message.value or b"").endswith(b"7") else None
+    sink = place.opened()
+    send(sink, numbered(0, 30))
+    await_that(lambda: sink.refused == 3 and not sink.messages_held)
+    return sink
+
+
+def test_what_was_refused_is_seen_and_sent_again_by_the_next_process(place: Place) -> None:
+    sink = refusing(place)
+    assert [one.number for one in refusals(place.path)] == [7, 17, 27], "a service may use it meanwhile"
+    with pytest.raises(ConnectorError, match="while no service uses it"):
+        resend(place.path)
+    sink.close()
+    seen = refusals(place.path)[1]
+    assert (seen.reason, list(seen.message.values), list(seen.message.keys or ())) == (
+        "memory: poison",
+        [b"000017"],
+        [b"key-17"],
+    )
+    assert forget(place.path, [17]) == 1
+    assert resend(place.path, [27]) == 1
+    assert contents(place.path).startswith("1 messages")
+    assert resend(place.path) == 1
+    assert refusals(place.path) == []
+    place.topic.faults.refuse = None
+    again = place.opened()
+    assert place.values(29)[-2:] == [b"000027", b"000007"]
+    assert again.refused == 0
+    assert send(again, numbered(30, 31)) == {}
+    assert place.values(30)[-1] == b"000030"
+
+
+def test_what_is_refused_again_is_set_aside_again(place: Place) -> None:
+    refusing(place).close()
+    assert resend(place.path) == 3
+    again = place.opened()
+    await_that(lambda: again.refused == 3 and not again.messages_held)
+    again.close()
+    assert [list(one.message.values) for one in refusals(place.path)] == [[b"000007"], [b"000017"], [b"000027"]]
+
+
+def test_a_refused_message_whose_block_is_still_there_is_not_sent_twice(place: Place) -> None:
+    """As after a crash between the refusal and the removal of its block."""
+    columns = Columns.of(block_of(numbered(0, 3)))
+    store = Store(place.path, Owner("sink memory of service", ""))
+    store.open()
+    store.add([(columns, 300)])
+    store.refuse(1, block_of(numbered(1, 2)), "poison")
+    store.close()
+    assert resend(place.path) == 1
+    place.opened()
+    assert place.values(3) == values(0, 3)
+
+
+@pytest.mark.parametrize("what", [refusals, resend, forget])
+def test_what_is_no_outbox_has_nothing_that_was_refused(what: Callable[[Path], object], tmp_path: Path) -> None:
+    with pytest.raises(ConnectorError, match="no such file"):
+        what(tmp_path / "none")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "text").write_text("no database, but long enough to be one" * 100)
+    with pytest.raises(ConnectorError, match="no outbox"):
+        what(tmp_path / "text")
+    refusing(Place(tmp_path / "good")).close()
+    if what is not refusals:
+        with pytest.raises(ConnectorError, match="no refused message has the number 8"):
+            what(tmp_path / "good", [8])  # type: ignore[call-arg]
 
 
 def test_with_on_refused_stop_such_a_message_ends_the_service_and_is_sent_after_it_is_mended(place: Place) -> None:

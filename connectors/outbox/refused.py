@@ -1,0 +1,101 @@
+"""What somebody does with the messages in an outbox that its sink refused, while no service uses it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from connectors.outbox.packing import BLOBS, messages_of
+from connectors.outbox.store import Owner, Store
+from connectors.records import Messages
+from pipelines.errors import ConnectorError
+
+_QUERY = f"SELECT number, reason, bytes, refused, {', '.join(BLOBS)} FROM refused ORDER BY number"  # noqa: S608 - ours
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A message that the sink refused for good."""
+
+    number: int
+    reason: str
+    bytes: int
+    at: float
+    """When, seconds since 1970."""
+    message: Messages
+    """A block of this one message."""
+
+
+def refusals(path: Path) -> list[Refusal]:
+    """The messages that were refused, in their order; also while a service uses the file.
+
+    Raises `ConnectorError` for a file that is no outbox, or damaged.
+    """
+    with _looked_into(path) as connection:
+        rows = connection.execute(_QUERY).fetchall()
+    try:
+        return [
+            Refusal(number, reason, size, at, messages_of(number, tuple(blobs)))
+            for number, reason, size, at, *blobs in rows
+        ]
+    except ValueError as error:
+        raise ConnectorError(f"outbox {path}: it is damaged: {error}") from error
+
+
+def resend(path: Path, numbers: Collection[int] | None = None) -> int:
+    """Put refused messages behind all that wait, so that the next start of the service sends them; how many.
+
+    `numbers`: only these. Raises `ConnectorError` for a file that is no outbox, damaged, or in use, and for a number
+    that none of them has.
+    """
+    with _opened(path) as store:
+        chosen = _chosen(store, numbers)
+        store.send_refused_again(chosen)
+        return len(chosen)
+
+
+def forget(path: Path, numbers: Collection[int] | None = None) -> int:
+    """Remove refused messages from the file; how many. Arguments and errors as of `resend`."""
+    with _opened(path) as store:
+        chosen = _chosen(store, numbers)
+        store.forget_refused(chosen)
+        return len(chosen)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Store]:
+    """The file, for whoever it belongs to."""
+    with _looked_into(path) as connection:
+        owner = connection.execute("SELECT name, destination FROM owner").fetchone()
+    store = Store(path, Owner(*owner or ("", "")))
+    try:
+        store.open()
+    except ConnectorError as error:
+        raise ConnectorError(f"{error}; what is in it can be changed while no service uses it") from error
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def _looked_into(path: Path) -> Iterator[sqlite3.Connection]:
+    if not path.is_file():
+        raise ConnectorError(f"outbox {path}: there is no such file")
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            yield connection
+    except sqlite3.Error as error:
+        raise ConnectorError(f"outbox {path}: it is no outbox, or damaged: {error}; choose another path") from error
+
+
+def _chosen(store: Store, numbers: Collection[int] | None) -> list[int]:
+    known = store.refused()
+    if numbers is None:
+        return known
+    if unknown := sorted(set(numbers) - set(known)):
+        raise ConnectorError(f"outbox {store.path}: no refused message has the number {unknown[0]}")
+    return [number for number in known if number in numbers]

@@ -1,0 +1,124 @@
+"""`streamer outbox`: look at what a sink refused when its record was long acknowledged, and send it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamer.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from connectors.outbox.refused import Refusal
+
+_SHOWN = 60
+"""Bytes of a payload that people are shown."""
+
+
+def outbox(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of an outbox, or a service file.")],
+    resend: Annotated[
+        bool, typer.Option("--resend", help="Put the refused messages behind those that wait, to be sent again.")
+    ] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Remove the refused messages for good.")] = False,
+    number: Annotated[
+        list[int] | None, typer.Option("--number", "-n", help="Only the message of this number; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show how much waits in an outbox, and the messages that its sink refused for good, with the reason.
+
+    With --resend the service sends them when it is started next, once what made the sink refuse them is mended; with
+    --forget they are gone. For both the service has to be stopped.
+    """
+    from streamer.cli.terminal import plain, quiet, say, say_json
+
+    quiet()
+    if resend and forget:
+        raise typer.BadParameter("--resend and --forget are two things; choose one")
+    paths = list(_paths(file))
+    if number and len(paths) != 1:
+        raise typer.BadParameter("--number needs the file of one outbox", param_hint="--number")
+    from connectors.outbox.refused import forget as forgotten
+    from connectors.outbox.refused import refusals
+    from connectors.outbox.refused import resend as sent_again
+    from connectors.outbox.wrapping import contents
+
+    for path in paths:
+        if resend or forget:
+            count = (sent_again if resend else forgotten)(path, number)
+            verb = "are sent again at the next start" if resend else "are forgotten"
+            if as_json:
+                say_json({"outbox": str(path), "resent" if resend else "forgotten": count})
+            else:
+                say(f"{path}: {count} refused messages {verb}")
+            continue
+        waiting = contents(path)
+        found = [one for one in refusals(path) if not number or one.number in number] if path.exists() else []
+        if as_json:
+            say_json({"outbox": str(path), "contents": waiting, "refused": [_for_machines(one) for one in found]})
+            continue
+        say(f"{path}: {waiting}")
+        for one in found:
+            plain(f"{one.number}  {_time(one)}  {one.bytes:,} bytes{_topic(one)}: {one.reason}", "yellow")
+            plain(f"  {_payload(one)}", "dim")
+    return 0
+
+
+def _paths(file: Path) -> Iterator[Path]:
+    """The outboxes of this service, or the file itself."""
+    from pipelines.errors import DefinitionError
+    from streamer.cli.route import is_service_file
+    from streamer.definition.loading import load_all
+
+    if not is_service_file(str(file)) and file.suffix not in (".yaml", ".yml", ".json"):
+        yield file
+        return
+    found: list[Path] = []
+    for service in load_all(file):
+        configs = [*service.sinks, *(() if service.dead_letter is None else (service.dead_letter,))]
+        found += [config.outbox.path for config in configs if config.outbox is not None]
+    if not found:
+        raise DefinitionError(f"{file}: none of its sinks has an outbox")
+    yield from found
+
+
+def _for_machines(one: Refusal) -> dict[str, Any]:
+    import base64
+
+    message = one.message
+    payload, key = message.values[0], None if message.keys is None else message.keys[0]
+    headers = () if message.headers is None else message.headers[0] or ()
+    return {
+        "number": one.number,
+        "reason": one.reason,
+        "refused": _time(one),
+        "bytes": one.bytes,
+        "topic": None if message.topics is None else message.topics[0],
+        "key": None if key is None else bytes(key).decode(errors="replace"),
+        "headers": [
+            [name, None if value is None else bytes(value).decode(errors="replace")] for name, value in headers
+        ],
+        "payload": None if payload is None else base64.b64encode(payload).decode(),
+    }
+
+
+def _time(one: Refusal) -> str:
+    return datetime.fromtimestamp(one.at, UTC).isoformat(timespec="seconds")
+
+
+def _topic(one: Refusal) -> str:
+    return "" if one.message.topics is None else f" for {one.message.topics[0]}"
+
+
+def _payload(one: Refusal) -> str:
+    payload = one.message.values[0]
+    if payload is None:
+        return "no payload (a tombstone)"
+    start = bytes(payload[:_SHOWN])
+    more = " ..." if len(payload) > _SHOWN else ""
+    text = start.decode(errors="replace")
+    return f"{text if text.isprintable() and chr(0xFFFD) not in text else start.hex(' ')}{more}"
