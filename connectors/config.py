@@ -135,6 +135,15 @@ class ConnectorConfig(BaseModel, ABC):
         """
         return self
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its fields mean that whoever wrote them may not expect, in a few words each, for `streamer check`."""
+        return ()
+
+    def conflicts(self, others: Sequence[ConnectorConfig]) -> list[str]:
+        """Why it cannot work beside these connectors of the same service, a sentence each."""
+        return []
+
 
 class SourceConfig(ConnectorConfig):
     """A source of a service."""
@@ -178,6 +187,11 @@ class SourceConfig(ConnectorConfig):
         """What a record of this topic says by its topic alone, by the names of `Records.extras`: the named levels of
         `factory/{line}/{machine}`. For records that did not come from the source: those of tests."""
         return {}
+
+    @property
+    def most_ahead(self) -> int | None:
+        """How many records it gives at most before some of them are acknowledged; `None`: there is no such bound."""
+        return None
 
     @property
     def group_name(self) -> str | None:

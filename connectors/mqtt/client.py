@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -138,6 +138,17 @@ class MqttClientFields(ConnectorConfig):
     def file_keys(self) -> Mapping[str, Path]:
         """As those of every connector, without `tls.ca`: whose certificates are believed is no secret."""
         return {key: path for key, path in super().file_keys.items() if key != "tls.ca"}
+
+    def conflicts(self, others: Sequence[ConnectorConfig]) -> list[str]:
+        """Another connector that uses the same client id at the same broker."""
+        return [
+            f'client_id "{self.client_id}" is that of {other.label}, too: a broker keeps the connection of only one of '
+            "them; give each its own"
+            for other in others
+            if isinstance(other, MqttClientFields)
+            and self.client_id is not None
+            and (self.client_id, self.address) == (other.client_id, other.address)
+        ]
 
     def check_packages(self) -> None:
         """As every connector, and paho-mqtt where `client` asks for it."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from connectors.compiledform import HasCompiledForm
-from connectors.config import SourceConfig
+from connectors.config import ConnectorConfig, SourceConfig
 from connectors.mqtt.client import MqttClientFields
 from connectors.mqtt.columns import COLUMNS
 from connectors.mqtt.protocol.packets import Subscription
 from connectors.mqtt.protocol.reading import LARGEST
-from connectors.mqtt.protocol.topics import SHARE, TopicPatterns, why_no_name
+from connectors.mqtt.protocol.topics import SHARE, TopicPatterns, matches, why_no_name
 from connectors.mqtt.session.settings import Settings
 from connectors.units import Duration, Size
 from pipelines.errors import DefinitionError, nearest
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _ORDINAL = re.compile(r"(?:.*-)?([0-9]+)")
 _OVERHEAD = 128 * 1024
 """Bytes of a packet besides its payload: a topic and properties as long as they may reasonably be."""
+_SHORT = 60
+"""Seconds within which a broker that is there is reached again, with time to spare."""
 _LONGEST_EXPIRY = 0xFFFF_FFFF
 
 
@@ -168,6 +170,46 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
     def topic_extras(self, topic: str) -> Mapping[str, Any]:
         """The named levels of this topic; none where no filter matches it."""
         return {f"levels.{name}": level for name, level in TopicPatterns(self.topics).levels(topic).items()}
+
+    @property
+    def most_ahead(self) -> int | None:
+        """Its window: brokers of MQTT 5 send no more, and no more is polled from others."""
+        return self.window if self.qos else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a share, QoS 0 or a short expiry costs."""
+        found: list[str] = []
+        if not self.qos:
+            found.append("at QoS 0 nothing comes again: what is in hand when the process is killed is lost")
+        elif not self.session_expiry:
+            found.append("with expiry: 0 each cut of the connection loses messages")
+        elif self.session_expiry < _SHORT:
+            found.append(
+                f"its session is kept for {self.session_expiry} s, and connecting again can take {_SHORT}: raise expiry"
+            )
+        if self.share is not None and self.qos and self.session_expiry:
+            found.append(
+                "a member of share that dies keeps its part until its session expires; shard does without that"
+            )
+        return tuple(found)
+
+    def conflicts(self, others: Sequence[ConnectorConfig]) -> list[str]:
+        """As every client of a broker, and sinks that publish to what it reads."""
+        patterns = [pattern.filter for pattern in TopicPatterns(self.topics).patterns]
+        return [
+            *super().conflicts(others),
+            *(
+                f'{other.label} publishes to "{other.place}", which this source reads: each result would be read '
+                "again, for ever"
+                for other in others
+                if isinstance(other, MqttClientFields)
+                and not isinstance(other, SourceConfig)
+                and other.address == self.address
+                and not why_no_name(other.place)
+                and any(matches(pattern, other.place) for pattern in patterns)
+            ),
+        ]
 
     @property
     def place(self) -> str:

@@ -75,8 +75,9 @@ def examined(service: Service) -> list[Finding]:
     dead = "failures" if service.dead_letter is None else f"sink {service.dead_letter.label}"
     findings.append(replace(tried(dead, lambda: _failures(service)), part="failures"))
     findings += [Finding(one.part, False, one.why) for one in refusals if one.part in ("pipeline", "profile")]
+    findings += _together(service)
     findings.append(found("hot path", lambda: _hot_paths(service)))
-    findings.append(Finding("batch", True, _batch(service)))
+    findings.append(_batch(service))
     findings.append(Finding("delivery", True, _delivery(service)))
     if service.control is not None:
         guarded = "" if service.control.token is None else ", metrics for those who have the token"
@@ -89,7 +90,8 @@ def _source(config: SourceConfig, service: Service) -> str:
     codec_of(config.codec)
     config.build()
     group = service.groups.get(config.label)
-    return f"{described(config)}, {_codec(config.codec)}" + (f", group {group}" if group else "")
+    notes = "".join(f"; note: {note}" for note in config.notes)
+    return f"{described(config)}, {_codec(config.codec)}" + (f", group {group}" if group else "") + notes
 
 
 def _sink(config: SinkConfig, service: Service) -> str:
@@ -150,16 +152,45 @@ def _failures(service: Service) -> str:
     return "the first record that fails stops the service (no dead_letter)"
 
 
-def _batch(service: Service) -> str:
+def _together(service: Service) -> list[Finding]:
+    """What is wrong with connectors only because of others of the service."""
+    dead = [] if service.dead_letter is None else [service.dead_letter]
+    named = [
+        *((f"source {config.label}", config) for config in service.sources),
+        *((f"sink {config.label}", config) for config in service.sinks),
+        *(("failures", config) for config in dead),
+    ]
+    return [
+        Finding(part, False, text)
+        for at, (part, config) in enumerate(named)
+        for text in config.conflicts([other for _, other in named[at + 1 :]])
+    ]
+
+
+def _batch(service: Service) -> Finding:
     batch = service.batch
+    most = batch.max_records
+    ahead = [(config.label, config.most_ahead) for config in service.sources if config.most_ahead is not None]
+    narrow = [(label, window) for label, window in ahead if window < most]
     if batch.type == "hard":
-        return f"exactly {batch.max_records} records"
+        if narrow:
+            label, window = narrow[0]
+            text = (
+                f"exactly {most} records are never there: the window of source {label} is {window}, and it gives no more "
+                f"before some are acknowledged; raise it to {3 * most}, or lower batch.max_records"
+            )
+            return Finding("batch", False, text)
+        return Finding("batch", True, f"exactly {most} records")
     if batch.type == "round":
-        size = "as many as prove best" if batch.learns_size else f"{batch.max_records} at most"
-        return f"one record of each lane, {size}"
-    return (
-        f"up to {batch.max_records} records or {batch.max_bytes:,} bytes, waiting {batch.max_wait * 1000:g} ms at most"
-    )
+        size = "as many as prove best" if batch.learns_size else f"{most} at most"
+        return Finding("batch", True, f"one record of each lane, {size}")
+    text = f"up to {most} records or {batch.max_bytes:,} bytes, waiting {batch.max_wait * 1000:g} ms at most"
+    for label, window in ahead:
+        if window < most:
+            text += f"; note: those of source {label} have at most {window}, its window"
+        elif window < 3 * most:
+            text += f"; note: the window of source {label} ({window}) is less than the three batches that keep it busy"
+    return Finding("batch", True, text)
 
 
 def _delivery(service: Service) -> str:

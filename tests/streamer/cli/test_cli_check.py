@@ -219,3 +219,49 @@ def test_a_schema_that_cannot_be_written_is_a_failure(cli: Any, tmp_path: Path) 
     ended = cli("schema", "--out", tmp_path / "none" / "schema.json")
     assert ended.code == 1
     assert "cannot be written" in ended.err
+
+
+MQTT = """
+name: edge
+source: {{type: mqtt, topics: "in/{{device}}", codec: json, {source}}}
+pipeline: []
+batch: {{{batch}}}
+sink: {sink}
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "batch", "sink", "part", "ok", "text"),
+    [
+        ("window: 20", "type: hard, max_records: 64", "", "batch", False, "are never there: the window of source mqtt"),
+        ("window: 64", "type: hard, max_records: 64", "", "batch", True, "exactly 64 records"),
+        ("window: 20", "max_records: 64", "", "batch", True, "note: those of source mqtt have at most 20, its window"),
+        ("window: 100", "max_records: 64", "", "batch", True, "less than the three batches"),
+        ("qos: 0, window: 20", "type: hard, max_records: 64", "", "batch", True, "exactly 64"),
+        ("qos: 0", "", "", "source mqtt", True, "note: at QoS 0 nothing comes again"),
+        ("expiry: 10s", "", "", "source mqtt", True, "note: its session is kept for 10 s"),
+        ("expiry: 0s", "", "", "source mqtt", True, "each cut of the connection loses"),
+        ("share: all", "", "", "source mqtt", True, "a member of share that dies"),
+        ("", "", "{type: mqtt, topic: in/7, codec: json}", "source mqtt", False, "would be read again, for ever"),
+        ("", "", "{type: mqtt, url: mqtt://b, topic: in/7, codec: json}", "source mqtt", True, "in/"),
+        (
+            "client_id: me",
+            "",
+            "{type: mqtt, topic: out, codec: json, client_id: me}",
+            "source mqtt",
+            False,
+            'client_id "me" is that of mqtt, too',
+        ),
+    ],
+)
+def test_settings_that_cannot_work_together_are_told(
+    cli: Any, tmp_path: Path, source: str, batch: str, sink: str, part: str, ok: bool, text: str
+) -> None:
+    file = tmp_path / "edge.yaml"
+    sink = sink or "{type: mqtt, topic: out, codec: json}"
+    file.write_text(MQTT.format(source=source, batch=batch, sink=sink))
+    ended = cli("check", file, "--json")
+    assert ended.code == (0 if ok else 2)
+    (report,) = json.loads(ended.out)["services"]
+    told = [one for one in report["findings"] if one["part"] == part and text in one["text"]]
+    assert [one["ok"] for one in told] == [ok], report["findings"]

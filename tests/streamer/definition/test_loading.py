@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import pipelines
+from connectors.codecs.registry import CODECS
 from connectors.kafka.config import KafkaSourceConfig
 from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from pipelines.errors import DefinitionError
