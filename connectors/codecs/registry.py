@@ -39,6 +39,7 @@ CODECS: Final[Registry[CodecConfig]] = Registry(
         "objects": "connectors.codecs.objects:ObjectsConfig",
         "frame": "connectors.codecs.frame:FrameConfig",
         "avro": "connectors.codecs.schemas.avro:AvroConfig",
+        "json-schema": "connectors.codecs.schemas.jsonschema:JsonSchemaConfig",
         "compressed": "connectors.codecs.compressed:CompressedConfig",
         "cloudevents": "connectors.codecs.cloudevents.config:CloudEventsConfig",
         "sparkplug": "connectors.codecs.sparkplug.codec:SparkplugConfig",

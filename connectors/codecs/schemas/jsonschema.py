@@ -1,0 +1,221 @@
+"""`json-schema`: JSON payloads in the framing of a schema registry, checked against their schema if asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from connectors.codec import Codec, Decoded, Encoded
+from connectors.codecs.registry import codec_of
+from connectors.codecs.rows import payload_bytes
+from connectors.codecs.schemas.config import REGISTRY_PACKAGES, RegistryConfig
+from connectors.codecs.schemas.framing import Frame, framed, schema_headers, without_schemas
+from connectors.codecs.schemas.registry import Registered, SchemaRegistry
+from connectors.codecs.schemas.schemafile import schema_text
+from connectors.codecs.wrapping import WrapperConfig
+from connectors.localpath import LocalPath
+from connectors.measures import Measure
+from connectors.records import Records
+from connectors.units import Size
+from pipelines.data.batch import Batch
+from pipelines.errors import ConnectorError, DefinitionError, MissingPackageError, WireError
+from pipelines.hotpath import HotPathReport
+from pipelines.plugins.requirements import Package, Requirement, Requires, all_of
+
+_MOST_TEXT = 300
+"""Characters of what is told of a payload that does not follow its schema."""
+
+
+class JsonSchemaConfig(WrapperConfig):
+    """JSON records in the framing of a schema registry, or checked against a schema of a file."""
+
+    type: Literal["json-schema"] = "json-schema"
+    """Which codec this is."""
+    registry: RegistryConfig | None = None
+    """The schema registry, `{url: http://localhost:8081}`; without one payloads are bare JSON."""
+    schema_: LocalPath | dict[str, Any] | None = Field(default=None, alias="schema")
+    """The schema of results, and without a registry of what is read too: a file, or the schema itself. With a registry it may be left out: then it is the latest one of the subject."""  # noqa: E501
+    validate_: bool = Field(default=False, alias="validate")
+    """Whether payloads and results are checked against their schemas. It costs many times what reading them does."""
+    codec: str | dict[str, Any] = "json"
+    """The codec of the JSON itself: its name, or `{type: json, OPTION: ...}`."""
+    max_bytes: Size = 16 << 20
+    """Size of the largest payload; a larger one is an error of its record."""
+
+    @model_validator(mode="after")
+    def _some_schema(self) -> JsonSchemaConfig:
+        if self.registry is None and self.schema_ is None:
+            raise ValueError("give the codec json-schema a registry, or a schema; for plain JSON use the codec json")
+        return self
+
+    @property
+    def needs(self) -> Requires:
+        """What the registry's client needs, and to check payloads jsonschema."""
+        parts: list[Requirement] = [] if self.registry is None else [REGISTRY_PACKAGES]
+        return all_of(*parts, *([Package("jsonschema", "schemas")] if self.validate_ else []))
+
+    def build(self) -> JsonSchema:
+        """The codec. Raises `MissingPackageError`, and `DefinitionError` for a schema that cannot be read or used."""
+        return JsonSchema(self)
+
+
+class JsonSchema(Codec):
+    """JSON by another codec, of which this one takes the frame away, or puts it before.
+
+    codec = JsonSchemaConfig(registry={"url": "http://localhost:8081"}).build()
+    """
+
+    def __init__(self, config: JsonSchemaConfig) -> None:
+        self._config = config
+        self._inside = codec_of(config.codec, config.hot_path)
+        self._registry = None if config.registry is None else SchemaRegistry(config.registry)
+        self._text = None if config.schema_ is None else schema_text(config.schema_)
+        self._given = None if self._text is None else self._own(self._text)
+        self._results: tuple[Frame, Any] | None = None
+        if self._registry is not None and config.sink_topic is not None:
+            self._registry.subject(config.sink_topic, "")
+
+    @property
+    def opens_images(self) -> bool:  # type: ignore[override]
+        """As the codec inside says."""
+        return self._inside.opens_images
+
+    @property
+    def hot_path(self) -> HotPathReport:
+        """That of the codec inside."""
+        return self._inside.hot_path
+
+    def metrics(self) -> Sequence[Measure]:
+        """What the codec inside counts."""
+        return self._inside.metrics()
+
+    def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
+        """What the codec inside makes of the JSON in each payload."""
+        values: list[bytes | None] = []
+        failed: dict[int, Exception] = {}
+        headers = schema_headers(records) if self._registry is not None else None
+        for row, payload in enumerate(records.values):
+            value = None
+            if payload is not None:
+                try:
+                    value = self._json(payload, None if headers is None else headers[row])
+                except ConnectorError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - whatever is raised belongs to this record
+                    failed[first + row] = error
+            values.append(value)
+        inside = self._inside.decode(records.with_values(values), wanted, first)
+        decoded = Decoded(inside.batch, failed | dict(inside.failed))
+        return decoded if headers is None else without_schemas(decoded, records, first)
+
+    def encode(self, batch: Batch) -> Encoded:
+        """What the codec inside writes, with what says its schema."""
+        inside = self._inside.encode(batch)
+        if not batch.size:
+            return inside
+        frame, validator = self._results = self._results or self._of_results()
+        failed = dict(inside.failed)
+        values: list[bytes | None] = [None] * batch.size
+        for at, value in enumerate(inside.values):
+            if value is None:
+                continue
+            try:
+                _check(validator, value, "the result")
+            except WireError as error:
+                failed[at] = error
+            else:
+                values[at] = frame.prefix + value
+        return Encoded(values, failed, frame.headers(batch.size) or inside.headers)
+
+    def _json(self, payload: object, header: bytes | None) -> bytes:
+        raw = payload_bytes(payload, "json-schema")
+        if len(raw) > self._config.max_bytes:
+            raise WireError(
+                f"the payload has {len(raw)} bytes, more than {self._config.max_bytes}; "
+                "raise max_bytes of the codec if such records are expected"
+            )
+        validator = self._given
+        if self._registry is not None:
+            of, rest, whole = framed(raw, header)
+            validator = self._registry.parsed(of, self._parsed)
+            raw = rest if whole is None else whole
+        _check(validator, raw, "the payload")
+        return raw
+
+    def _parsed(self, registered: Registered) -> Any:
+        if registered.kind != "JSON":
+            raise WireError(f"the schema is {registered.kind}, not JSON: it is no payload for the codec json-schema")
+        if not self._config.validate_:
+            return True
+        return _validator(registered.text, {name: one.text for name, one in registered.references.items()})
+
+    def _own(self, text: str) -> Any:
+        try:
+            return _validator(text, {}) if self._config.validate_ else True
+        except WireError as error:
+            raise DefinitionError(str(error)) from None
+
+    def _of_results(self) -> tuple[Frame, Any]:
+        if self._registry is None:
+            return Frame(b""), self._given
+        if self._text is not None:
+            subject = self._registry.subject(self._config.sink_topic, _title(self._text))
+            return self._registry.frame(self._registry.written(subject, "JSON", self._text)), self._given
+        subject = self._registry.subject(self._config.sink_topic, "")
+        latest = self._registry.latest(subject) if subject else None
+        if latest is None:
+            raise ConnectorError(
+                f'the schema registry {self._registry.config.url} has no subject "{subject}": register a schema for '
+                "the results, or give the codec one (schema: FILE)"
+            )
+        try:
+            return self._registry.frame(latest), self._parsed(latest)
+        except WireError as error:
+            raise ConnectorError(f"the schema of the subject {subject} cannot be used: {error}") from None
+
+
+def _title(text: str) -> str:
+    found = json.loads(text)
+    return str(found.get("title", "")) if isinstance(found, dict) else ""
+
+
+def _validator(text: str, references: Mapping[str, str]) -> Any:
+    """What checks values against the schema of this text; it asks nobody for schemas that are not in `references`."""
+    try:
+        import jsonschema
+        import referencing
+        import referencing.jsonschema
+    except ImportError:
+        raise MissingPackageError("jsonschema", "schemas", "checking JSON against a schema") from None
+    try:
+        schema = json.loads(text)
+        kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft7Validator)
+        kind.check_schema(schema)
+        others = {
+            name: referencing.Resource.from_contents(
+                json.loads(other), default_specification=referencing.jsonschema.DRAFT7
+            )
+            for name, other in references.items()
+        }
+        return kind(schema, registry=referencing.Registry().with_resources(others.items()))
+    except (ValueError, RecursionError, jsonschema.SchemaError) as error:
+        raise WireError(f"the JSON schema is wrong: {str(error)[:_MOST_TEXT]}") from None
+
+
+def _check(validator: Any, raw: bytes, what: str) -> None:
+    """Raise `WireError` unless the JSON follows the schema; a `validator` of `True` checks nothing."""
+    if validator is True:
+        return
+    from jsonschema.exceptions import best_match
+
+    try:
+        error = best_match(validator.iter_errors(json.loads(raw)))
+    except RecursionError:
+        raise WireError(f"{what} is nested too deeply to be checked") from None
+    except Exception as reason:  # noqa: BLE001 - a reference that leads nowhere, a pattern that is none, bytes that are no JSON
+        raise WireError(f"{what} cannot be checked: {type(reason).__name__}: {str(reason)[:_MOST_TEXT]}") from None
+    if error is not None:
+        raise WireError(f"{what} does not follow its schema: {error.json_path}: {error.message[:_MOST_TEXT]}")
