@@ -176,8 +176,8 @@ def _batch(service: Service) -> Finding:
         if narrow:
             label, window = narrow[0]
             text = (
-                f"exactly {most} records are never there: the window of source {label} is {window}, and it gives no more "
-                f"before some are acknowledged; raise it to {3 * most}, or lower batch.max_records"
+                f"exactly {most} records are never there: the window of source {label} is {window}, and it gives no "
+                f"more before some are acknowledged; raise it to {3 * most}, or lower batch.max_records"
             )
             return Finding("batch", False, text)
         return Finding("batch", True, f"exactly {most} records")
