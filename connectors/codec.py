@@ -70,6 +70,14 @@ class RecordsOrigin:
         return self.records.lane_of(index) if 0 <= index < len(self.records) else None
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A message that a codec wants to be published on the bus of its source: what those who send should send again."""
+
+    topic: str
+    payload: bytes
+
+
 class Codec(ABC):
     """Turns payloads into rows and rows into payloads. Stateless as far as users can see; one per connector.
 
@@ -103,4 +111,12 @@ class Codec(ABC):
 
     def metrics(self) -> Sequence[Measure]:
         """Its own counters and gauges, for `/metrics`; the same ones at each call, from any thread."""
+        return ()
+
+    def requests(self) -> Sequence[Request]:
+        """What is to be published on the bus of its source, since this was asked last. Cheap if there is nothing.
+
+        Asked after each `decode`, by the same thread. They are published at most once, so what stays unanswered is
+        asked for again; a source that cannot publish passes over them.
+        """
         return ()

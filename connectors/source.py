@@ -186,6 +186,13 @@ class Source(ABC):
         """The object by which a `TransactionalSink` of the same bus commits positions; `None` without transactions."""
         return None
 
+    def publish(self, topic: str, payload: bytes) -> bool:
+        """Publish a message on its bus, at most once, and do not wait: for `Codec.requests`.
+
+        False if it cannot: the bus is away, the topic is none, or sources of this type publish nothing.
+        """
+        return False
+
     def metrics(self) -> Sequence[Measure]:
         """Its own counters and gauges, for `/metrics`; the same ones at each call.
 

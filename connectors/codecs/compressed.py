@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from pydantic import Field, model_validator
 
-from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
+from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin, Request
 from connectors.codecs.compression import FORMATS, Format, detected
 from connectors.codecs.described import CONTENT_ENCODING, CONTENT_TYPE, header_texts, media_type
 from connectors.codecs.registry import codec_of
@@ -100,6 +100,10 @@ class Compressed(Codec):
     def metrics(self) -> Sequence[Measure]:
         """What the codec inside counts."""
         return self._inside.metrics()
+
+    def requests(self) -> Sequence[Request]:
+        """What the codec inside wants to be published."""
+        return self._inside.requests()
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """What the codec inside makes of the decompressed payloads. `content-encoding` is a record's no more."""

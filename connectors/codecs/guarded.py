@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from connectors.blockcolumns import where_null
-from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
+from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin, Request
 from connectors.measures import Measure
 from connectors.records import Header, Ints, Records
 from pipelines.data.batch import Batch
@@ -74,6 +74,10 @@ class Guarded(Codec):
     def metrics(self) -> Sequence[Measure]:
         """What the codec counts."""
         return self.codec.metrics()
+
+    def requests(self) -> Sequence[Request]:
+        """What the codec wants to be published."""
+        return self.codec.requests()
 
     def _decoded_without_faults(self, records: Records, wanted: frozenset[str] | None, first: int) -> Decoded:
         sound = np.setdiff1d(np.arange(len(records)), np.array(list(records.faults), np.int64))

@@ -17,9 +17,9 @@ from connectors.mqtt.columns import Columns
 from connectors.mqtt.onlyonce import OnlyOnce
 from connectors.mqtt.pending import Part, Pending
 from connectors.mqtt.protocol.bulk import encode_acks
-from connectors.mqtt.protocol.packets import Packet, PacketType, Pubcomp, Pubrel
+from connectors.mqtt.protocol.packets import Packet, PacketType, Pubcomp, Publish, Pubrel
 from connectors.mqtt.protocol.scan import Scanned
-from connectors.mqtt.protocol.topics import TopicPatterns
+from connectors.mqtt.protocol.topics import TopicPatterns, why_no_name
 from connectors.mqtt.session.choose import session
 from connectors.mqtt.session.session import Session
 from connectors.mqtt.session.settings import Granted, Grants
@@ -213,6 +213,13 @@ class MqttSource(Source):
     def starved(self) -> bool:
         """See `Source.starved`."""
         return not self._room or (not self._pending.count and self._starvation.stands(self._window.count))
+
+    def publish(self, topic: str, payload: bytes) -> bool:
+        """See `Source.publish`: at QoS 0."""
+        if not self.connected or why_no_name(topic):
+            return False
+        self._open_session.send(Publish(topic, payload))
+        return True
 
     def metrics(self) -> Sequence[Measure]:
         """See `Source.metrics`."""

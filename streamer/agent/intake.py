@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from connectors.blockcolumns import where_null
-from connectors.codec import Codec, Decoded
+from connectors.codec import Codec, Decoded, Request
 from connectors.records import Ints, Lane, Records
 from connectors.source import LaneBegan, LaneEnded, Replays, Source, SourceDown, SourceEnded
 from pipelines.data.batch import Batch
@@ -105,6 +105,7 @@ class Intake:
         self._guarantee = guarantee
         self._stuck_after = stuck_after
         self._told_stuck = False
+        self._told_silent = False
         self._pixels = pixels
         self._opens_images = opens_images
         self._log = log
@@ -377,6 +378,8 @@ class Intake:
         found = self._payloads_read(records, first)
         if found is None:
             return deque()
+        for request in self._codec.requests():
+            self._publish(request)
         batch = found.batch if self._enrich is None else self._enrich(found.batch, records, first)
         failed = {row: StepError.of("decode", error) for row, error in found.failed.items()} if found.failed else {}
         tombstones: list[int] = []
@@ -419,6 +422,16 @@ class Intake:
                 self.down = None
                 self._log.info("records are decoded again", source=self.source.name)
             return found
+
+    def _publish(self, request: Request) -> None:
+        if self.source.publish(request.topic, request.payload) or self._told_silent:
+            return
+        self._told_silent = True
+        self._log.warning(
+            "what the codec asks for is not published: the source cannot, or not now",
+            source=self.source.name,
+            topic=request.topic,
+        )
 
     def _stamps(self, closed: Closed) -> Ints | None:
         self._batch_count += 1

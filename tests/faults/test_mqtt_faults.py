@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.protocol.fields import written_varint
 from connectors.mqtt.protocol.packets import Packet, Puback
 from pipelines.hotpath import HotPath
+from protos import sparkplug_pb2 as pb
 from streamer.agent.agent import Agent
 from streamer.devbroker.mqtt import LocalMosquitto
 from streamer.devbroker.mqtt.window import Window
@@ -241,6 +243,33 @@ class TestMessages:
             reader.acknowledge(received)
             assert at_rest(ours)
         assert source.counts.too_large == 1
+
+    def test_an_edge_node_whose_births_were_missed_sends_them_again(self, ours: FaultyMqtt, name: str) -> None:
+        """Aliases mean something again from then on; the messages before are dead letters."""
+        described = pb.Metric(name="Speed", alias=7, datatype=pb.DOUBLE, double_value=1.0)
+        reading = pb.Payload(metrics=[pb.Metric(alias=7, double_value=99.0)]).SerializeToString()
+        topics, codec = "[spBv1.0/plant/NBIRTH/+, spBv1.0/plant/NDATA/+]", "{type: sparkplug, rebirth: 1s}"
+        service = streamer.loads(f"""
+name: {name}
+source: {{type: mqtt, url: "{ours.url}", topics: {topics}, codec: {codec}, client_id: proof}}
+pipeline: []
+sink: {{type: memory, topic: {name}-out, codec: json}}
+dead_letter: {{type: memory, topic: {name}-dead}}
+errors: {{stop_ratio: 1}}
+""")
+        out, dead = memory_topic(f"{name}-out"), memory_topic(f"{name}-dead")
+        with MqttClient(ours.host, ours.port, "edge") as edge, service:
+            assert until(lambda: "proof" in ours.clients)
+            edge.subscribe("spBv1.0/plant/NCMD/edge", 0)
+            edge.publish("spBv1.0/plant/NDATA/edge", reading, 1)
+            (command,) = edge.take(1)
+            (metric,) = pb.Payload.FromString(bytes(command.payload)).metrics
+            assert (metric.name, metric.boolean_value) == ("Node Control/Rebirth", True)
+            edge.publish("spBv1.0/plant/NBIRTH/edge", pb.Payload(metrics=[described], seq=0).SerializeToString(), 0)
+            edge.publish("spBv1.0/plant/NDATA/edge", reading, 1)
+            assert until(lambda: len(out) == 2)
+        assert len(dead) == 1
+        assert [json.loads(one.value or b"") for one in out.messages()] == [{"Speed": 1.0}, {"Speed": 99.0}]
 
     def test_an_exception_in_a_step_makes_a_dead_letter_and_the_loop_goes_on(
         self, ours: FaultyMqtt, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
+from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin, Request
 from connectors.codecs.cloudevents.config import CloudEventsConfig
 from connectors.codecs.cloudevents.events import (
     OPTIONAL,
@@ -88,6 +88,10 @@ class CloudEvents(Codec):
     def metrics(self) -> Sequence[Measure]:
         """What the codec inside counts."""
         return self._inside.metrics()
+
+    def requests(self) -> Sequence[Request]:
+        """What the codec inside wants to be published."""
+        return self._inside.requests()
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """What the codec inside makes of the data, with attributes. Headers of events are the records' no more."""

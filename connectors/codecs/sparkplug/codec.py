@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
 from google.protobuf.message import DecodeError
 from pydantic import Field, PositiveInt, field_validator
 
-from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
+from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin, Request
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.described import topics_of
 from connectors.codecs.rows import encode_rows, payload_bytes
 from connectors.codecs.sparkplug.births import SEQUENCE, EdgeNode, EdgeNodes, Known, Table
+from connectors.codecs.sparkplug.rebirths import Rebirths
 from connectors.codecs.sparkplug.topics import Address, address
 from connectors.codecs.sparkplug.values import Order, Reading, reading_of, readings, write
 from connectors.measures import Measure
 from connectors.records import Records
-from connectors.units import Size
+from connectors.units import Duration, Size
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data, check_key
 from pipelines.data.sparsecolumn import columns_of
@@ -51,6 +52,8 @@ class SparkplugConfig(CodecConfig):
     """Order of the booleans of an array: `big` as in the specification, `little` for writers that begin at the lowest bit."""  # noqa: E501
     max_bytes: Size = 1 << 20
     """Size of the largest payload; a larger one is an error of its record."""
+    rebirth: Annotated[Duration, Field(ge=1)] | None = None
+    """Asks an edge node to send its births again (`Node Control/Rebirth`) where one was missed, or a message of the sequence is missing: at most once in this time for each edge node. The source has to be one of MQTT that may publish `spBv1.0/GROUP/NCMD/EDGE_NODE`. By default nobody is asked."""  # noqa: E501
     max_aliases: PositiveInt = 1_000_000
     """How many names and aliases of metrics are kept, of all devices together; those of the edge node that was silent longest are forgotten first."""  # noqa: E501
 
@@ -70,7 +73,7 @@ class Sparkplug(Codec):
     """Messages of edge nodes in the order in which they came, from one source.
 
     It keeps what births have said, in memory: after a restart, messages with aliases fail until the edge node sends
-    its birth again. Templates, property sets, properties and metadata are passed over.
+    its birth again, as `rebirth` asks it to. Templates, property sets, properties and metadata are passed over.
 
         codec = SparkplugConfig(metrics={"Motor/Speed": "speed"}, attributes={"device": "machine"}).build()
     """
@@ -82,6 +85,7 @@ class Sparkplug(Codec):
         self._readings = readings(self._config.byte_order, self._config.bit_order)
         self._nodes = EdgeNodes(self._config.max_aliases)
         self._unborn = 0
+        self._rebirths = None if self._config.rebirth is None else Rebirths(self._config.rebirth)
         self._usual = self._config.historical == "take" and "historical" not in self._config.attributes
 
     def metrics(self) -> Sequence[Measure]:
@@ -89,7 +93,14 @@ class Sparkplug(Codec):
         return (
             Measure("gaps", "Gaps in the sequence numbers of edge nodes.", self._nodes.gaps),
             Measure("births_missing", "Messages with aliases whose birth was not seen.", self._unborn),
+            Measure(
+                "rebirths", "Births that were asked for again.", 0 if self._rebirths is None else self._rebirths.asked
+            ),
         )
+
+    def requests(self) -> Sequence[Request]:
+        """See `Codec.requests`: commands to edge nodes to send their births again."""
+        return () if self._rebirths is None else self._rebirths.taken()
 
     @property
     def gaps(self) -> Mapping[tuple[str, str], int]:
@@ -156,6 +167,8 @@ class Sparkplug(Codec):
                 table = node.tables.get(place.device)
                 if message.HasField("seq") and place.counted:
                     missing = self._followed(node, message.seq)
+                    if missing and self._rebirths is not None:
+                        self._rebirths.ask(place)
         found, historical = self._values(message.metrics, _NOTHING if table is None else table, place)
         if self._config.attributes:
             self._add_attributes(found, message, place, missing, historical)
@@ -240,6 +253,8 @@ class Sparkplug(Codec):
                 f"the alias {metric.alias} means nothing: the record's {self._config.topic} is no Sparkplug topic, "
                 "by which births are found; say in `topic` of the codec where it stands"
             )
+        if self._rebirths is not None and place.counted:
+            self._rebirths.ask(place)
         birth = "DBIRTH" if place.device else "NBIRTH"
         raise WireError(
             f"the alias {metric.alias} of {place.told} is not known: its birth ({birth}) was not seen since this "

@@ -67,3 +67,8 @@ def _address(topic: str) -> Address | None:
     if not known or not all(parts):
         raise WireError(f"{topic[:200]!r} is no topic of Sparkplug: {_SPACE}/GROUP/TYPE/EDGE_NODE[/DEVICE]")
     return Address(group, message, edge, device, kept)
+
+
+def command_topic(place: Address) -> str:
+    """Where commands to the edge node of this message are published."""
+    return f"{_SPACE}/{place.group}/NCMD/{place.edge}"

@@ -107,7 +107,7 @@ def test_aliases_are_those_of_the_births(block: Block) -> None:
     ]
     # The next block, too: what births say is kept.
     assert values(read(codec, block, (DEVICE.format("DDATA"), data(2, 7.0, seq=5)))) == [Data({"Speed": 7.0})]
-    assert counted(codec) == {"gaps": 0, "births_missing": 0}
+    assert counted(codec) == {"gaps": 0, "births_missing": 0, "rebirths": 0}
 
 
 def test_an_alias_whose_birth_was_not_seen_fails_its_record_and_is_counted(block: Block) -> None:
@@ -125,6 +125,40 @@ def test_an_alias_whose_birth_was_not_seen_fails_its_record_and_is_counted(block
     assert "have the edge node send it again" in str(found.failed[0])
     assert "the alias 9 of plant/edge is not known: its birth (NBIRTH)" in str(found.failed[3])
     assert counted(codec)["births_missing"] == 2
+
+
+def test_an_edge_node_whose_birth_was_missed_is_asked_for_it_once_in_a_while(
+    block: Block, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("connectors.codecs.sparkplug.rebirths.time.monotonic", lambda: now)
+    codec = SparkplugConfig.model_validate({"rebirth": "60s"}).build()
+    for _ in range(2):
+        read(codec, block, (NODE.format("NDATA"), data(1, 1.0)), (DEVICE.format("DDATA"), data(2, 1.0)))
+    read(codec, block, ("spBv1.0/other/NDATA/edge", data(1, 1.0)))
+    requests = codec.requests()
+    assert [one.topic for one in requests] == ["spBv1.0/plant/NCMD/edge", "spBv1.0/other/NCMD/edge"]
+    (metric,) = pb.Payload.FromString(requests[0].payload).metrics
+    assert (metric.name, metric.datatype, metric.boolean_value) == ("Node Control/Rebirth", pb.BOOLEAN, True)
+    assert codec.requests() == ()
+    now += 61
+    read(codec, block, (NODE.format("NDATA"), data(1, 1.0)))
+    assert [one.topic for one in codec.requests()] == ["spBv1.0/plant/NCMD/edge"]
+    assert counted(codec)["rebirths"] == 3
+
+
+def test_a_gap_in_the_sequence_asks_for_a_birth_too_and_without_the_field_nobody_is_asked(block: Block) -> None:
+    for fields, asked in (({"rebirth": "1s"}, 1), ({}, 0)):
+        codec = SparkplugConfig.model_validate(fields).build()
+        read(codec, block, (NODE.format("NBIRTH"), birth("a", seq=0)), (NODE.format("NDATA"), data(0, 1.0, seq=3)))
+        assert len(codec.requests()) == asked
+
+
+def test_who_sends_under_ever_new_names_has_few_births_asked_for(block: Block) -> None:
+    codec = SparkplugConfig.model_validate({"rebirth": "60s"}).build()
+    for start in range(0, 12_000, 1000):
+        read(codec, block, *((f"spBv1.0/plant/NDATA/{node}", data(1, 1.0)) for node in range(start, start + 1000)))
+    assert len(codec.requests()) == 100
 
 
 def test_a_birth_of_the_node_ends_the_aliases_of_all_its_devices_and_of_no_others(block: Block) -> None:

@@ -1,0 +1,60 @@
+"""`Rebirths`: which edge nodes are asked to send their births again, and how often."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from connectors.codec import Request
+from connectors.codecs.sparkplug.topics import Address, command_topic
+from protos import sparkplug_pb2 as pb
+
+_BOOLEAN: Final = 11
+"""The datatype of a metric that is true or false."""
+_MOST: Final = 10_000
+"""Edge nodes of which it is remembered when they were asked."""
+_MOST_WAITING: Final = 100
+"""Requests that wait to be published; who sends under ever new names has no more of them sent at once."""
+
+
+class Rebirths:
+    """Collects requests to edge nodes, each at most once in `every` seconds."""
+
+    def __init__(self, every: float) -> None:
+        self.asked = 0
+        """Requests so far."""
+        self._every = every
+        self._asked_at: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._waiting: list[Request] = []
+
+    def ask(self, place: Address) -> None:
+        """The births of this edge node are missing, or one of its messages is."""
+        now = time.monotonic()
+        asked = self._asked_at.get(place.node)
+        if (asked is not None and now - asked < self._every) or len(self._waiting) >= _MOST_WAITING:
+            return
+        if asked is None and len(self._asked_at) >= _MOST:
+            oldest = next(iter(self._asked_at.values()))
+            if now - oldest < self._every:
+                return
+            self._asked_at.popitem(last=False)
+        self._asked_at[place.node] = now
+        self._asked_at.move_to_end(place.node)
+        self.asked += 1
+        self._waiting.append(Request(command_topic(place), _rebirth()))
+
+    def taken(self) -> Sequence[Request]:
+        """The requests since the last call."""
+        if not self._waiting:
+            return ()
+        taken, self._waiting = self._waiting, []
+        return taken
+
+
+def _rebirth() -> bytes:
+    message = pb.Payload(timestamp=time.time_ns() // 1_000_000)
+    message.metrics.add(name="Node Control/Rebirth", datatype=_BOOLEAN, boolean_value=True)
+    written: bytes = message.SerializeToString()
+    return written
