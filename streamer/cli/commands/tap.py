@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,7 +44,8 @@ def tap(
 ) -> None:
     """Show the records of a topic as they come: key, headers, time and values, arrays summarised.
 
-    Of a service file brokers, login, topic and codec are taken.
+    What only its type of bus says of a record, such as the QoS of MQTT, stands below it. Of a service file brokers,
+    login, topic and codec are taken.
 
     It is no member of a group and commits nothing, so that nobody is disturbed. Dead letters are shown with their
     step, error and origin. Ctrl-C ends it.
@@ -167,6 +168,8 @@ def _for_people(seen: Seen) -> Iterator[tuple[str, str]]:
     headers = record.headers if seen.origin is None else seen.origin.headers
     parts += [f"{name}={'' if value is None else _text(value)}" for name, value in headers]
     yield "  ".join(parts), "bold"
+    if said := _said(record.extras):
+        yield f"  {said}", "dim"
     if seen.origin is not None:
         origin = seen.origin
         yield f"  dead letter of {origin.topic}[{origin.partition}]@{origin.offset}, step {origin.step}", "yellow"
@@ -215,8 +218,11 @@ def _for_machines(seen: Seen, full: bool) -> dict[str, Any]:
         "key": None if record.key is None else _text(record.key),
         "headers": [[name, None if value is None else _text(value)] for name, value in record.headers],
     }
+    if record.extras:
+        found["record"] = _plain(record.extras)
     if seen.origin is not None:
-        found["dead_letter"] = {key: value for key, value in seen.origin._asdict().items() if key != "headers"}
+        origin = {key: value for key, value in seen.origin._asdict().items() if key != "headers"}
+        found["dead_letter"] = {**origin, "record": _plain(seen.origin.record)}
     if seen.data is not None:
         found["value"] = json.loads(seen.data.to_json()) if full else summary(seen.data)
     elif seen.payload is None:
@@ -225,6 +231,18 @@ def _for_machines(seen: Seen, full: bool) -> dict[str, Any]:
         found["error"] = str(seen.error)
         found["payload"] = summary(seen.payload)
     return found
+
+
+def _said(extras: Mapping[str, Any]) -> str:
+    """What this type of source says of the record, without what is false, and the levels, which its topic shows."""
+    shown = {name: value for name, value in _plain(extras).items() if not name.startswith("levels.")}
+    return "  ".join(
+        name if value is True else f"{name}={value}" for name, value in shown.items() if value is not False
+    )
+
+
+def _plain(extras: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _text(value) if isinstance(value, bytes) else value for name, value in extras.items()}
 
 
 def _time(stamp: int | None) -> str:
