@@ -57,11 +57,12 @@ class PictureFolder(Video):
     def _picture(self, file: Path) -> Picture:
         av = pyav()
         try:
-            with av.open(str(file), options={"max_pixels": str(self._opening.max_pixels)}) as container:
+            with av.open(str(file)) as container:
                 stream = container.streams.video[0]
-                check_size(stream.codec_context.width, stream.codec_context.height, self._opening.max_pixels)
+                stream.codec_context.options = {"max_pixels": str(self._opening.max_pixels)}
                 frame = next(container.decode(stream))
         except (av.FFmpegError, OSError, ValueError, IndexError, StopIteration) as error:
             raise reason(error, self._address, 0.0, "picture") from None
         self.size = frame.width, frame.height
+        check_size(*self.size, self._opening.max_pixels)
         return Picture(frame, (self._next - 1) / RATE, None, time.time())

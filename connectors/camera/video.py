@@ -153,6 +153,8 @@ class Stream(Video):
         if frame.pts is not None:
             receipt, clock = self._received.pop(frame.pts, (receipt, clock))
         self.size = frame.width, frame.height
+        # Not all decoders know the limit.
+        check_size(*self.size, self._opening.max_pixels)
         return Picture(frame, seconds, clock, receipt)
 
     def _chosen(self) -> VideoStream:
@@ -171,6 +173,7 @@ class Stream(Video):
         # Threads that decode several frames at once deliver each as many frames late.
         stream.thread_type = "SLICE" if self._address.live else "AUTO"
         context.thread_count = self._opening.threads
+        context.options = {"max_pixels": str(self._opening.max_pixels)}
         if self._opening.keyframes_only:
             context.skip_frame = "NONKEY"
         return stream

@@ -47,7 +47,7 @@ class RtspCamera:
         self.stalled = False
         """Sends nothing, and keeps the session."""
         self.trickles = False
-        """Sends a piece of a picture now and then, and no whole one."""
+        """Sends a piece of a picture at every twentieth, and no whole one."""
         self.refuses = False
         """Closes every new connection."""
         self.freezes = False
@@ -238,7 +238,7 @@ class _Session:
             at += 1
             packets = list(_packets(units, shown.codec))
             if camera.trickles:
-                packets = [] if number % 4 else [(packets[0][0][:40], False)]
+                packets = [] if number % 20 else [(packets[0][0][:40], False)]
             for payload, last in packets:
                 sequence = sequence + 1 & 0xFFFF
                 if camera.loss and chance.random() < camera.loss:

@@ -1,0 +1,262 @@
+"""What a source of cameras gives: records, times, lanes, policies."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+from camerareader import CameraReader, reading, shown
+from httpcamera import HttpCamera
+from numberedpictures import jpeg, video
+from pydantic import ValidationError
+from rtspcamera import RtspCamera
+
+from connectors.camera.config import CameraSourceConfig
+from connectors.source import LaneBegan, LaneEnded
+from pipelines.errors import ConnectorError
+
+
+@pytest.mark.parametrize("codec", ["h264", "h265"])
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+def test_pictures_of_an_rtsp_camera_come_in_their_order(codec: str, transport: str) -> None:
+    with (
+        RtspCamera(codec, 320, 192, login=("admin", "s3cret")) as camera,
+        reading({"gate": {"url": camera.url, "transport": transport, "policy": "fifo", "max_frames": 100}}) as reader,
+    ):
+        found = reader.see("gate", 12)
+        numbers = [shown(one) for one in found]
+        assert numbers == [(numbers[0] + at) % 20 for at in range(12)]
+        assert {one.message.key for one in found} == {b"gate"}
+        assert {one.message.topic for one in found} == {"gate"}
+        positions = [one.position for one in found]
+        assert positions == list(range(positions[0], positions[0] + 12))
+        image = found[0].message.value.image
+        assert (image.width, image.height) == (320, 192)
+
+
+def test_a_picture_has_the_time_of_its_cameras_clock(tmp_path: Path) -> None:
+    with RtspCamera() as camera, reading({"gate": camera.url}) as reader:
+        reader.wait(lambda: any(dict(one.message.extras).get("clock") for one in reader.of("gate")))
+        one = reader.see("gate", 1)[0]
+        known = dict(one.message.extras)
+        assert one.message.timestamp == known["clock"]
+        assert abs(known["receipt"] - known["clock"]) < 5000
+        assert set(known) == {"pts", "clock", "receipt", "epoch", "drops"}
+        headers = dict(one.message.headers)
+        assert headers["clock"] == str(known["clock"]).encode()
+        assert headers["epoch"] == b"1"
+        assert float(headers["pts"] or b"") == known["pts"]
+
+
+def test_a_clock_that_is_wrong_is_told_and_not_believed() -> None:
+    with RtspCamera() as camera:
+        camera.clock_error = -3600.0
+        with reading({"gate": camera.url}) as reader:
+            reader.wait(lambda: any(dict(one.message.extras).get("clock") for one in reader.of("gate")))
+            one = reader.see("gate", 1)[0]
+            known = dict(one.message.extras)
+            assert one.message.timestamp == known["receipt"]
+            told = reader.cameras.cameras()["gate"]
+            assert told["clock"] == "not believed"
+            assert told["skew_seconds"] == pytest.approx(3600, abs=30)
+
+
+def test_pictures_of_an_http_camera_have_the_time_of_their_receipt() -> None:
+    with HttpCamera(login=("admin", "s3cret")) as camera, reading({"dock": camera.url}) as reader:
+        one = reader.see("dock", 2)[-1]
+        known = dict(one.message.extras)
+        # libav makes its times up: 25 pictures a second, whatever comes.
+        assert "pts" not in known
+        assert one.message.timestamp == known["receipt"]
+
+
+def test_latest_gives_the_newest_picture_and_says_how_many_it_replaced() -> None:
+    with RtspCamera() as camera, reading({"gate": camera.url}) as reader:
+        first = reader.see("gate", 1)[0]
+        pictures = reader.cameras.cameras()["gate"]["pictures"]
+        deadline = time.monotonic() + 30
+        while reader.cameras.cameras()["gate"]["pictures"] < pictures + 5 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        newest = reader.see("gate", 1)[0]
+        assert newest.position > first.position + 3
+        assert dict(newest.message.extras)["drops"] == newest.position - first.position - 1
+
+
+def test_so_many_pictures_a_second_and_scaled_as_they_are_decoded() -> None:
+    with (
+        RtspCamera("h264", 320, 192) as camera,
+        reading(
+            {"gate": {"url": camera.url, "fps": 5, "size": "160x96", "policy": "fifo", "max_frames": 100}}
+        ) as reader,
+    ):
+        found = reader.see("gate", 7)
+        # The first pictures of a stream may have no time yet.
+        times = [dict(one.message.extras).get("pts") for one in found][-4:]
+        assert np.diff(np.array(times, float)).tolist() == pytest.approx([0.2] * 3, abs=0.06)
+        image = found[0].message.value.image
+        assert (image.width, image.height) == (160, 96)
+        assert 0 <= shown(found[0]) < 20
+        assert found[0].message.value.byte_count < 160 * 96 * 2
+
+
+def test_key_frames_only() -> None:
+    with (
+        RtspCamera() as camera,
+        reading({"gate": {"url": camera.url, "keyframes_only": True, "policy": "fifo"}}) as reader,
+    ):
+        assert {shown(one) % 5 for one in reader.see("gate", 4)} == {0}
+
+
+def test_every_picture_of_a_file_is_read_and_then_the_source_ends(tmp_path: Path) -> None:
+    video(str(tmp_path / "film.mp4"), frames=30)
+    with reading({"film": str(tmp_path / "film.mp4")}) as reader:
+        reader.to_the_end()
+        found = reader.of("film")
+        assert [shown(one) for one in found] == list(range(30))
+        assert [one.position for one in found] == list(range(30))
+        # By the time in the file, however fast it was read.
+        stamps = [one.message.timestamp or 0 for one in found]
+        assert stamps[-1] - stamps[0] == pytest.approx(2900, abs=5)
+        assert not reader.downs
+
+
+def test_a_file_begins_again_in_a_new_lane_and_numbers_go_on(tmp_path: Path) -> None:
+    video(str(tmp_path / "film.mp4"), frames=5)
+    with reading({"film": {"url": str(tmp_path / "film.mp4"), "loop": True}}) as reader:
+        found = reader.see("film", 12)
+        assert [shown(one) for one in found] == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]
+        assert [one.position for one in found] == list(range(12))
+        assert [one.lane.epoch for one in found] == [1] * 5 + [2] * 5 + [3] * 2
+        assert [event.finish for event in reader.events(LaneEnded)] == [True] * 2
+
+
+def test_a_file_in_real_time_is_like_a_camera(tmp_path: Path) -> None:
+    video(str(tmp_path / "film.mp4"), frames=12, fps=20)
+    began = time.monotonic()
+    with reading({"film": {"url": str(tmp_path / "film.mp4"), "real_time": True}}) as reader:
+        assert reader.cameras.perishable
+        reader.to_the_end()
+        assert time.monotonic() - began > 0.5
+        assert reader.of("film")
+
+
+def test_a_picture_of_a_folder_that_is_no_good_is_counted_and_passed_over(tmp_path: Path) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.jpg").write_bytes(jpeg(number, 160 + 16 * number, 96))
+    (tmp_path / "2.jpg").write_bytes(b"no picture")
+    (tmp_path / "notes.txt").write_text("neither")
+    with reading({"photos": str(tmp_path)}) as reader:
+        reader.to_the_end()
+        assert [shown(one) for one in reader.of("photos")] == [0, 1, 3]
+        assert reader.cameras.cameras()["photos"]["drops"] == {"corrupt": 1}
+
+
+def test_test_pictures_come_at_their_rate() -> None:
+    with reading({"test": {"url": "lavfi:testsrc2=size=64x48:rate=50", "policy": "fifo", "max_frames": 100}}) as reader:
+        found = reader.see("test", 10)
+        stamps = [one.message.timestamp or 0 for one in found]
+        assert stamps[-1] - stamps[0] > 90
+
+
+def test_hls_is_read(tmp_path: Path) -> None:
+    video(str(tmp_path / "film.mp4"), frames=20)
+    with av.open(str(tmp_path / "film.mp4")) as film, av.open(str(tmp_path / "live.m3u8"), "w", format="hls") as list_:
+        stream = list_.add_stream_from_template(film.streams.video[0])
+        for packet in film.demux(film.streams.video[0]):
+            if packet.dts is not None:
+                packet.stream = stream
+                list_.mux(packet)
+    with HttpCamera(folder=tmp_path) as camera:
+        url = camera.url.replace("live.mjpeg", "live.m3u8")
+        with reading({"hls": {"url": url, "policy": "fifo", "max_frames": 100}}) as reader:
+            assert shown(reader.see("hls", 3)[0]) == 0
+
+
+def test_cameras_that_are_away_when_it_opens_are_awaited_and_the_service_is_not_ready(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    camera = RtspCamera(login=("admin", "s3cret"))
+    with camera:
+        url = camera.url
+    camera = RtspCamera(login=("admin", "s3cret"))
+    camera.port = int(re.findall(r":(\d+)/", url)[0])
+    with reading({"gate": url}) as reader:
+        reader.wait(lambda: bool(reader.downs))
+        (down,) = reader.downs
+        assert down.down
+        assert "no camera is live: gate is " in down.reason
+        assert "connection refused" in down.reason
+        with camera:
+            reader.see("gate", 1)
+            assert [event.down for event in reader.downs] == [True, False]
+            said = " ".join([caplog.text, repr(reader.seen), repr(reader.cameras.cameras()), repr(reader.source)])
+            assert "nobody listens there" in said
+            assert "s3cret" not in said
+
+
+def test_a_position_is_used_once_though_the_process_starts_again() -> None:
+    with RtspCamera() as camera:
+        with reading({"gate": camera.url}) as reader:
+            last = reader.see("gate", 3)[-1].position
+        with reading({"gate": camera.url}) as reader:
+            assert reader.see("gate", 1)[0].position > last
+
+
+def test_a_rewind_begins_a_new_lane_and_brings_nothing_back() -> None:
+    with RtspCamera() as camera, reading({"gate": camera.url}) as reader:
+        before = reader.see("gate", 1)[0]
+        reader.source.rewind([before.lane])
+        after = reader.see("gate", 1)[0]
+        assert after.lane.epoch == before.lane.epoch + 1
+        assert after.position > before.position
+        assert [event.lane for event in reader.events(LaneBegan)] == [before.lane, after.lane]
+
+
+def test_what_can_never_be_read_ends_the_service(tmp_path: Path) -> None:
+    (tmp_path / "text.mp4").write_text("no video")
+    source = CameraSourceConfig.model_validate({"cameras": {"a": str(tmp_path / "text.mp4")}}).build()
+    with CameraReader(source) as reader, pytest.raises(ConnectorError, match="a: what comes is no video") as caught:
+        reader.listen(20)
+    assert "nothing can be read" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"cameras": {}}, "at least 1 item"),
+        ({"cameras": {"a/b": "rtsp://h/x"}}, "pattern"),
+        ({"cameras": {"a": {"url": "rtsp://u:s3cret@h/x", "policy": "block"}}}, "policy block is for files"),
+        ({"cameras": {"a": {"url": "rtsp://u:s3cret@h/x", "loop": True}}}, "loop and real_time are for files"),
+        ({"cameras": {"a": {"url": "film.mp4", "max_age": 1}}}, "max_age is for policy fifo"),
+        ({"cameras": {"a": {"url": "rtsp://h/x", "size": "640 x 360"}}}, "like 640x360"),
+        ({"cameras": {"a": {"url": "rtsp://h/x", "password": "s3cret"}}}, "password needs username"),
+        ({"cameras": {"a": {"url": "gopher://u:s3cret@h/x"}}}, "no kind of camera"),
+        ({"cameras": {"a": "rtsp://h/x"}, "each": {"fsp": 5}}, "fsp"),
+    ],
+)
+def test_fields_that_cannot_be_right_are_told(fields: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        CameraSourceConfig.model_validate(fields)
+    assert text in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_each_gives_fields_to_all_cameras_that_do_not_say_otherwise() -> None:
+    config = CameraSourceConfig.model_validate(
+        {
+            "cameras": {"a": "rtsp://h/x", "b": {"url": "rtsp://h/y", "fps": 2}},
+            "each": {"fps": 5, "username": "ai", "password": "s3cret", "options": {"user_agent": "x", "rtsp_flags": 1}},
+        }
+    )
+    assert [camera.fps for camera in config.cameras.values()] == [5, 2]
+    assert config.cameras["a"].settings.address.target == "rtsp://ai:s3cret@h/x"
+    assert dict(config.cameras["a"].settings.opening.options or {})["rtsp_flags"] == "1"
+    assert "s3cret" not in repr(config)
+    assert "s3cret" not in config.model_dump_json()
