@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.coded import Coded
-from connectors.mqtt.pending import Part
+from connectors.mqtt.pending import Part, Taken
 from connectors.mqtt.protocol.properties import NONE, Properties, decode_properties
 from connectors.mqtt.protocol.reasons import ProtocolError
 from connectors.mqtt.protocol.topics import TopicPatterns
@@ -44,42 +44,54 @@ class Columns:
         self._patterns = patterns
         self._key = key
 
-    def records(self, part: Part, lane: Lane) -> Records:
+    def records(self, taken: Taken, lane: Lane) -> Records:
         """The records of these messages; those whose topic or properties break the rules of MQTT are its `faults`."""
-        block, picked = part.block, part.picked
-        topics = self._topics(part)
-        count, byte_count = len(part), part.byte_count
+        topics = _topics(taken.parts)
+        count, byte_count = len(topics), taken.byte_count
         keys = None
         if self._key is not None:
             keys = Spans.of([(value or "").encode() for value in _levels(self._patterns, self._key, topics)])
             byte_count += keys.byte_count
-        extras = _Extras(part, topics, self._patterns)
+        extras = _Extras(taken, topics, self._patterns)
         return Records(
             self._source,
-            Spans(block.buffer, block.payload_starts[picked], block.payload_lengths[picked]),
+            taken.payloads,
             keys,
-            part.positions[picked],
+            taken.positions,
             [Span(lane, 0, count)],
             topics,
             [0],
             byte_count,
             headers=extras.headers,
-            timestamps=lambda: np.full(count, part.received_at, np.int64),
+            timestamps=lambda: taken.received_at,
             extras=extras,
-            faults=_faults(part) if block.faults else {},
+            faults=_faults(taken.parts),
         )
 
-    def _topics(self, part: Part) -> Coded:
+
+def _topics(parts: Sequence[Part]) -> Coded:
+    found: list[Coded] = []
+    for part in parts:
         codes, names = part.block.topic_codes[part.picked], part.block.topics.names
-        if len(part.block.faults) and (codes < 0).any():
-            return Coded.of([NO_TOPIC if code < 0 else names[code] for code in codes.tolist()])
-        return Coded(names, codes)
+        if part.block.faults and (codes < 0).any():
+            found.append(Coded.of([NO_TOPIC if code < 0 else names[code] for code in codes.tolist()]))
+        else:
+            found.append(Coded(names, codes))
+    return found[0] if len(found) == 1 else Coded.concat(found)
 
 
-def _faults(part: Part) -> dict[int, Exception]:
-    rows = np.arange(len(part.block))[part.picked].tolist()
-    wrong = {fault.row: fault.error for fault in part.block.faults}
-    return {at: WireError(f"the message breaks the rules: {wrong[row]}") for at, row in enumerate(rows) if row in wrong}
+def _faults(parts: Sequence[Part]) -> dict[int, Exception]:
+    found: dict[int, Exception] = {}
+    start = 0
+    for part in parts:
+        if part.block.faults:
+            rows = np.arange(len(part.block))[part.picked].tolist()
+            wrong = {fault.row: fault.error for fault in part.block.faults}
+            for at, row in enumerate(rows, start):
+                if row in wrong:
+                    found[at] = WireError(f"the message breaks the rules: {wrong[row]}")
+        start += len(part)
+    return found
 
 
 def _levels(patterns: TopicPatterns, name: str, topics: Coded) -> list[str | None]:
@@ -90,8 +102,8 @@ def _levels(patterns: TopicPatterns, name: str, topics: Coded) -> list[str | Non
 class _Extras(Mapping[str, Callable[[], Column]]):
     """The columns of some messages by name, each made when somebody asks; properties are decoded once."""
 
-    def __init__(self, part: Part, topics: Coded, patterns: TopicPatterns) -> None:
-        self._part = part
+    def __init__(self, taken: Taken, topics: Coded, patterns: TopicPatterns) -> None:
+        self._taken = taken
         self._topics = topics
         self._patterns = patterns
         self._decoded: list[Properties | ProtocolError] | None = None
@@ -110,7 +122,7 @@ class _Extras(Mapping[str, Callable[[], Column]]):
             raise KeyError(name)
         if name in _OF_PROPERTIES:
             return lambda: self._property(_OF_PROPERTIES[name])
-        return lambda: Column.of(_OF_FLAGS[name](self._part.block.flags[self._part.picked]).tolist())
+        return lambda: Column.of(_OF_FLAGS[name](self._taken.column("flags")).tolist())
 
     def headers(self) -> Sequence[Sequence[Header] | None] | None:
         """User properties, in order; `None` where there are none. Those of a message that breaks the rules are none."""
@@ -129,17 +141,16 @@ class _Extras(Mapping[str, Callable[[], Column]]):
     def _property(self, name: str) -> Column:
         """Rows whose properties break the rules lack it: they are `faults`."""
         if not self._has_properties():
-            return Column.absent(len(self._part))
+            return Column.absent(len(self._topics))
         values = [None if isinstance(one, ProtocolError) else getattr(one, name) for one in self._all()]
         return Column.of([MISSING if value is None else value for value in values])
 
     def _has_properties(self) -> bool:
-        return bool(self._part.block.property_lengths[self._part.picked].any())
+        return bool(self._taken.column("property_lengths").any())
 
     def _all(self) -> list[Properties | ProtocolError]:
         if self._decoded is None:
-            block, picked = self._part.block, self._part.picked
-            raws = Spans(block.buffer, block.property_starts[picked], block.property_lengths[picked]).tolist()
+            raws = [raw for part in self._taken.parts for raw in part.strings("property")]
             known: dict[bytes, Properties | ProtocolError] = {b"": NONE}
             self._decoded = [_decoded(raw or b"", known) for raw in raws]
         return self._decoded

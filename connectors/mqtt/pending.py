@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from connectors.mqtt.protocol.scan import Scanned
-from pipelines.data.spans import Ints
+from pipelines.data.spans import Ints, Spans
 
 
 @dataclass(slots=True)
@@ -23,10 +27,17 @@ class Part:
     """Of all rows of the block."""
     received_at: int
     """When it came, in milliseconds since 1970."""
+    totals: Ints
+    """Bytes of the payloads of each and all before it, of all rows."""
     byte_count: int
     """Bytes of the payloads."""
-    _totals: Ints | None = None
-    """Bytes of the payloads of each and all before it, of all rows; once it is needed."""
+
+    @classmethod
+    def of(cls, block: Scanned, rows: Ints | None, positions: Ints, received_at: int) -> Part:
+        """All of these rows."""
+        sizes = block.payload_lengths
+        totals = (sizes if rows is None else sizes[rows]).cumsum()
+        return cls(block, rows, 0, len(totals), positions, received_at, totals, int(totals[-1]))
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -36,21 +47,62 @@ class Part:
         """Which rows of the block they are, to index its columns with."""
         return slice(self.start, self.stop) if self.rows is None else self.rows[self.start : self.stop]
 
+    def strings(self, name: str) -> Spans:
+        """Their `payload` or `property` strings."""
+        block, picked = self.block, self.picked
+        return Spans(block.buffer, getattr(block, f"{name}_starts")[picked], getattr(block, f"{name}_lengths")[picked])
+
     def split(self, count: int, byte_count: int) -> Part:
         """Take the first ones off, at most so many, and so many bytes; one at least, which may be larger."""
-        if self._totals is None:
-            sizes = self.block.payload_lengths
-            self._totals = (sizes if self.rows is None else sizes[self.rows]).cumsum()
-        totals, start = self._totals, self.start
+        totals, start = self.totals, self.start
         before = int(totals[start - 1]) if start else 0
         size = int(totals[start + count - 1]) - before
         if size > byte_count:
             count = max(1, int(totals[start:].searchsorted(before + byte_count, side="right")))
             size = int(totals[start + count - 1]) - before
-        first = Part(self.block, self.rows, start, start + count, self.positions, self.received_at, size)
+        first = Part(self.block, self.rows, start, start + count, self.positions, self.received_at, totals, size)
         self.start += count
         self.byte_count -= size
         return first
+
+
+@dataclass(slots=True)
+class Taken:
+    """The messages of one poll: of some parts, one behind the other."""
+
+    parts: list[Part]
+    byte_count: int
+    """Bytes of the payloads."""
+
+    def __len__(self) -> int:
+        return sum(part.stop - part.start for part in self.parts)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A column of `Scanned`, of these messages."""
+        return _joined([getattr(part.block, name)[part.picked] for part in self.parts])
+
+    @property
+    def positions(self) -> Ints:
+        """Their positions, `int64 (N,)`."""
+        return _joined([part.positions[part.picked] for part in self.parts])
+
+    @property
+    def payloads(self) -> Spans:
+        """Their payloads; where they lie in one block of memory they stay there."""
+        last = self.parts[-1].block.buffer
+        # What a connection brings is always shown from the beginning of a block on: the last one to be shown has all.
+        if last.base is not None and all(part.block.buffer.base is last.base for part in self.parts):
+            return Spans(last, self.column("payload_starts"), self.column("payload_lengths"))
+        return Spans.concat([part.strings("payload") for part in self.parts])
+
+    @property
+    def received_at(self) -> Ints:
+        """When they came, in milliseconds since 1970, `int64 (N,)`."""
+        return _joined([np.full(len(part), part.received_at, np.int64) for part in self.parts])
+
+
+def _joined(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
 class Pending:
@@ -67,9 +119,10 @@ class Pending:
         self.count += len(part)
         self.byte_count += part.byte_count
 
-    def take(self, count: int, byte_count: int) -> list[Part]:
+    def take(self, count: int, byte_count: int) -> Taken:
         """The first ones: at most `count`, and about `byte_count` bytes of payloads; the last may exceed it."""
         found: list[Part] = []
+        before = self.byte_count
         while self._parts and count > 0 and (byte_count > 0 or not found):
             part = self._parts[0]
             if len(part) <= count and part.byte_count <= byte_count:
@@ -83,7 +136,7 @@ class Pending:
             byte_count -= part.byte_count
             self.count -= len(part)
             self.byte_count -= part.byte_count
-        return found
+        return Taken(found, before - self.byte_count)
 
     def clear(self) -> None:
         """Forget them."""

@@ -47,8 +47,7 @@ class _Run:
     """Which rows of the block; `None`: all of them."""
     positions: Ints
     packet_ids: PacketIds
-    qos: npt.NDArray[np.uint8]
-    """As in the flags: 2 is QoS 1, 4 is QoS 2."""
+    flags: npt.NDArray[np.uint8]
     passed: Mask | None
     kind: int
     """The QoS that they all have; 0 if that differs."""
@@ -67,7 +66,7 @@ class _Run:
             rows,
             self.positions[part],
             self.packet_ids[part],
-            self.qos[part],
+            self.flags[part],
             passed,
             self.kind,
             self.follow,
@@ -99,22 +98,22 @@ class Window:
         self.count = 0
         """Messages that are not acknowledged."""
 
-    def add(self, block: Scanned, positions: Ints, passed: Mask | None, *, follow: bool) -> None:
+    def add(self, block: Scanned, positions: Ints, passed: Mask | None, *, follow: bool, alike: bool = False) -> None:
         """These came, at these positions; those that are `passed` are not delivered.
 
-        `follow`: the positions follow each other.
+        `follow`: the positions follow each other. `alike`: their flags are known to be the same.
         """
-        qos = block.flags & _QOS
-        kind = int(qos[0]) >> 1
-        if kind and (qos == kind << 1).all():
+        flags = block.flags
+        kind = int(flags[0]) >> 1 & 3
+        if kind and (alike or (flags & _QOS == kind << 1).all()):
             follow = follow and passed is None
-            self._runs.append(_Run(block, None, positions, block.packet_ids, qos, passed, kind, follow))
-            self.count += len(qos)
+            self._runs.append(_Run(block, None, positions, block.packet_ids, flags, passed, kind, follow))
+            self.count += len(flags)
             return
-        rows = np.flatnonzero(qos)
+        rows = np.flatnonzero(flags & _QOS)
         if len(rows):
             passed = None if passed is None else passed[rows]
-            self._runs.append(_Run(block, rows, positions[rows], block.packet_ids[rows], qos[rows], passed, 0, False))
+            self._runs.append(_Run(block, rows, positions[rows], block.packet_ids[rows], flags[rows], passed, 0, False))
             self.count += len(rows)
 
     def take(self, mark: int, *, keep: bool = False) -> Done:
@@ -134,7 +133,7 @@ class Window:
                 if run.kind == 1:
                     first.append(ids)
                 else:
-                    qos = run.qos[run.start : stop]
+                    qos = run.flags[run.start : stop] & _QOS
                     first.append(ids[qos == 2])
                     second.append(ids[qos == 4])
                 self.count -= count

@@ -36,13 +36,13 @@ def encode_acks(kind: PacketType, packet_ids: PacketIds, hot_path: HotPath = "au
     first = _ACKNOWLEDGEMENTS.get(kind)
     if first is None:
         raise ValueError(f"{kind.name} is no acknowledgement: it must be PUBACK, PUBREC, PUBREL or PUBCOMP")
-    ids = np.asarray(packet_ids, np.uint16)
+    ids = np.ascontiguousarray(packet_ids, np.uint16)
+    native = compiled(hot_path)
+    written: bytes | None = None if native is None else native.mqtt_encode_acks(first, ids)
+    if written is not None:
+        return written
     if not ids.all():
         raise ValueError(f"{kind.name}: packet identifier 0")
-    native = compiled(hot_path)
-    if native is not None:
-        written: bytes = native.mqtt_encode_acks(first, np.ascontiguousarray(ids))
-        return written
     out = np.empty((len(ids), 4), np.uint8)
     out[:, 0], out[:, 1], out[:, 2], out[:, 3] = first, 2, ids >> 8, ids & 0xFF
     return out.tobytes()

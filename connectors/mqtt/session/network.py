@@ -121,8 +121,10 @@ class NetworkSession(Session):
             return
         self._keep_alive.sent_at = time.monotonic()
         # A connection that is gone is found by the next `turn`, which tells the client at a moment that suits it.
-        with suppress(TransportClosed):
+        try:
             self._transport.send(data)
+        except TransportClosed:
+            return
 
     def ping(self) -> int:
         self._asked += 1
