@@ -14,12 +14,13 @@ Reading is fast where many messages can share the work:
 
 - `records` joins the messages to one buffer and cuts all of them at once, by the lengths of their entries: numpy reads
   the first length of every message, then the second of every message, and so on. Entries are told apart by the bytes of
-  their keys. Nothing is parsed for that, and nothing is copied: an entry is a place in the buffer (`windows`).
+  their keys. Nothing is parsed for that, and nothing is copied: an entry is a place in the buffer (`windows`). A few
+  messages cost less in a loop.
 - `decode` puts the entries of each key into a column. Entries one after the other are a message again, so protobuf
   checks a whole column in one call. A column that nobody wants stays as it is, and is written out again untouched.
 - `values` decodes the columns that are wanted. Arrays of one dtype and shape differ in their own bytes only, at the end
-  of their entries (`arrays`): these are taken out of the buffer as one array of all rows. Other values are read one at
-  a time.
+  of their entries (`arrays`): these are taken out of the buffer as one array of all rows, also if their first axes
+  differ. Other values are read one at a time.
 
 Writing (`encode`) goes the other way: each column gives its entries, and a message is the entries of its row. The
 entries of an array column are one prefix for all rows and the memory of the array. Undecoded entries that

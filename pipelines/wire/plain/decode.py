@@ -11,11 +11,11 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from pipelines.data.columns import Column, WireColumn
 from pipelines.data.data import Data, check_key
-from pipelines.data.spans import Ints, Spans
+from pipelines.data.spans import Spans
 from pipelines.data.sparsecolumn import SparseColumn, divide, in_form, is_rare
 from pipelines.errors import ReservedKeyError, WireError, without_traceback
 from pipelines.wire.columns import EntryDecoder, ReadColumns, ReadOptions
-from pipelines.wire.plain.records import FEW, Cut, checked_message, cut, key_of, metadata_of, rewritten
+from pipelines.wire.plain.records import Cut, checked_message, cut, key_of, metadata_of, rewritten
 from pipelines.wire.plain.values import by_length, read_values
 from pipelines.wire.plain.windows import windows
 from protos import data_pb2 as pb
@@ -27,12 +27,12 @@ PART_BYTES: Final = 1 << 16
 def decode(values: Sequence[Any], wanted: frozenset[str], options: ReadOptions) -> ReadColumns:
     """`pipelines.wire.columns.decode_columns` in plain Python."""
     messages = _Messages(values, options)
-    table = _table(messages.cut(), wanted, options)
+    table = _table(messages.cut(), len(messages.left), wanted, options)
     if table.unsound:
         # None of these is left in the second table: protobuf writes sound entries only.
         messages.rewrite(table.unsound)
-        table = _table(messages.cut(), wanted, options)
-    positions = messages.positions
+        table = _table(messages.cut(), len(messages.left), wanted, options)
+    positions = np.array(messages.positions, np.int64)
     metadata: dict[int, Data | None] = {}
     for row in table.with_metadata:
         try:
@@ -40,14 +40,15 @@ def decode(values: Sequence[Any], wanted: frozenset[str], options: ReadOptions) 
         except WireError as error:
             table.failed.setdefault(row, without_traceback(error))
     kept: Sequence[int] = range(len(positions))
-    columns = table.columns
+    columns, failed = table.columns, messages.failed
     if table.failed:
+        failed = failed | {messages.positions[row]: error for row, error in table.failed.items()}
         kept = [row for row in kept if row not in table.failed]
         (taken,) = divide(columns, [np.array(kept, np.int64)])
         columns = in_form({key: column for key, column in taken.items() if not column.empty}, len(kept), wanted)
+        positions = positions[kept]
     listed = [metadata.get(row) for row in kept] if metadata else None
-    failed = messages.failed | {positions[row]: error for row, error in table.failed.items()}
-    return ReadColumns(columns, np.array(positions, np.int64)[kept], listed, failed)
+    return ReadColumns(columns, positions, listed, failed)
 
 
 class _Messages:
@@ -70,7 +71,7 @@ class _Messages:
         """These messages in entries."""
         found = cut(self.left)
         if found.odd:
-            self.rewrite(set(found.odd))
+            self.rewrite(found.odd)
             found = cut(self.left)
         return found
 
@@ -102,47 +103,39 @@ class _Table(NamedTuple):
     """Rows of the messages with an entry that is broken, or of another key than it seems to be."""
 
 
-def _table(messages: Cut, wanted: frozenset[str], options: ReadOptions) -> _Table:
-    entries, size = messages.entries, messages.size
+def _table(messages: Cut, size: int, wanted: frozenset[str], options: ReadOptions) -> _Table:
     table = _Table({}, {}, messages.with_metadata, set())
-    buffer = np.frombuffer(entries.joined, np.uint8)
-    for raw, numbers in entries.by_key():
-        rows = entries.rows[numbers]
-        listed = rows.tolist()
+    for raw, (rows, cells) in messages.entries.items():
         key = key_of(raw)
         if key is None:
-            table.unsound.update(listed)
+            table.unsound.update(rows)
             continue
-        # Of a key that is twice in a message, protobuf knows which entry counts. All others are looked at all the same.
-        twice = rows[1:][rows[1:] == rows[:-1]].tolist()
-        table.unsound.update(twice)
-        spans = Spans(buffer, entries.starts[numbers], entries.stops[numbers] - entries.starts[numbers])
-        whole = len(listed) == size and not twice
+        whole = len(rows) == size
         if key in wanted:
-            every = spans if whole else _spread(spans, rows, size)
+            every = Spans.of(cells) if whole else _spread(cells, rows, size)
             table.columns[key], failed, unsound = read_values(key, every, options)
             table.failed.update(failed)
             table.unsound.update(unsound)
         else:
             decoder = EntryDecoder(key, options)
-            cells: Any = spans.tolist() if len(listed) < FEW else spans
-            if is_rare(len(listed), size):
-                table.columns[key] = SparseColumn(size, listed, WireColumn(cells, decoder))
+            if is_rare(len(rows), size):
+                table.columns[key] = SparseColumn(size, rows, WireColumn(cells, decoder))
             elif whole:
                 table.columns[key] = WireColumn(cells, decoder)
             else:
-                every = _spread(spans, rows, size)
+                every = _spread(cells, rows, size)
                 table.columns[key] = WireColumn(every, decoder, ~every.null)
-            table.unsound.update(listed[place] for place in _unsound(key, cells))
+            table.unsound.update(rows[place] for place in _unsound(key, cells))
         try:
             check_key(key)
         except ReservedKeyError as error:
-            table.failed.update((row, WireError(str(error))) for row in listed)
+            table.failed.update((row, WireError(str(error))) for row in rows)
     return table
 
 
-def _spread(entries: Spans, rows: Ints, size: int) -> Spans:
+def _spread(cells: Sequence[bytes | None], rows: list[int], size: int) -> Spans:
     """These entries at the places `rows` among `size`, null at all others."""
+    entries = Spans.of(cells)
     starts, lengths = np.zeros(size, np.int64), np.full(size, -1, np.int64)
     starts[rows], lengths[rows] = entries.starts, entries.lengths
     return Spans(entries.buffer, starts, lengths)

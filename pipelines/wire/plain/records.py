@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from pipelines.data.data import Data
-from pipelines.data.spans import Ints
+from pipelines.data.spans import Ints, Spans
 from pipelines.errors import WireError
 from pipelines.wire.columns import ReadOptions
 from pipelines.wire.plain.windows import begin_with
@@ -21,122 +22,151 @@ from protos import data_pb2 as pb
 _ENTRY, _METADATA_ENTRY, _KEY = 0x0A, 0x12, 0x0A
 _PADDING = bytes(8)
 """Behind the last message, so that reading a tag and a length never ends outside the buffer."""
-FEW: Final = 32
+FEW: Final = 64
 """What is done for so few messages or entries costs less in a loop than in calls of numpy."""
 _GUESSES: Final = 8
 """How many keys are looked for at one place of the messages before their entries are sorted in a loop."""
 
 
 class Entries(NamedTuple):
-    """The map entries of some messages, by their places in the joined messages.
+    """The map entries with one key.
 
     The bytes inside an entry are not looked at: it may be broken, or of another key than it seems to be.
     """
 
-    joined: bytes
-    rows: Ints
-    """The message of each entry, `int64 (E,)`."""
-    starts: Ints
-    """Where each entry begins, with its tag and length."""
-    keys: Ints
-    """Where its key begins, with tag and length."""
-    stops: Ints
-    """Where it ends, at least two bytes behind the beginning of its key."""
-
-    def by_key(self) -> Iterator[tuple[bytes, Ints]]:
-        """Each raw key, with tag and length, and the numbers of its entries in the order of their messages.
-
-        As a rule most messages have the same key at the same place: the
-        first entry's key is looked for in all entries of that place at once, then that of the first of the rest, ...
-        """
-        found: dict[bytes, list[Any]] = {}
-        for left in self._by_place():
-            for _ in range(_GUESSES):
-                if len(left) < FEW:
-                    break
-                raw = _raw_key(self.joined, int(self.keys[left[0]]), int(self.stops[left[0]]))
-                same = begin_with(self.joined, self.keys[left], self.stops[left], raw)
-                same[0] = True  # A broken key may be longer than its entry.
-                found.setdefault(raw, []).append(left[same])
-                left = left[~same]
-            loop = zip(left.tolist(), self.keys[left].tolist(), self.stops[left].tolist(), strict=True)
-            for entry, start, stop in loop:
-                found.setdefault(_raw_key(self.joined, start, stop), []).append(entry)
-        for raw, parts in found.items():
-            if len(parts) > 1:
-                # Entries of one key may have been found at several places of the messages, and in a loop.
-                numbers = np.concatenate([np.atleast_1d(part) for part in parts])
-                yield raw, numbers[np.argsort(self.starts[numbers])]
-            else:
-                yield raw, np.atleast_1d(parts[0])
-
-    def _by_place(self) -> list[Ints]:
-        """The entries that come first in their messages, those that come second, ..."""
-        every = np.arange(len(self.rows))
-        (ends,) = (self.rows[1:] <= self.rows[:-1]).nonzero()
-        if len(ends) * FEW > len(every):
-            return [every]
-        return [every[start:end] for start, end in pairwise([0, *(ends + 1).tolist(), len(every)])]
+    rows: list[int]
+    """The message of each entry, rising."""
+    cells: list[bytes] | Spans
+    """The entries with tag and length: a list where they are few."""
 
 
 class Cut(NamedTuple):
     """The result of cutting messages."""
 
-    size: int
-    """How many messages there are."""
-    entries: Entries
+    entries: dict[bytes, Entries]
+    """The entries of each raw key, which is a key as it stands in an entry, with tag and length."""
     with_metadata: list[int]
     """Messages with metadata, whose entries are not among these."""
-    odd: list[int]
-    """Messages that are broken, or have anything but entries in the usual form."""
+    odd: set[int]
+    """Messages that are broken, or have anything but entries in the usual form, each with a key of its own."""
 
 
 def cut(messages: Sequence[bytes]) -> Cut:
-    """The entries of these messages: first those at the first place of all messages, then those at the second, ..."""
+    """The entries of these messages."""
     joined = b"".join([*messages, _PADDING])
-    buffer = np.frombuffer(joined, np.uint8)
-    lengths = np.fromiter(map(len, messages), np.int64, len(messages))
-    ends = lengths.cumsum()
-    rows = np.flatnonzero(lengths)
-    at, ends = (ends - lengths)[rows], ends[rows]
-    found: list[tuple[Ints, ...]] = []
-    with_metadata, odd = [], []
-    while len(rows) >= FEW:
-        tags, keys, sizes = buffer[at], at + 2, buffer[at + 1].astype(np.int64)
-        for shift in (7, 14, 21, 28):
-            # Bit `shift` of these is the sign that their length has another byte, not a part of it.
-            (longer,) = (sizes >> shift).nonzero()
-            if not len(longer):
-                break
-            sizes[longer] += (buffer[keys[longer]].astype(np.int64) - 1) << shift
-            keys[longer] += 1
-        stops = keys + sizes
-        entry = (tags == _ENTRY) & (stops <= ends) & (sizes >= 2)
-        if entry.all():
-            found.append((rows, at, keys, stops))
-        else:
-            metadata = (tags == _METADATA_ENTRY) & (stops <= ends)
-            found.append((rows[entry], at[entry], keys[entry], stops[entry]))
-            with_metadata += rows[metadata].tolist()
-            odd += rows[~(entry | metadata)].tolist()
-            stops[~(entry | metadata)] = ends[~(entry | metadata)]
-        more = stops < ends
-        rows, at, ends = rows[more], stops[more], ends[more]
-    rest: list[tuple[int, int, int, int]] = []
-    for row, start, end in zip(rows.tolist(), at.tolist(), ends.tolist(), strict=True):
-        while start < end:
-            tag, size, key, stop = joined[start], *_length(joined, start + 1)
-            if stop > end or not ((tag == _ENTRY and size >= 2) or tag == _METADATA_ENTRY):
-                odd.append(row)
-                break
-            if tag == _ENTRY:
-                rest.append((row, start, key, stop))
+    found = _Found(joined, defaultdict(list), defaultdict(list), [], set())
+    if len(messages) < FEW:
+        edges = list(accumulate(map(len, messages), initial=0))
+        found.one_by_one(range(len(messages)), edges[:-1], edges[1:])
+    else:
+        found.place_by_place(np.fromiter(map(len, messages), np.int64, len(messages)))
+    return Cut(found.by_key(), sorted(set(found.with_metadata)), found.odd)
+
+
+class _Found(NamedTuple):
+    """What has been found in the joined messages."""
+
+    joined: bytes
+    places: dict[bytes, list[tuple[Ints, Ints, Ints]]]
+    """Raw key to where its entries at one place of the messages begin, their messages, and where they end; then those
+    at another place, ...
+    """
+    single: dict[bytes, list[tuple[int, int, int]]]
+    """Raw key to its entries that were found one by one, likewise."""
+    with_metadata: list[int]
+    odd: set[int]
+
+    def place_by_place(self, lengths: Ints) -> None:
+        """Cut messages of these lengths: the first entries of all, the second entries of all, ..."""
+        buffer = np.frombuffer(self.joined, np.uint8)
+        ends = lengths.cumsum()
+        rows = np.flatnonzero(lengths)
+        at, ends = (ends - lengths)[rows], ends[rows]
+        while len(rows) >= FEW:
+            tags, keys, sizes = buffer[at], at + 2, buffer[at + 1].astype(np.int64)
+            for shift in (7, 14, 21, 28):
+                # Bit `shift` of these is the sign that their length has another byte, not a part of it.
+                (longer,) = (sizes >> shift).nonzero()
+                if not len(longer):
+                    break
+                sizes[longer] += (buffer[keys[longer]].astype(np.int64) - 1) << shift
+                keys[longer] += 1
+            stops = keys + sizes
+            entry = (tags == _ENTRY) & (stops <= ends) & (sizes >= 2)
+            if entry.all():
+                self._sort(rows, at, keys, stops)
             else:
-                with_metadata.append(row)
-            start = stop
-    found.append((*np.array(rest, np.int64).reshape(-1, 4).T,))
-    columns = [np.concatenate(parts) for parts in zip(*found, strict=True)]
-    return Cut(len(messages), Entries(joined, *columns), sorted(set(with_metadata)), odd)
+                metadata = (tags == _METADATA_ENTRY) & (stops <= ends)
+                other = ~(entry | metadata)
+                self._sort(rows[entry], at[entry], keys[entry], stops[entry])
+                self.with_metadata.extend(rows[metadata].tolist())
+                self.odd.update(rows[other].tolist())
+                stops[other] = ends[other]
+            more = stops < ends
+            rows, at, ends = rows[more], stops[more], ends[more]
+        self.one_by_one(rows.tolist(), at.tolist(), ends.tolist())
+
+    def _sort(self, rows: Ints, starts: Ints, keys: Ints, stops: Ints) -> None:
+        """Tell entries at one place of their messages apart by their keys, which begin at `keys`.
+
+        As a rule all have the same key: the first one's is looked for in all at once, then that of the first of the
+        rest, ...
+        """
+        for _ in range(_GUESSES):
+            if len(rows) < FEW:
+                break
+            raw = _raw_key(self.joined, int(keys[0]), int(stops[0]))
+            same = begin_with(self.joined, keys, stops, raw)
+            same[0] = True  # A broken key may be longer than its entry.
+            if same.all():
+                self.places[raw].append((starts, rows, stops))
+                return
+            self.places[raw].append((starts[same], rows[same], stops[same]))
+            rows, starts, keys, stops = (part[~same] for part in (rows, starts, keys, stops))
+        for row, start, key, stop in zip(*(part.tolist() for part in (rows, starts, keys, stops)), strict=True):
+            self.single[_raw_key(self.joined, key, stop)].append((start, row, stop))
+
+    def one_by_one(self, rows: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> None:
+        """Cut what is left of these messages, from `starts` to `ends`."""
+        joined, single = self.joined, self.single
+        for row, start, end in zip(rows, starts, ends, strict=True):
+            at = start
+            while at < end:
+                tag, size, key = joined[at], joined[at + 1], at + 2
+                stop = key + size
+                # Small batches cost little else than this loop, so lengths of one byte are read in place.
+                if size > 0x7F:
+                    size, key, stop = _length(joined, at + 1)
+                if stop > end or not ((tag == _ENTRY and size >= 2) or tag == _METADATA_ENTRY):
+                    self.odd.add(row)
+                    break
+                if tag == _METADATA_ENTRY:
+                    self.with_metadata.append(row)
+                else:
+                    short = joined[key + 1] < 0x80
+                    raw = joined[key : min(key + 2 + joined[key + 1], stop)] if short else _raw_key(joined, key, stop)
+                    single[raw].append((at, row, stop))
+                at = stop
+
+    def by_key(self) -> dict[bytes, Entries]:
+        """All entries of each raw key. A message that has a key twice is odd: protobuf knows which entry counts."""
+        entries = {}
+        buffer = np.frombuffer(self.joined, np.uint8)
+        for raw, parts in self.places.items():
+            if raw in self.single:
+                parts.append(tuple(np.array(self.single.pop(raw)).T))
+            starts, rows, stops = parts[0]
+            if len(parts) > 1:
+                every = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+                starts, rows, stops = (column[every[0].argsort()] for column in every)
+                self.odd.update(rows[1:][rows[1:] == rows[:-1]].tolist())
+            entries[raw] = Entries(rows.tolist(), Spans(buffer, starts, stops - starts))
+        for raw, single in self.single.items():
+            single.sort()
+            listed = [row for _, row, _ in single]
+            self.odd.update(row for row, following in pairwise(listed) if row == following)
+            entries[raw] = Entries(listed, [self.joined[start:stop] for start, _, stop in single])
+        return entries
 
 
 def _raw_key(joined: bytes, start: int, stop: int) -> bytes:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from pipelines.data.columns import MISSING, Column, DenseColumn
-from pipelines.data.spans import Ints, Spans
+from pipelines.data.columns import MISSING, Column, DenseColumn, RaggedColumn
+from pipelines.data.spans import Bytes, Ints, Spans
 from pipelines.errors import DataError, RowsFailed, WireError
 from pipelines.values.ndarray import MAX_RANK, Array, array_type, from_buffer
 from pipelines.wire.columns import ReadOptions
@@ -45,24 +45,34 @@ def read_values(key: str, entries: Spans, options: ReadOptions) -> ReadValues:
     It is dense or ragged where the values allow it (see `pipelines.data.columns`). Values of a type that this version
     does not know are missing, as in `pipelines.wire.protobuf.decode`.
     """
+    groups: list[_Alike] = []
+    left: list[Ints] = []
+    for rows in sorted(by_length(entries.lengths), key=len, reverse=True):
+        # A single row is looked at twice only where others have arrays.
+        alike = _arrays_alike(key, entries, rows, options) if groups or len(rows) > 1 else None
+        if alike is not None:
+            groups.append(alike)
+            rows = np.setdiff1d(rows, alike.rows) if len(alike.rows) < len(rows) else rows[:0]
+        if len(rows):
+            left.append(rows)
+    if groups and sum(len(alike.rows) for alike in groups) == len(entries):
+        column = _of_arrays(entries.buffer, groups)
+        if column is not None:
+            return ReadValues(column, {}, [])
     values: list[Any] = [MISSING] * len(entries)
     failed: dict[int, WireError] = {}
     unsound = []
-    for rows in by_length(entries.lengths):
-        alike = _arrays_alike(key, entries, rows, options) if len(rows) > 1 else None
-        if alike is not None:
-            if len(alike.rows) == len(entries):
-                return ReadValues(DenseColumn(alike.arrays), {}, [])
-            for place, row in enumerate(alike.rows.tolist()):
-                values[row] = alike.arrays[place, ...]
-            rows = np.setdiff1d(rows, alike.rows)
-        for row, entry in zip(rows.tolist(), entries.take(rows).tolist(), strict=True):
-            try:
-                values[row] = _value(key, entry or b"", options)
-            except DecodeError:
-                unsound.append(row)
-            except (WireError, DataError) as error:
-                failed[row] = WireError(f'key "{key}" cannot be read: {error}')
+    for alike in groups:
+        for row, array in zip(alike.rows.tolist(), DenseColumn(alike.arrays(entries.buffer)).values(), strict=True):
+            values[row] = array
+    others = np.concatenate([entries.lengths[:0], *left])
+    for row, entry in zip(others.tolist(), entries.take(others).tolist(), strict=True):
+        try:
+            values[row] = _value(key, entry or b"", options)
+        except DecodeError:
+            unsound.append(row)
+        except (WireError, DataError) as error:
+            failed[row] = WireError(f'key "{key}" cannot be read: {error}')
     return ReadValues(Column.of(values), failed, unsound)
 
 
@@ -73,9 +83,33 @@ def by_length(lengths: Ints) -> Iterator[Ints]:
 
 
 class _Alike(NamedTuple):
+    """Rows with arrays of one dtype and shape."""
+
     rows: Ints
-    arrays: Array
-    """The arrays of these rows, `(len(rows), ...)`."""
+    starts: Ints
+    """Where the bytes of each array begin in the buffer of the entries."""
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def arrays(self, buffer: Bytes) -> Array:
+        """The arrays of all rows, `(len(rows), ...)`."""
+        memory = windows(buffer, self.starts, array_bytes(self.dtype, self.shape))
+        return from_buffer(memory.reshape(-1).data, (len(memory), *self.shape), array_type(self.dtype))
+
+
+def _of_arrays(buffer: Bytes, groups: list[_Alike]) -> Column | None:
+    """The column of these arrays; `None` if they agree neither in their shapes nor in all axes but the first."""
+    if len(groups) == 1:
+        return DenseColumn(groups[0].arrays(buffer))
+    dtype, shape = groups[0].dtype, groups[0].shape
+    if not all(alike.shape and (alike.dtype, alike.shape[1:]) == (dtype, shape[1:]) for alike in groups):
+        return None
+    rows = np.argsort(np.concatenate([alike.rows for alike in groups]))
+    sizes = np.repeat([alike.shape[0] for alike in groups], [len(alike.rows) for alike in groups])[rows]
+    starts = np.concatenate([alike.starts for alike in groups])[rows]
+    memory = Spans(buffer, starts, sizes * array_bytes(dtype, shape[1:])).compact().buffer
+    samples = from_buffer(memory.data, (int(sizes.sum()), *shape[1:]), array_type(dtype))
+    return RaggedColumn(samples, np.concatenate([[0], sizes.cumsum()]))
 
 
 def _arrays_alike(key: str, entries: Spans, rows: Ints, options: ReadOptions) -> _Alike | None:
@@ -90,15 +124,13 @@ def _arrays_alike(key: str, entries: Spans, rows: Ints, options: ReadOptions) ->
         return None
     if not isinstance(first, np.ndarray) or first.ndim >= MAX_RANK:
         return None
-    prefix, width = array_prefix(key, first.dtype, first.shape), array_bytes(first.dtype, first.shape)
-    if len(entry) != len(prefix) + width or not entry.startswith(prefix):
+    prefix = array_prefix(key, first.dtype, first.shape)
+    if len(entry) != len(prefix) + array_bytes(first.dtype, first.shape) or not entry.startswith(prefix):
         return None
     # The prefix says how long the entry is and all that is in it: equal length and an equal prefix are all the proof.
     starts = entries.starts[rows]
     alike = begin_with(entries.buffer, starts, starts + len(entry), prefix)
-    memory = windows(entries.buffer, starts[alike] + len(prefix), width)
-    shape = (len(memory), *first.shape)
-    return _Alike(rows[alike], from_buffer(memory.reshape(-1).data, shape, array_type(first.dtype)))
+    return _Alike(rows[alike], starts[alike] + len(prefix), first.dtype, first.shape)
 
 
 def _value(key: str, entry: bytes, options: ReadOptions) -> Any:
