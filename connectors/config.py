@@ -227,6 +227,8 @@ class SinkConfig(ConnectorConfig):
     """The values that it writes; by default all."""
     drop: tuple[str, ...] = ()
     """Values that it does not write."""
+    when_full: Literal["wait", "drop"] | None = None
+    """What happens while it accepts nothing more: the service waits and polls nothing, or messages are dropped, counted and logged. By default `drop` where all sources are live (cameras), as their records do not wait either, and `wait` elsewhere."""  # noqa: E501
     outbox: OutboxConfig | None = None
     """A file that keeps its messages until it has confirmed them, so that they wait there while it is away: `{path: results.outbox, max: 1GiB}`; by default none."""  # noqa: E501
 

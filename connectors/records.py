@@ -237,6 +237,12 @@ class Records:
         """The same records with other payloads, N of them, such as those that envelopes held."""
         return replace(self, values=values)
 
+    def without_payloads(self) -> Records:
+        """The same places, topics and keys, and nothing else of the records: nothing that takes memory."""
+        return Records(
+            self.source, [None] * len(self), self.keys, self.positions, self.spans, self.topics, self.partitions, 0
+        )
+
     def without_headers(self, names: Container[str]) -> Records:
         """The same records without the headers of these lower-case names; the headers' names may be of any case."""
 

@@ -110,7 +110,7 @@ class MemorySink(Sink):
         size = size_of(message)
         while not self._buffered and self._waiting and self._waiting_bytes + size > self._max_in_flight:
             self._flow()
-            if self._waiting_bytes + size <= self._max_in_flight:
+            if not self._waiting or self._waiting_bytes + size <= self._max_in_flight:
                 break
             if time.monotonic() >= deadline:
                 return ConnectorError(f"{self.name} is full: {self._why()}", retriable=True)

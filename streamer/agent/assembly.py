@@ -148,6 +148,7 @@ def build(
             built.append((name, config, sources[name]))
             continue
         built.append((name, config, (config if start_from is None else config.starting(start_from)).build()))
+    perishable = all(source.perishable for _, _, source in built)
     routes = [
         SinkRoute.of(
             config,
@@ -155,6 +156,7 @@ def build(
             codec_of(config.codec, service.hot_path, _topic(config)),
             config.label,
             service.record_names,
+            perishable=perishable,
         )
         for config in service.sinks
     ]
@@ -163,7 +165,7 @@ def build(
         built,
         {config.label: codec_of(config.codec, service.hot_path) for config in service.sources},
         routes,
-        _dead_letter(service, dead),
+        _dead_letter(service, dead, perishable=perishable),
     )
 
 
@@ -171,12 +173,13 @@ def _topic(config: SinkConfig) -> str | None:
     return None if config.addressing is None else config.addressing.topic
 
 
-def _dead_letter(service: Service, instead: Sink | None) -> SinkRoute | None:
+def _dead_letter(service: Service, instead: Sink | None, *, perishable: bool) -> SinkRoute | None:
     config = service.dead_letter
     if config is None:
         return None
     sink: Any = _sink(config, service) if instead is None else instead
-    return SinkRoute.of(config, sink, codec_of(config.codec, service.hot_path, _topic(config)), "dead_letter")
+    codec = codec_of(config.codec, service.hot_path, _topic(config))
+    return SinkRoute.of(config, sink, codec, "dead_letter", perishable=perishable)
 
 
 def _innermost(config: SourceConfig) -> CodecConfig:

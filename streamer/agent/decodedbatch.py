@@ -33,6 +33,8 @@ class DecodedBatch:
     """Numbers of the rows without a payload."""
     stamps: Ints | None = None
     """Timestamps of all rows, in milliseconds since 1970; `None` if the latency of this batch is not measured."""
+    kept: bool = True
+    """Whether the payloads of `records` are still there."""
     letters: dict[int, Letter] = field(default_factory=dict)
     """The dead letters that were sent for its rows, to be sent again if one is lost."""
     rows: RowNumbers = field(init=False)
@@ -50,6 +52,11 @@ class DecodedBatch:
         first.tombstones = [row for row in self.tombstones if row < edge]
         rest.tombstones = [row for row in self.tombstones if row >= edge]
         return first, rest
+
+    def let_go(self) -> None:
+        """Free the payloads: nothing is made of the records any more."""
+        self.records = self.records.without_payloads()
+        self.kept = False
 
     def keep(self, rows: Ints) -> None:
         """Remove all rows but these."""

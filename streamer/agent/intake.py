@@ -245,17 +245,25 @@ class Intake:
                 self._stand_still()
                 continue
             self._go_on()
-            for records in self._batcher.gather(self.source):
-                self._stalls.delivered(records)
-            self.starved = self._batcher.starved
+            self._gather()
             # Before the batch is closed: records of a lane that has ended do not count.
             self._look_around()
-            closed = self._batcher.ready()
-            if closed is not None:
-                self._hand_over(closed)
+            self._hand_over_what_is_ready()
             if self._left and not self._batcher.holds_any:
                 self._tell(Forgettable(self, self._left, self.handed_over))
                 self._left = []
+
+    # Methods of their own, so that no variable refers to records that are handed over: frames of cameras are large.
+
+    def _gather(self) -> None:
+        for records in self._batcher.gather(self.source):
+            self._stalls.delivered(records)
+        self.starved = self._batcher.starved
+
+    def _hand_over_what_is_ready(self) -> None:
+        closed = self._batcher.ready()
+        if closed is not None:
+            self._hand_over(closed)
 
     def _is_time_to_poll(self) -> bool:
         """Perishable records are polled when they can be run at once: the last batch is done, and another is asked for.

@@ -91,6 +91,8 @@ class RunLoop:
         self._sessions = frozenset(name for name, _, source in assembly.sources if source.replays is Replays.SESSION)
         """Names of the sources that replay a session: they acknowledge in each round, as their bus lets only a few
         records be in flight."""
+        self._never_waits = any(source.replays is Replays.NONE for _, _, source in assembly.sources)
+        """Whether a source delivers nothing again: its records would be lost while the run thread waits for sinks."""
         self._stateful = False
         self._stopping = False
         self._drain_deadline = float("inf")
@@ -396,6 +398,10 @@ class RunLoop:
         return self._guarantee.on_revoke(self._open_delivery.ledger, lanes)
 
     def _commit(self) -> None:
+        if self._never_waits:
+            self._open_delivery.look_for_confirmations()
+            self._acknowledge()
+            return
         # A sink that confirms while messages flow need not stop for a barrier at each commit. If no sink is behind, a
         # barrier returns at once, and tells that nothing is unconfirmed.
         if self._budget.is_short or not 0 < self._open_delivery.behind() < COMMIT_INTERVAL:

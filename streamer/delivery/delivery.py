@@ -25,14 +25,19 @@ from streamer.delivery.deadletter import Letter, dead_letters
 from streamer.delivery.failures import FailureWatch, ServiceStopped, let_go
 from streamer.delivery.guarantee import Guarantee
 from streamer.delivery.ledger import Confirmed, Ledger
+from streamer.delivery.ledgerentry import LedgerEntry
 from streamer.delivery.letterlog import LetterLog
-from streamer.delivery.sending import messages_of, send_all
+from streamer.delivery.sending import messages_of, send_all, send_some
 from streamer.observe.metrics import RunMeters
 from streamer.routing.selection import select_all
 from streamer.routing.sinkroute import Failed, SinkRoute, in_row_order, without
 
 HOLD = 5.0
 """Seconds that dead letters are held back while it is not known whether everything fails."""
+
+
+LET_GO = "the record was not kept until its results were confirmed, as its source is live"
+"""Why a letter that is sent after all results lacks the payload."""
 
 
 class Delivery:
@@ -77,6 +82,11 @@ class Delivery:
         self._log = log
         self._letters = LetterLog(log, "dead letter")
         self._shortened = LetterLog(log, "shortened dead letter")
+        self._sheds = {number for number, source in enumerate(replays) if replays[source] is Replays.NONE}
+        self._kept: list[LedgerEntry] = []
+        """Entries of sources that deliver nothing again, whose payloads are still there."""
+        self._dropping: dict[str, int] = {}
+        """Messages dropped since a sink began to be full, by its name."""
         self._held_back: Failed = {}
         self._held_back_since = 0.0
         self._lost: list[tuple[SinkRoute, Lost]] = []
@@ -90,6 +100,8 @@ class Delivery:
     def enter(self, decoded: DecodedBatch) -> None:
         """Enter a batch into the ledger. Rows of lanes that have ended leave the batch: another consumer has them."""
         entry = self.ledger.enter(decoded.records, decoded.first, decoded)
+        if decoded.first >> SOURCE_BITS in self._sheds:
+            self._kept.append(entry)
         if not entry.all_undecided:
             decoded.keep(as_array(decoded.rows)[entry.undecided])
 
@@ -163,6 +175,17 @@ class Delivery:
         for route, lost in losses:
             self._make_good(route, lost)
 
+    def look_for_confirmations(self) -> None:
+        """As `wait_for_confirmations`, without waiting: what is not known yet is asked for again the next time.
+
+        Raises `ConnectorError` if a sink is broken for good.
+        """
+        try:
+            self.wait_for_confirmations(time.monotonic())
+        except ConnectorError as error:
+            if not error.retriable:
+                raise
+
     def behind(self) -> float:
         """Seconds that the sink furthest behind has waited for a confirmation; infinite where unknown."""
         return max(route.sink.behind() for route in self._sinks)
@@ -233,6 +256,20 @@ class Delivery:
         self._bury(failed)
         self._count(decided, failed, [*result.dropped, *skipped], decoded if own else None)
         let_go(failed.values())
+        if self._kept:
+            self._shed()
+
+    def _shed(self) -> None:
+        """Free the payloads of records that no bus would deliver again, once all that they became is sent: they must
+        not take up room while a sink that is away confirms nothing.
+        """
+        if self._held_back:
+            return
+        for entry in self._kept:
+            if entry.is_decided:
+                entry.note.let_go()
+                self.ledger.let_go(entry)
+        self._kept = [entry for entry in self._kept if entry.note.kept]
 
     def _check(self, failed: Failed, rows: int = 0) -> None:
         """Stop the service if these failures, among `rows` new rows, mean that it must not go on."""
@@ -257,7 +294,23 @@ class Delivery:
 
     def _send(self, route: SinkRoute, messages: Messages) -> dict[int, ConnectorError]:
         self._unconfirmed = self._unconfirmed or len(messages) > 0
-        return send_all(route, messages, self._patience, self._log)
+        if not route.drops:
+            return send_all(route, messages, self._patience, self._log)
+        refused, full = send_some(route, messages)
+        if full:
+            self._drop(route, messages, full)
+        elif route.name in self._dropping and len(messages) > len(refused):
+            self._log.info("the sink accepts messages again", sink=route.name, dropped=self._dropping.pop(route.name))
+        return refused
+
+    def _drop(self, route: SinkRoute, messages: Messages, full: Mapping[int, ConnectorError]) -> None:
+        """These messages have no room in the sink: nothing waits for them any longer."""
+        if route.name not in self._dropping:
+            reason = str(next(iter(full.values())))
+            self._log.warning("the sink accepts no messages, they are dropped", sink=route.name, reason=reason)
+        self._dropping[route.name] = self._dropping.get(route.name, 0) + len(full)
+        self._meters.dropped[route.name] += len(full)
+        self.ledger.confirm(np.concatenate([messages.parents(at) for at in full]))
 
     def _give_up(
         self, route: SinkRoute, messages: Messages, refused: Mapping[int, ConnectorError], failed: Failed
@@ -302,6 +355,8 @@ class Delivery:
 
     def _post(self, route: SinkRoute, decoded: DecodedBatch, letters: Mapping[int, Letter]) -> None:
         """Send these letters, by row number; one that the sink refuses is sent again, shorter, until it is accepted."""
+        if not decoded.kept:
+            letters = {row: one if one.refusals else one.shorter(LET_GO) or one for row, one in letters.items()}
         while letters:
             decoded.letters.update(letters)
             messages = dead_letters(decoded.records, decoded.first, letters, self._service)
@@ -340,6 +395,7 @@ class Delivery:
         again: list[int] = []
         failed: Failed = {}
         letters: dict[int, ConnectorError] = {}
+        gone: list[int] = []
         for row, error in lost.items():
             decoded = self._batch_of(row)
             if decoded is None:
@@ -350,13 +406,15 @@ class Delivery:
             if error.retriable and replays is not Replays.NONE:
                 again.append(row)
             elif error.retriable and self._dead is None:
-                self._log.warning("a result is lost", at=self._place(row), sink=route.name, error=str(error))
+                if not gone:
+                    self._log.warning("results are lost", first=self._place(row), sink=route.name, error=str(error))
+                gone.append(row)
                 self.ledger.wait_for(row, 0)
-                self._tally("dropped", np.array([row], np.int64))
             elif route is self._dead:
                 letters[row] = error
             else:
                 failed[row] = StepError.of(f"sink {route.name}", error)
+        self._tally("dropped", np.array(gone, np.int64))
         if again:
             self._log.warning("messages were lost, their records come again", sink=route.name, rows=len(again))
             lanes = self.ledger.lanes_of(again)

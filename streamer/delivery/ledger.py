@@ -107,6 +107,12 @@ class Ledger:
             self._release_if_complete(entry)
         return found
 
+    def let_go(self, entry: LedgerEntry) -> None:
+        """Give the bytes of an entry back before it is complete: its payloads are no longer in memory."""
+        byte_count, entry.byte_count = entry.byte_count, 0
+        if byte_count:
+            self._freed(byte_count)
+
     def wait_for(self, row: int, outputs: int) -> None:
         """This row waits for `outputs` outputs, whatever it waited for before."""
         entry = self.open_entry(row)
@@ -253,7 +259,7 @@ class Ledger:
         at = bisect_right(self._firsts, entry.first) - 1
         if at >= 0 and self._entries[at] is entry:
             del self._entries[at], self._firsts[at]
-            self._freed(entry.byte_count)
+            self.let_go(entry)
             # The runs of lanes refer to the records too: advance the lanes now, to free the memory before `marks`.
             for lane in entry.lanes:
                 if (state := self._lanes.get(lane)) is not None:

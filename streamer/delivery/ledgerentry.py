@@ -72,6 +72,11 @@ class LedgerEntry:
             return not self._all_undecided and not self._all_missing
         return not self.is_open().any()
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether the pipeline has finished all rows."""
+        return not self._all_undecided if self._alike else not self._undecided.any()
+
     def is_open(self) -> Mask:
         """Which rows are not complete."""
         if self._alike:

@@ -77,6 +77,19 @@ def send_all(
     return final
 
 
+def send_some(route: SinkRoute, messages: Messages) -> tuple[dict[int, ConnectorError], dict[int, ConnectorError]]:
+    """Send what the sink accepts without waiting.
+
+    Returns the errors of the messages that it refuses for good, and of those that it has no room for, by index.
+    """
+    final: dict[int, ConnectorError] = {}
+    full: dict[int, ConnectorError] = {}
+    if len(messages):
+        for at, error in route.sink.send(messages, time.monotonic()).items():
+            (full if error.retriable else final)[at] = error
+    return final, full
+
+
 def pause(tries: int) -> float:
     """Seconds to wait after `tries` attempts that failed: doubled each time, with jitter."""
     # The exponent is bounded, as an outage of hours would overflow the power.

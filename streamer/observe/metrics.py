@@ -65,6 +65,8 @@ class RunMeters:
         self.latency = Histogram(SECONDS)
         self.steps: dict[str, Histogram] = {}
         self.errors: Counter[tuple[str, str]] = Counter()
+        self.dropped: Counter[str] = Counter()
+        """Messages that sinks had no room for, by sink."""
         self.profiler: Profiler | None = None
 
     def stage(self, stage: Literal["run", "encode", "send"], began: float, seconds: float, rows: int) -> None:
@@ -121,6 +123,9 @@ class ServiceMeters(Collector):
         """What Prometheus asks for."""
         yield self._counter(
             "streamer_records", "Records finished, by outcome.", ("source", "outcome"), self.run.outcomes
+        )
+        yield self._counter(
+            "streamer_messages_dropped", "Messages that a sink had no room for.", ("sink",), self.run.dropped
         )
         sizes, closed = Histogram(SIZES), Counter[str]()
         poll, decode = Histogram(SECONDS), Histogram(SECONDS)

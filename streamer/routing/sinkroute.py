@@ -34,19 +34,31 @@ class SinkRoute:
     source_timestamp: bool = False
     headers: bool = True
     record_headers: Mapping[str, str] = field(default_factory=dict)
+    drops: bool = False
+    """Whether messages are dropped while the sink is full; otherwise the service waits."""
 
     @classmethod
-    def of(cls, config: SinkConfig, sink: Sink, codec: Codec, name: str, record_names: Iterable[str] = ()) -> SinkRoute:
-        """The route of a sink's configuration; `record_names` are those which the service's sources declare.
+    def of(
+        cls,
+        config: SinkConfig,
+        sink: Sink,
+        codec: Codec,
+        name: str,
+        record_names: Iterable[str] = (),
+        *,
+        perishable: bool = False,
+    ) -> SinkRoute:
+        """The route of a sink's configuration; `record_names` are those which the service's sources declare, and
+        `perishable` whether all sources are.
 
         Raises `DefinitionError` for a bad `when`, `topic` or `topics`.
         """
         chosen, addressing = selection(config, f"sink {name}", record_names), config.addressing
+        drops = perishable if config.when_full is None else config.when_full == "drop"
         if addressing is None:
-            return cls(name, sink, codec, chosen)
-        return cls(
-            name, sink, codec, chosen, addressing.source_timestamp, addressing.headers, addressing.record_headers
-        )
+            return cls(name, sink, codec, chosen, drops=drops)
+        stamped, headers, records = addressing.source_timestamp, addressing.headers, addressing.record_headers
+        return cls(name, sink, codec, chosen, stamped, headers, records, drops)
 
     def messages(self, selected: Selected) -> tuple[Messages, Failed]:
         """One message for each selected row, and the rows whose values the codec cannot write, which have none."""

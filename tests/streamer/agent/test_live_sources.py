@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from connectors.memory import MemoryLiveSource, MemorySource
 from pipelines import Data
 from streamer.definition.service import Service
@@ -107,8 +109,9 @@ class Frame:
 
 
 def test_the_dead_letter_of_an_object_has_its_bytes(
-    define: Callable[..., Service], serve: Any, eventually: Any
+    define: Callable[..., Service], serve: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("streamer.delivery.delivery.HOLD", 0.1)
     source = MemoryLiveSource(["gate", "dock"])
     definition = define(source={"type": "memory", "topic": "in", "codec": "objects"})
     serving = serve(definition, sources={"memory": source})
