@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,16 @@ class Certificate(NamedTuple):
 
     certificate: Path
     key: Path
+
+
+def server_context(made: Certificate, *, clients: Certificate | None = None) -> ssl.SSLContext:
+    """What a server with this certificate encrypts with; `clients`: the certificate that every client has to show."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(made.certificate, made.key)
+    if clients is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(clients.certificate)
+    return context
 
 
 def certificate_in(folder: Path) -> Certificate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -138,14 +139,16 @@ class _Broker(Broker):
 class FaultyMqtt(DevelopmentBroker):
     """The development broker with `faults`, and with what can happen to a broker as methods. From any thread."""
 
-    def __init__(self, faults: Faults | None = None) -> None:
+    def __init__(self, faults: Faults | None = None, *, tls: ssl.SSLContext | None = None) -> None:
+        """`tls`: with what connections are encrypted."""
         self.faults = faults or Faults()
+        self._tls = tls
         super().__init__(broker=lambda limits: _Broker(limits, self.faults))
         self._thawed = threading.Event()
 
     def made_server(self, port: int, limits: Limits) -> Server:
         connection = type("_FaultyConnection", (_Connection,), {"faults": self.faults})
-        return Server(self.broker, HOST, port, limits=limits, aliases=ALIASES, connection=connection)
+        return Server(self.broker, HOST, port, limits=limits, aliases=ALIASES, connection=connection, context=self._tls)
 
     @property
     def inside(self) -> _Broker:

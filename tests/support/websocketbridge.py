@@ -6,6 +6,7 @@ import base64
 import contextlib
 import hashlib
 import socket
+import ssl
 import threading
 from io import BufferedReader
 from types import TracebackType
@@ -17,12 +18,13 @@ _SECRET = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 class WebSocketBridge:
     """Listens on a port of its own; what comes in WebSockets is passed on to `port` on this machine, and back.
 
-    `path` is the path of the last handshake. `cut` ends all connections.
+    `path` is the path of the last handshake. `cut` ends all connections. `tls`: with what clients are encrypted (wss).
     """
 
     host = "127.0.0.1"
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.path = ""
         self._target = port
         self._listening = socket.create_server((self.host, 0), backlog=64)
@@ -58,7 +60,14 @@ class WebSocketBridge:
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        with client, contextlib.suppress(OSError, EOFError):
+        with contextlib.suppress(OSError):
+            if self._tls is not None:
+                client = self._tls.wrap_socket(client, server_side=True)
+            self._bridge(client)
+        client.close()
+
+    def _bridge(self, client: socket.socket) -> None:
+        with contextlib.suppress(EOFError):
             found = client.makefile("rb")
             self._shake_hands(client, found)
             with socket.create_connection((self.host, self._target)) as server:

@@ -119,6 +119,10 @@ class Connection:
             self._out += encode(Disconnect(reason, Properties(reason_string=text[:_LONGEST_REASON] or None)), V5)
         self._end(text or (reason.text if reason is not None else "closed"))
 
+    def drop(self, text: str) -> None:
+        """End the connection at once, whatever waits to be written."""
+        self._cut(text)
+
     def pause(self, paused: bool) -> None:
         """Read nothing more from this client, or go on. The network then holds it up, and its keep-alive waits."""
         if self.paused != paused:
@@ -220,7 +224,8 @@ class Connection:
         self.close(error.reason, str(error))
 
     def _cut(self, reason: str) -> None:
-        self._out.clear()
+        # Another one: the error that led here still holds what was to be sent.
+        self._out = bytearray()
         if not self.closing:
             self._end(reason)
         self.lingers_until = 0.0

@@ -170,6 +170,9 @@ class Server:
             yield
         except Exception:  # noqa: BLE001 - it may fail in any way
             _log.exception("%s: a connection of %s failed", self._name, connection.address)
+            if connection.closing:
+                # Once more: what waits to be written is given up, as it would be tried for ever.
+                connection.drop("the server failed")
             connection.close(ReasonCode.UNSPECIFIED_ERROR, "the server failed")
 
     def _hold_to_bound(self, connection: Connection) -> None:

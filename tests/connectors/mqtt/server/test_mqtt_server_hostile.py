@@ -242,3 +242,19 @@ def test_long_reason_texts_and_client_ids_are_cut(server: DevelopmentBroker) -> 
     stranger.socket.sendall(encode(Connect("x" * 60_000, version=V5, properties=Properties(receive_maximum=1)), V5))
     assert stranger.read(1) == b"\x20"
     stranger.socket.close()
+
+
+def test_a_connection_that_cannot_be_written_to_in_an_unknown_way_ends_alone(
+    server: DevelopmentBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is raised there: nobody else waits for it."""
+    stranger = Stranger(server)
+    (connection,) = server.server.ask(lambda: list(server.server.connections))
+
+    def fail() -> None:
+        raise RuntimeError("unknown")
+
+    monkeypatch.setattr(connection, "may_write", fail)
+    stranger.socket.sendall(encode(Subscribe(1, (Subscription("a", 0),)), V5))
+    assert stranger.read(1) == b""
+    assert until(lambda: not server.server.ask(lambda: server.server.connections))
