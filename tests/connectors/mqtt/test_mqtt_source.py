@@ -244,7 +244,7 @@ class TestCuts:
         with TcpProxy(broker.port) as proxy, Reader(source(proxy.port)) as reader:
             reader.listen(0.05)
             size = 24
-            for at in range(0, 3 * size, 5):
+            for at in range(3 * size):
                 feed(broker, at, at + 3)
                 proxy.cut_after("to client", 20 + at)
                 proxy.cut()
