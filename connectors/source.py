@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from connectors.measures import Measure
 from connectors.records import Lane, Records
@@ -199,6 +200,14 @@ class Source(ABC):
         Called from any thread, also before `open` and after `close`: it reads plain numbers, and waits for nothing.
         """
         return ()
+
+    def pages(self) -> Mapping[str, Callable[[], Any]]:
+        """What it tells of itself besides numbers, as values of JSON: the control port shows `{"cameras": ...}` at
+        `/cameras`.
+
+        Each is called from any thread, also before `open` and after `close`, and waits for nothing.
+        """
+        return {}
 
     def lag(self) -> Mapping[tuple[str, int], int]:
         """How many records are left to deliver, by (topic, partition), as far as known without asking the bus.

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NoReturn
 
 from connectors.browser import Browser, TopicReader
+from connectors.camera.address import Kind
 from connectors.camera.camera import Settings
 from connectors.camera.video import Picture, VideoError, open_video
 from connectors.sink import Sink
@@ -60,11 +61,12 @@ class CameraBrowser(Browser):
 def _seen(settings: Settings) -> tuple[bool, str]:
     """Whether the camera gives pictures, and what was seen of it."""
     began = time.monotonic()
+    camera = settings.address.kind in (Kind.RTSP, Kind.HTTP, Kind.DEVICE)
     try:
         video = open_video(settings.address, settings.opening)
         try:
             pictures: list[Picture] = []
-            until = time.monotonic() + (_LOOK if settings.address.live else 0.0)
+            until = time.monotonic() + (_LOOK if camera else 0.0)
             patience = time.monotonic() + max(_LOOK, settings.opening.wait + settings.stall)
             while time.monotonic() < (until if pictures else patience):
                 read = video.read()
@@ -78,14 +80,18 @@ def _seen(settings: Settings) -> tuple[bool, str]:
         return False, str(error)
     if not pictures:
         return False, f"it opens, but gives no picture within {time.monotonic() - began:.0f} s"
-    first, last = pictures[0], pictures[-1]
-    rate = announced
-    if settings.address.live and len(pictures) > 1:
-        rate = (len(pictures) - 1) / max(last.receipt - first.receipt, 1e-3)
+    last = pictures[-1]
+    rate = _rate(pictures) or announced
     said = [f"{codec} {last.frame.width}x{last.frame.height}", f"{rate:.0f} fps" if rate else "rate not known"]
-    if settings.address.live:
+    if camera:
         said.append(_clock(last, settings.clock_tolerance))
     return True, ", ".join(said)
+
+
+def _rate(pictures: Sequence[Picture]) -> float | None:
+    """Pictures a second, by their times, or their receipt where these are made up."""
+    times = [one.seconds for one in pictures if one.seconds is not None] or [one.receipt for one in pictures]
+    return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 2 and times[-1] > times[0] else None
 
 
 def _clock(picture: Picture, tolerance: float) -> str:

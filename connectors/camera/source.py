@@ -131,6 +131,10 @@ class CameraSource(Source):
         """As `Source.metrics`: for each camera, with the label `camera`."""
         return measures_of({camera.name: camera.health for camera in self._cameras})
 
+    def pages(self) -> Mapping[str, Callable[[], Any]]:
+        """As `Source.pages`: `/cameras`."""
+        return {"cameras": self.cameras}
+
     def cameras(self) -> Mapping[str, Any]:
         """What each camera does, as the control port tells it."""
         with self._arrived:

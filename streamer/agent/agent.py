@@ -10,6 +10,8 @@ from __future__ import annotations
 import atexit
 import threading
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from connectors.records import Lane
 from pipelines.errors import StreamerError
@@ -107,6 +109,10 @@ class Agent:
             if reason := intake.stuck():
                 return reason
         return None
+
+    def pages(self) -> Mapping[str, Mapping[str, Callable[[], Any]]]:
+        """What its sources tell of themselves, by page and source."""
+        return self._assembly.pages()
 
     def ready(self) -> str | None:
         """Why the service is not doing its work at present; `None` while it is."""

@@ -110,6 +110,14 @@ class Assembly:
                 found.append(Measured(f"sink {route.name}", config.type, route.sink.metrics))
         return found
 
+    def pages(self) -> dict[str, dict[str, Callable[[], Any]]]:
+        """What sources tell of themselves on the control port, by page and source."""
+        found: dict[str, dict[str, Callable[[], Any]]] = {}
+        for name, _, source in self.sources:
+            for page, told in source.pages().items():
+                found.setdefault(page, {})[name] = told
+        return found
+
     def close(self) -> None:
         """Close everything that is open; idempotent."""
         self._stack.close()

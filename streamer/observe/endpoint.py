@@ -5,8 +5,8 @@ from __future__ import annotations
 import hmac
 import json
 import threading
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -31,9 +31,13 @@ class Observed(Protocol):
     def ready(self) -> str | None:
         """Why it is not doing its work at present; `None` while it is."""
 
+    def pages(self) -> Mapping[str, Mapping[str, Callable[[], Any]]]:
+        """What its sources tell of themselves, by page and source (`Source.pages`)."""
+
 
 class Endpoint:
-    """Serves `/metrics`, `/live` and `/ready` for the services of this process that name the same address.
+    """Serves `/metrics`, `/live` and `/ready` for the services of this process that name the same address, and what
+    their sources tell, such as `/cameras`: a JSON object by service and source.
 
     `/health`, the path of Konduit Serving's own server, is another name of `/live`. With a `token` metrics are for who
     sends it (`Authorization: Bearer TOKEN`); others get health without reasons and names, so that probes need none.
@@ -96,12 +100,24 @@ class Endpoint:
             return self._health(lambda one: one.live(), trusted)
         if request.path == "/ready":
             return self._health(lambda one: one.ready(), trusted)
-        if request.path != "/metrics":
-            return Answer(404, b'{"error": "there are /metrics, /live (also /health) and /ready"}')
+        pages = self._pages()
+        if request.path != "/metrics" and request.path not in pages:
+            there = ", ".join(["/metrics", *sorted(pages)])
+            return Answer(404, json.dumps({"error": f"there are {there}, /live (also /health) and /ready"}).encode())
         if not trusted:
             missing = b'{"error": "the token of the control port is missing: Authorization: Bearer TOKEN"}'
             return Answer(401, missing, headers={"WWW-Authenticate": "Bearer"})
+        if request.path != "/metrics":
+            return Answer(200, masked(json.dumps(_told(pages[request.path]), default=str)).encode())
         return Answer(200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
+
+    def _pages(self) -> dict[str, dict[str, Mapping[str, Callable[[], Any]]]]:
+        """The pages of all services: by path, service and source."""
+        found: dict[str, dict[str, Mapping[str, Callable[[], Any]]]] = {}
+        for name, observed in list(self._observed.items()):
+            for page, sources in observed.pages().items():
+                found.setdefault(f"/{page}", {})[name] = sources
+        return found
 
     def _is_trusted(self, request: Request) -> bool:
         if self._token is None:
@@ -116,3 +132,15 @@ class Endpoint:
         bad = any(trouble is not None for trouble in troubles.values())
         told = {name: masked(text or "ok") for name, text in troubles.items()} if trusted else {"ok": not bad}
         return Answer(503 if bad else 200, json.dumps(told).encode())
+
+
+def _told(services: Mapping[str, Mapping[str, Callable[[], Any]]]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for service, sources in services.items():
+        for source, told in sources.items():
+            try:
+                document = told()
+            except Exception as error:  # noqa: BLE001 - a plug-in may fail in any way
+                document = {"error": str(error)}
+            found.setdefault(service, {})[source] = document
+    return found

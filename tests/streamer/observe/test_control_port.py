@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ class Service:
     def __init__(self, help_bytes: int = 10) -> None:
         self.meters = Meters(help_bytes)
         self.trouble: str | None = None
+        self.told: Mapping[str, Mapping[str, Callable[[], Any]]] = {}
 
     def live(self) -> str | None:
         """Its trouble."""
@@ -52,6 +53,10 @@ class Service:
     def ready(self) -> str | None:
         """The same."""
         return self.trouble
+
+    def pages(self) -> Mapping[str, Mapping[str, Callable[[], Any]]]:
+        """What its sources tell."""
+        return self.told
 
 
 @pytest.fixture
@@ -188,6 +193,23 @@ def test_metrics_are_for_who_has_the_token_and_probes_need_none(served: Any) -> 
     assert (status, json.loads(text)) == (503, {"one": "broker b:1 away"})
 
 
+def test_pages_of_sources_are_for_who_has_the_token(served: Any) -> None:
+    service = Service()
+    url = "rtsp://admin:s3cret@10.0.0.7/live"
+    service.told = {"cameras": {"yard": lambda: {"gate": {"url": url, "fps": 1.5}}, "broken": lambda: 1 / 0}}
+    endpoint = served(service, token=TOKEN)
+    assert get(endpoint, "/cameras")[0] == 401
+    status, body = get(endpoint, "/cameras", f"Authorization: Bearer {TOKEN}")
+    assert status == 200
+    found = json.loads(body)["one"]
+    assert found["yard"]["gate"]["fps"] == 1.5
+    assert found["broken"] == {"error": "division by zero"}
+    assert "s3cret" not in body
+    status, body = get(endpoint, "/camera")
+    assert status == 404
+    assert "there are /metrics, /cameras, /live" in body
+
+
 def test_secrets_in_reasons_are_masked(served: Any) -> None:
     service = Service()
     service.trouble = "http://me:hunter2@host is away"
@@ -250,6 +272,7 @@ class Service:
     meters = ServiceMeters("one", ["s"])
     def live(self): return None
     ready = live
+    def pages(self): return {}
 
 configure("info", as_json=True)
 endpoint = Endpoint.join("127.0.0.1:0", "one", Service())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -141,6 +142,9 @@ class StandIn:
 
     def ready(self) -> str | None:
         return self.trouble
+
+    def pages(self) -> Mapping[str, Mapping[str, Callable[[], Any]]]:
+        return {}
 
 
 @pytest.fixture

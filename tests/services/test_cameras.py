@@ -1,0 +1,162 @@
+"""A service whose records are pictures: from cameras through a pipeline to a sink, with its control port."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from httpcamera import HttpCamera
+from numberedpictures import jpeg, video
+from rtspcamera import RtspCamera
+
+import streamer
+from connectors.memory import forget_memory_topic, memory_topic
+from streamer.observe.endpoint import Endpoint
+
+PATIENCE = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _topics() -> Iterator[None]:
+    yield
+    for topic in ("seen", "dead"):
+        forget_memory_topic(topic)
+
+
+@pytest.fixture
+def ports(monkeypatch: pytest.MonkeyPatch) -> list[Endpoint]:
+    """The control ports that were opened."""
+    found: list[Endpoint] = []
+    join = Endpoint.join.__func__  # type: ignore[attr-defined]
+
+    def joined(cls: type[Endpoint], *arguments: Any) -> Endpoint:
+        endpoint: Endpoint = join(cls, *arguments)
+        found.append(endpoint)
+        return endpoint
+
+    monkeypatch.setattr(Endpoint, "join", classmethod(joined))
+    return found
+
+
+def until(happened: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + PATIENCE
+    while not (found := happened()):
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.05)
+    return found
+
+
+def got(endpoint: Endpoint, path: str) -> tuple[int, Any]:
+    url = "http://{}:{}{}".format(*endpoint.address, path)
+    try:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+            text = answer.read().decode()
+            return answer.status, text if path == "/metrics" else json.loads(text)
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+STEPS = """
+from pipelines import Data
+
+def small(data):
+    image = data["image"]
+    return Data({"width": image.width, "camera": data["camera"], "bright": float(image.get_as("numpy").mean())})
+"""
+
+
+@pytest.fixture(autouse=True)
+def _steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "yardsteps.py").write_text(STEPS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "yardsteps", raising=False)
+
+
+def service(cameras: dict[str, Any], function: str = "small", **fields: Any) -> str:
+    """A service file whose cameras go through one function."""
+    written = {
+        "name": "yard",
+        "source": {"type": "camera", "cameras": cameras, "into": {"key": "camera"}, "each": {"stall": "1s"}},
+        "pipeline": {"steps": [{"@type": "FUNCTION", "name": "look", "function": f"yardsteps:{function}"}]},
+        "sink": {"type": "memory", "topic": "seen", "codec": "json"},
+        "dead_letter": {"type": "memory", "topic": "dead"},
+        **fields,
+    }
+    return json.dumps(written)
+
+
+def test_pictures_become_results_with_the_name_of_their_camera(ports: list[Endpoint]) -> None:
+    with RtspCamera(login=("admin", "s3cret")) as gate, HttpCamera(320, 192) as dock:
+        text = service({"gate": gate.url, "dock": dock.url}, control={"listen": "127.0.0.1:0"})
+        with streamer.loads(text):
+            topic = memory_topic("seen")
+            seen: dict[bytes, dict[str, Any]] = {}
+
+            def both() -> bool:
+                seen.update({one.key or b"": json.loads(one.value) for one in list(topic.messages())})
+                return len(seen) == 2
+
+            until(both, "results of both cameras")
+            assert {key: (one["camera"], one["width"]) for key, one in seen.items()} == {
+                b"gate": ("gate", 160),
+                b"dock": ("dock", 320),
+            }
+            (endpoint,) = ports
+            assert got(endpoint, "/ready")[0] == 200
+            status, told = got(endpoint, "/cameras")
+            assert status == 200
+            assert {name: one["state"] for name, one in told["yard"]["camera"].items()} == {
+                "gate": "live",
+                "dock": "live",
+            }
+            assert "s3cret" not in json.dumps(told)
+            metrics = got(endpoint, "/metrics")[1]
+            assert re.search(
+                r'streamer_camera_state\{camera="gate",part="source camera",service="yard",state="live"\} 1', metrics
+            )
+            gate.vanish()
+            dock.stalled = True
+            dock.drop()
+            until(lambda: got(endpoint, "/ready")[0] == 503, "a service that is not ready")
+            assert "no camera is live" in got(endpoint, "/ready")[1]["yard"]
+            assert got(endpoint, "/live")[0] == 200
+            gate.return_()
+            until(lambda: got(endpoint, "/ready")[0] == 200, "a service that is ready again")
+
+
+def test_a_service_of_files_runs_every_picture_and_ends_by_itself(tmp_path: Path) -> None:
+    video(str(tmp_path / "film.mp4"), frames=40)
+    (tmp_path / "photos").mkdir()
+    for number in range(5):
+        (tmp_path / "photos" / f"{number}.jpg").write_bytes(jpeg(number, 160 + 16 * number, 96))
+    summary = streamer.loads(service({"film": str(tmp_path / "film.mp4"), "photos": str(tmp_path / "photos")})).run()
+    assert summary.error is None
+    messages = list(memory_topic("seen").messages())
+    assert sorted(one.key for one in messages if one.key) == [b"film"] * 40 + [b"photos"] * 5
+
+
+def test_check_connect_tells_what_each_camera_shows(tmp_path: Path, cli: Any) -> None:
+    with RtspCamera("h265", login=("admin", "s3cret")) as gate, HttpCamera() as dock:
+        file = tmp_path / "yard.yaml"
+        file.write_text(service({"gate": gate.url, "dock": dock.url, "test": "lavfi:testsrc2=size=64x48:rate=10"}))
+        ended = cli("check", file, "--connect")
+        assert ended.code == 0, ended
+        said = " ".join(ended.out.split())
+        assert re.search(r"gate: hevc 160x96, (19|20|21) fps, clock of the camera", said)
+        assert re.search(r"dock: mjpeg 160x96, \d+ fps, tells no time: pictures have that of their receipt", said)
+        assert "test: wrapped_avframe 64x48" in said
+        file.write_text(service({"gate": gate.url.replace("s3cret", "wr0ngpass"), "dock": dock.url}))
+        ended = cli("check", file, "--connect")
+        assert ended.code == 1
+        said = " ".join((ended.out + ended.err).split())
+        assert "gate: the camera wants another user name and password (401)" in said
+        assert "dock: mjpeg" in said
+        assert "wr0ngpass" not in said
