@@ -1,4 +1,4 @@
-"""Runs FRAME_CAPTURE and VIDEO_CAPTURE with OpenCV: each record is replaced by the next frame.
+"""Runs FRAME_CAPTURE and VIDEO_CAPTURE with PyAV: each record is replaced by the next frame.
 
 The core holds their configuration only; entry points of our own distribution (group `streamer.runners`) name the
 factories here.
@@ -6,9 +6,17 @@ factories here.
 
 from __future__ import annotations
 
+import sys
+import time
 from abc import abstractmethod
-from typing import Any, ClassVar
+from collections import deque
+from threading import Condition
+from typing import ClassVar, Final
 
+from connectors.camera.address import Address, Kind, address
+from connectors.camera.camera import Camera, Settings
+from connectors.camera.health import State
+from connectors.camera.video import Opening, Picture, Video, VideoError, open_video
 from pipelines.data.batch import Batch
 from pipelines.data.columns import ObjectColumn
 from pipelines.data.result import Result
@@ -19,11 +27,14 @@ from pipelines.steps import FrameCapture, VideoCapture
 from pipelines.values import Image, ValueType
 
 FRAME_CAPTURE = RunnerFactory(
-    "FRAME_CAPTURE", "opencv", "connectors.camera.capture:FrameCaptureRunner", ("cv2",), "image"
+    "FRAME_CAPTURE", "pyav", "connectors.camera.capture:FrameCaptureRunner", ("av",), "camera"
 )
 VIDEO_CAPTURE = RunnerFactory(
-    "VIDEO_CAPTURE", "opencv", "connectors.camera.capture:VideoCaptureRunner", ("cv2",), "image"
+    "VIDEO_CAPTURE", "pyav", "connectors.camera.capture:VideoCaptureRunner", ("av",), "camera"
 )
+
+_PATIENCE: Final = 20.0
+"""Seconds that a record waits for a camera's frame."""
 
 
 class CaptureError(StreamerError):
@@ -43,9 +54,6 @@ class CaptureRunner(Runner):
     def __init__(self, output_key: str, skip_frames: int | None) -> None:
         self._output_key = output_key
         self._skip = skip_frames or 0
-        self._capture: Any = None
-        self._begun = False
-        """Whether a frame was read since opening, so that those to skip are due."""
 
     @property
     def reads(self) -> frozenset[str] | None:
@@ -66,76 +74,59 @@ class CaptureRunner(Runner):
         kept = batch if not failed else batch.take(positions)
         return Result(kept.select({self._output_key: column}), failed)
 
-    def close(self) -> None:
-        if self._capture is not None:
-            self._capture.release()
-            self._capture = None
-
+    @abstractmethod
     def frame(self) -> Image:
         """The next frame. `CaptureError` if there is none."""
-        read = self._read()
-        if read is None:
-            self.close()
-            read = self._after_the_end()
-        return Image(read)
-
-    @abstractmethod
-    def opened(self) -> Any:
-        """A new `cv2.VideoCapture`, which may turn out not to be open."""
-
-    @abstractmethod
-    def described(self) -> str:
-        """What is captured, for messages."""
-
-    @abstractmethod
-    def _after_the_end(self) -> Any:
-        """The frame after the last. `CaptureError` if there is none."""
-
-    def _read(self) -> Any:
-        if self._capture is None:
-            self._capture, self._begun = self._open(), False
-        for _ in range(self._skip if self._begun else 0):
-            if not self._capture.grab():
-                return None
-        there, read = self._capture.read()
-        self._begun = True
-        return read if there else None
-
-    def _open(self) -> Any:
-        capture = self.opened()
-        if not capture.isOpened():
-            capture.release()
-            raise CaptureError(f"{self.described()} cannot be opened; {self._advice()}")
-        return capture
-
-    def _advice(self) -> str:
-        return "is it there, and may this process read it?"
 
 
 class FrameCaptureRunner(CaptureRunner):
-    """Runs FRAME_CAPTURE: frames of a camera of this machine."""
+    """Runs FRAME_CAPTURE: frames of a camera of this machine.
+
+    The camera is read all the time, so that a record gets a frame of now, and not one that has waited in the camera.
+    """
 
     def __init__(self, step: FrameCapture, context: OpenContext) -> None:
         super().__init__(step.output_key, step.skip_frames)
         self._step = step
+        self._arrived = Condition()
+        self._camera: Camera | None = None
+        self._next = 0
 
-    def opened(self) -> Any:
-        """The camera, asked for the size that is wanted, if one is."""
-        import cv2
+    def frame(self) -> Image:
+        """The next frame, or a later one if they come faster than records. `CaptureError` if none comes."""
+        if self._camera is None:
+            self._camera = Camera(self.described(), self.settings(), self._arrived)
+            self._camera.start()
+        camera = self._camera
+        deadline = time.monotonic() + _PATIENCE
+        with self._arrived:
+            while True:
+                while len(camera.waiting):
+                    found = camera.waiting.take()
+                    if found.facts.number >= self._next:
+                        self._next = found.facts.number + 1 + self._skip
+                        return found.image
+                left = deadline - time.monotonic()
+                if camera.health.state in (State.BACKOFF, State.FAILED) or left <= 0:
+                    reason = camera.health.reason or f"none came within {_PATIENCE:.0f} s"
+                    raise CaptureError(f"{self.described()} gives no frame: {reason}; it is opened anew all the time")
+                self._arrived.wait(left)
 
-        capture = cv2.VideoCapture(self._step.camera)
-        if self._step.width:
-            capture.set(cv2.CAP_PROP_FRAME_WIDTH, self._step.width)
-        if self._step.height:
-            capture.set(cv2.CAP_PROP_FRAME_HEIGHT, self._step.height)
-        return capture
+    def settings(self) -> Settings:
+        """How the camera is opened: asked for the size that is wanted, if one is."""
+        step = self._step
+        wanted = {"video_size": f"{step.width}x{step.height}"} if step.width and step.height else {}
+        return Settings(_device(step.camera), Opening(options=wanted), "latest", frozen=0.0)
 
     def described(self) -> str:
         """The camera by its number."""
         return f"camera {self._step.camera}"
 
-    def _after_the_end(self) -> Any:
-        raise CaptureError(f"{self.described()} gives no frame; it is opened anew for the next record")
+    def close(self) -> None:
+        if self._camera is not None:
+            self._camera.stop()
+            self._camera.join(1.0)
+            self._camera = None
 
 
 class VideoCaptureRunner(CaptureRunner):
@@ -145,43 +136,72 @@ class VideoCaptureRunner(CaptureRunner):
     """
 
     def __init__(self, step: VideoCapture, context: OpenContext) -> None:
+        super().__init__(step.output_key, step.skip_frames)
         if not step.file_path:
             raise StreamerError('VIDEO_CAPTURE needs "filePath", the path of a video file')
-        super().__init__(step.output_key, step.skip_frames)
         self._path = context.path(step.file_path)
         self._loop = step.loop
         self._ended = False
-
-    def opened(self) -> Any:
-        """The file at its first frame."""
-        import cv2
-
-        return cv2.VideoCapture(str(self._path))
-
-    def described(self) -> str:
-        """The path."""
-        return f"the video {self._path}"
+        self._begun = False
+        """Whether a frame was given since opening, so that those to skip are due."""
+        self._video: Video | None = None
+        self._pictures: deque[Picture] = deque()
 
     def frame(self) -> Image:
         """The next frame. `CaptureError` if there is none, and after the end of a video that is not to be repeated."""
         if self._ended:
             raise self._end()
-        return super().frame()
-
-    def _after_the_end(self) -> Any:
-        if not self._loop:
-            self._ended = True
-            raise self._end()
-        read = self._read()
-        if read is None:
+        picture = self._picture()
+        if picture is None:
             self.close()
-            raise CaptureError(f"{self.described()} has no frames that OpenCV can read")
-        return read
+            if not self._loop:
+                self._ended = True
+                raise self._end()
+            picture = self._picture()
+        if picture is None:
+            self.close()
+            raise CaptureError(f"the video {self._path} has no frames that libav can read")
+        return Image(picture.frame)
+
+    def close(self) -> None:
+        if self._video is not None:
+            self._video.close()
+            self._video = None
+        self._pictures.clear()
+
+    def _picture(self) -> Picture | None:
+        """The next that is not skipped; `None` at the end."""
+        try:
+            if self._video is None:
+                self._video, self._begun = open_video(address(str(self._path))), False
+            for _ in range(self._skip if self._begun else 0):
+                if self._read(self._video) is None:
+                    return None
+            self._begun = True
+            return self._read(self._video)
+        except VideoError as error:
+            self.close()
+            problem = str(error)
+        raise CaptureError(f"the video {self._path} cannot be opened or read: {problem}")
+
+    def _read(self, video: Video) -> Picture | None:
+        while not self._pictures:
+            read = video.read()
+            if read is None:
+                return None
+            self._pictures.extend(read)
+        return self._pictures.popleft()
 
     def _end(self) -> CaptureError:
-        return CaptureError(f'{self.described()} is at its end; set "loop" to begin again')
+        return CaptureError(f'the video {self._path} is at its end; set "loop" to begin again')
 
-    def _advice(self) -> str:
-        if not self._path.exists():
-            return "there is no such file"
-        return "OpenCV knows no such format"
+
+def _device(number: int) -> Address:
+    """The camera of this number, as the system calls it."""
+    if sys.platform == "darwin":
+        return Address(Kind.DEVICE, str(number), f"camera {number}", format="avfoundation")
+    if sys.platform == "win32":
+        raise CaptureError(
+            "FRAME_CAPTURE reads cameras on Linux and macOS; on Windows a camera source has format: dshow"
+        )
+    return address(f"/dev/video{number}")

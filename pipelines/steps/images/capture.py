@@ -24,9 +24,9 @@ class FrameCapture(Step):
     camera: Annotated[Int, Field(ge=0)] = 0
     """Number of the camera, counted from 0."""
     width: Annotated[Int, Field(ge=0)] = 640
-    """Columns that the camera is asked for; it may give others. 0 or null: its own."""
+    """Columns that the camera is asked for; it may give others. Without one of the two it gives its own size."""
     height: Annotated[Int, Field(ge=0)] = 480
-    """Rows that the camera is asked for; it may give others. 0 or null: its own."""
+    """Rows that the camera is asked for; it may give others. Without one of the two it gives its own size."""
     output_key: Key = "image"
     """Key of the frame, the only one of the result."""
     skip_frames: Annotated[Annotated[Int, Field(ge=0)] | None, EXTENSION] = None

@@ -1,16 +1,26 @@
 """FRAME_CAPTURE and VIDEO_CAPTURE: frames of a real video file; a camera only where there is one."""
 
+import itertools
+import re
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
+from numberedpictures import number_in
 from outcomes import result_of
+from rtspcamera import RtspCamera
 
 import pipelines
+from connectors.camera.address import address
+from connectors.camera.camera import Settings
 from connectors.camera.capture import FrameCaptureRunner
+from connectors.camera.video import Opening
 from pipelines import Data, FrameCapture, Image, OpenContext, StepError, VideoCapture
+from pipelines.data.result import Result
 from pipelines.errors import StreamerError
 
 FRAMES = 5
@@ -36,6 +46,11 @@ def captured(count: int, **fields: Any) -> list[Any]:
 def number_of(frame: Data) -> int:
     """Which of the video's frames it is."""
     return round(float(frame["image"].get_as("numpy").mean()) / 40)
+
+
+def shown_by(frame: Data) -> int:
+    """The number in a picture of a test camera."""
+    return number_in(frame["image"].get_as("numpy"))
 
 
 def test_each_record_becomes_the_next_frame(video: Path) -> None:
@@ -79,60 +94,91 @@ def test_a_relative_path_starts_at_the_definition(video: Path) -> None:
 
 def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
     (missing,) = captured(1, file_path=tmp_path / "none.avi")
-    assert "none.avi cannot be opened; there is no such file" in str(missing)
+    assert "none.avi cannot be opened or read: there is no file" in str(missing)
     (tmp_path / "text.avi").write_text("no video")
     (strange,) = captured(1, file_path=tmp_path / "text.avi")
-    assert "OpenCV knows no such format" in str(strange)
+    assert "what comes is no video that libav can read" in str(strange)
     with pytest.raises(StreamerError, match='"filePath"'):
         pipelines.Sequence([VideoCapture()]).open()
 
 
-class FromFile(FrameCaptureRunner):
-    """A camera that a video file stands for; no machine that runs tests has to have one."""
+class FromNetwork(FrameCaptureRunner):
+    """A camera of the network in the place of one of this machine; no machine that runs tests has to have one."""
 
-    def __init__(self, path: Path, **fields: Any) -> None:
+    def __init__(self, camera: RtspCamera, **fields: Any) -> None:
         super().__init__(FrameCapture(**fields), OpenContext())
-        self._path = path
+        self._url = camera.url
 
-    def opened(self) -> Any:
-        return cv2.VideoCapture(str(self._path))
+    def settings(self) -> Settings:
+        return replace(super().settings(), address=address(self._url), opening=Opening(wait=5.0, silence=1.0))
 
 
-def test_a_camera_that_gives_no_more_frames_is_opened_anew_for_the_next_record(video: Path) -> None:
-    camera = FromFile(video, skip_frames=1)
-    result = camera.run_batch(pipelines.Batch.of([Data() for _ in range(5)], first=10))
-    camera.close()
-    assert {row: str(error) for row, error in result.failed.items()} == {
-        13: "camera 0 gives no frame; it is opened anew for the next record"
-    }
-    assert result.rows.tolist() == [10, 11, 12, 14]
-    assert [number_of(one) for one in result.batch.to_list()] == [0, 2, 4, 0]
+def captured_by(runner: FrameCaptureRunner, rows: int = 1) -> Result:
+    return runner.run_batch(pipelines.Batch.of([Data() for _ in range(rows)], first=10))
+
+
+def test_each_record_becomes_a_frame_of_now() -> None:
+    with RtspCamera() as camera:
+        runner = FromNetwork(camera)
+        try:
+            (first,) = captured_by(runner).batch.to_list()
+            sent = camera.sent
+            deadline = time.monotonic() + 30
+            while camera.sent < sent + 8 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            result = captured_by(runner, 3)
+            later = [shown_by(one) for one in result.batch.to_list()]
+        finally:
+            runner.close()
+    # Not one that waited since the first record; and no frame is given twice.
+    assert (later[0] - shown_by(first)) % 20 > 3
+    assert len(set(later)) == 3
+
+
+def test_frames_of_a_camera_are_skipped() -> None:
+    with RtspCamera() as camera:
+        runner = FromNetwork(camera, skip_frames=2)
+        try:
+            found = [shown_by(one) for one in captured_by(runner, 3).batch.to_list()]
+        finally:
+            runner.close()
+    assert all((after - before) % 20 >= 3 for before, after in itertools.pairwise(found))
+
+
+def test_a_camera_that_gives_no_more_frames_fails_records_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connectors.camera.camera._LEAST_WAIT", 0.5)
+    monkeypatch.setattr("connectors.camera.camera._MOST_WAIT", 0.5)
+    with RtspCamera() as camera:
+        runner = FromNetwork(camera)
+        try:
+            assert not captured_by(runner).failed
+            camera.vanish()
+            deadline = time.monotonic() + 30
+            while not (failed := captured_by(runner).failed) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert re.search("camera 0 gives no frame: .*; it is opened anew all the time", str(failed[10]))
+            camera.return_()
+            deadline = time.monotonic() + 30
+            while captured_by(runner).failed and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert not captured_by(runner).failed
+        finally:
+            runner.close()
 
 
 @pytest.mark.parametrize(
     ("fields", "asked"),
     [
-        ({}, {cv2.CAP_PROP_FRAME_WIDTH: 640, cv2.CAP_PROP_FRAME_HEIGHT: 480}),
+        ({}, {"video_size": "640x480"}),
         ({"width": None, "height": None}, {}),
-        ({"width": 0, "height": 240}, {cv2.CAP_PROP_FRAME_HEIGHT: 240}),
+        ({"width": 0, "height": 240}, {}),
     ],
 )
-def test_a_camera_keeps_its_own_size_where_none_is_asked_for(
-    fields: dict[str, Any], asked: dict[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings: dict[int, int] = {}
-
-    class Camera:
-        def __init__(self, number: int) -> None:
-            self.number = number
-
-        def set(self, setting: int, value: int) -> None:
-            settings[setting] = value
-
-    monkeypatch.setattr(cv2, "VideoCapture", Camera)
+def test_a_camera_keeps_its_own_size_where_none_is_asked_for(fields: dict[str, Any], asked: dict[str, str]) -> None:
     step = FrameCapture.model_validate({"@type": "FRAME_CAPTURE", "camera": 2, **fields})
-    assert FrameCaptureRunner(step, OpenContext()).opened().number == 2
-    assert settings == asked
+    settings = FrameCaptureRunner(step, OpenContext()).settings()
+    assert settings.address.target == "/dev/video2"
+    assert settings.opening.options == asked
 
 
 def test_a_camera_that_is_not_there_fails_the_record() -> None:
@@ -141,7 +187,7 @@ def test_a_camera_that_is_not_there_fails_the_record() -> None:
     with pipelines.Sequence([FrameCapture(camera=63)]).open() as executor:
         (found,) = executor.run_many([Data()])
     assert isinstance(found, StepError)
-    assert "camera 63 cannot be opened" in str(found)
+    assert "camera 63 gives no frame: it is not there" in str(found)
 
 
 def test_captured_images_stay_when_the_source_is_closed(video: Path) -> None:

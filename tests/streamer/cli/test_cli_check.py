@@ -158,7 +158,7 @@ def test_steps_imports_no_heavy_library() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
     pairs = {(line["step_type"], line["runner"]) for line in json.loads(done.stdout)["steps"]}
-    assert {("ONNX", "onnxruntime"), ("IMAGE_RESIZE", "opencv"), ("FRAME_CAPTURE", "opencv")} <= pairs
+    assert {("ONNX", "onnxruntime"), ("IMAGE_RESIZE", "opencv"), ("FRAME_CAPTURE", "pyav")} <= pairs
 
 
 INSIDE = """
