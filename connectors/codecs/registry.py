@@ -40,6 +40,7 @@ CODECS: Final[Registry[CodecConfig]] = Registry(
         "frame": "connectors.codecs.frame:FrameConfig",
         "avro": "connectors.codecs.schemas.avro:AvroConfig",
         "json-schema": "connectors.codecs.schemas.jsonschema:JsonSchemaConfig",
+        "protobuf": "connectors.codecs.schemas.protobuf:ProtobufConfig",
         "compressed": "connectors.codecs.compressed:CompressedConfig",
         "cloudevents": "connectors.codecs.cloudevents.config:CloudEventsConfig",
         "sparkplug": "connectors.codecs.sparkplug.codec:SparkplugConfig",

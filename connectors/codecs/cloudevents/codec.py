@@ -46,6 +46,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "text": "text/plain; charset=utf-8",
     "protodata": "application/x-protobuf",
     "sparkplug": "application/x-protobuf",
+    "protobuf": "application/x-protobuf",
     "json-schema": "application/json",
     "avro": "application/vnd.apache.avro+binary",
     "csv": "text/csv; charset=utf-8",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
@@ -46,6 +46,8 @@ class Registered:
     """The schemas that it refers to, by the names that it has for them, theirs among them."""
     id: int | None = None
     guid: str | None = None
+    version: int | None = None
+    """Its number in its subject."""
 
 
 class SchemaRegistry:
@@ -55,8 +57,10 @@ class SchemaRegistry:
     refuses who asks. An unknown id is a `WireError`, the failure of a record. No message holds a credential.
     """
 
-    def __init__(self, config: RegistryConfig) -> None:
+    def __init__(self, config: RegistryConfig, form: str | None = None) -> None:
+        """`form` is how schemas are asked for, where there are several: `serialized` for descriptors of protobuf."""
         self.config = config
+        self._form = {} if form is None else {"fmt": form}
         self._scrub = Scrubber(config.secrets)
         self._made: SchemaRegistryClient | None = None
         self._known: OrderedDict[SchemaRef, Any] = OrderedDict()
@@ -83,24 +87,29 @@ class SchemaRegistry:
 
     def latest(self, subject: str) -> Registered | None:
         """The latest schema of a subject; `None` if there is none."""
-        found = self._asked(f"the latest schema of {subject}", lambda client: client.get_latest_version(subject))
+        found = self._asked(
+            f"the latest schema of {subject}", lambda client: client.get_latest_version(subject, **self._form)
+        )
         return None if found is None else self._registered(found.schema, found.schema_id, found.guid)
 
-    def written(self, subject: str, kind: str, text: str) -> Registered:
+    def written(
+        self, subject: str, kind: str, text: str, references: Sequence[tuple[str, str, Registered]] = ()
+    ) -> Registered:
         """This schema as the subject has it; registered there if it may be.
 
-        Raises `ConnectorError` if the subject does not have it, or does not take it.
+        `references` are the name, the subject and the schema of others that it refers to. Raises `ConnectorError` if
+        the subject does not have it, or does not take it.
         """
-        from confluent_kafka.schema_registry import Schema
+        from confluent_kafka.schema_registry import Schema, SchemaReference
 
-        schema = Schema(text, kind)
+        schema = Schema(text, kind, [SchemaReference(name, of, other.version) for name, of, other in references])
         if self.config.auto_register:
             found = self._asked(
                 f"the subject {subject} for a new schema",
                 lambda client: client.register_schema_full_response(subject, schema),
             )
-            if found is not None and found.guid is None and self.config.framing == "header":
-                # Some registries tell it only when they are asked.
+            if found is not None and (found.version is None or found.guid is None):
+                # Registries tell the version, and some the GUID, only when they are asked.
                 found = self._asked(f"the subject {subject}", lambda client: client.lookup_schema(subject, schema))
         else:
             found = self._asked(f"the subject {subject}", lambda client: client.lookup_schema(subject, schema))
@@ -109,7 +118,7 @@ class SchemaRegistry:
                 f"the schema registry {self.config.url} does not have this schema in the subject {subject}; register "
                 "it, or write auto_register: true"
             )
-        return Registered(kind, text, {}, found.schema_id, found.guid)
+        return Registered(kind, text, {}, found.schema_id, found.guid, found.version)
 
     def frame(self, registered: Registered) -> Frame:
         """What messages with this schema say of it. Raises `ConnectorError` for a header without a GUID."""
@@ -142,7 +151,9 @@ class SchemaRegistry:
             raise WireError(_unknown_text(schema, self.config.url))
 
         def ask(client: Any) -> Any:
-            return client.get_schema_by_guid(str(schema)) if isinstance(schema, UUID) else client.get_schema(schema)
+            if isinstance(schema, UUID):
+                return client.get_schema_by_guid(str(schema), **self._form)
+            return client.get_schema(schema, **self._form)
 
         found = self._asked(f"the schema {schema}", ask)
         if found is None:
@@ -166,7 +177,7 @@ class SchemaRegistry:
                 raise WireError(f"the schema refers to more than {MOST_REFERENCES} others")
             version = self._asked(
                 f"version {one.version} of {one.subject}",
-                lambda client, one=one: client.get_version(one.subject, one.version),  # type: ignore[misc]
+                lambda client, one=one: client.get_version(one.subject, one.version, **self._form),  # type: ignore[misc]
             )
             if version is None:
                 raise WireError(f"the schema refers to version {one.version} of {one.subject}, which there is not")

@@ -1,0 +1,239 @@
+"""Messages of protobuf as dictionaries of plain values, and back.
+
+A field is a key. Enums are the names of their values, maps and messages dictionaries, a 64-bit integer is an integer.
+Of protobuf's own types a Timestamp is INT64 milliseconds since 1970, a Duration INT64 milliseconds, a wrapper what it
+wraps, a Struct, a Value or a ListValue what it says. A field that may say that it is not set, and is not, is no key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.json_format import MessageToDict, ParseDict
+
+from pipelines.data.data import check_key
+from pipelines.errors import WireError, nearest
+
+Read = Callable[[Any], Any]
+Write = Callable[[Any, Any], None]
+
+_WRAPPERS: Final = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+_DYNAMIC: Final = frozenset(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))
+_MOST_TYPES: Final = 5000
+
+
+class Field(NamedTuple):
+    """How one field is read and written."""
+
+    name: str
+    presence: bool
+    """Whether a message says that it has it."""
+    read: Read | None
+    """What makes its value plain; `None` if it is."""
+    write: Write
+    """Puts a plain value into a message."""
+    oneof: str | None
+
+
+class MessageForm:
+    """How messages of one type are read and written. Those inside are made when they are first met."""
+
+    def __init__(self, descriptor: Any, known: dict[str, MessageForm] | None = None) -> None:
+        self._known = {} if known is None else known
+        self._known[descriptor.full_name] = self
+        if len(self._known) > _MOST_TYPES:
+            raise WireError(f"the schema has more than {_MOST_TYPES} types of messages")
+        for one in descriptor.fields:
+            check_key(one.name)
+        self._fields = [self._field(one) for one in descriptor.fields]
+        self._by_name = {one.name: one for one in self._fields}
+
+    def read(self, message: Any) -> dict[str, Any]:
+        """The values of a message."""
+        found: dict[str, Any] = {}
+        for name, presence, read, _, _ in self._fields:
+            if presence and not message.HasField(name):
+                continue
+            value = getattr(message, name)
+            found[name] = value if read is None else read(value)
+        return found
+
+    def write(self, row: Mapping[str, Any], message: Any) -> None:
+        """Set the fields of a message. Raises `WireError` for a value without a field, or of another type."""
+        chosen: dict[str, str] = {}
+        for key, value in row.items():
+            field = self._by_name.get(key)
+            if field is None:
+                raise WireError(
+                    f'the message has no field "{key}"{nearest(key, self._by_name)}; choose what the sink writes '
+                    "(keys: [NAME], drop: [NAME]), or add the field"
+                )
+            if value is None:
+                continue
+            if field.oneof is not None and chosen.setdefault(field.oneof, key) != key:
+                raise WireError(f'"{chosen[field.oneof]}" and "{key}" exclude each other (oneof {field.oneof})')
+            try:
+                field.write(message, value)
+            except (TypeError, ValueError, OverflowError, AttributeError) as error:
+                raise WireError(f'the value of "{key}" cannot be written: {error}') from None
+
+    def _field(self, field: Any) -> Field:
+        name = field.name
+        oneof = None if field.containing_oneof is None else field.containing_oneof.name
+        is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+        if is_map:
+            return Field(name, False, *self._map(field), None)
+        read, made = self._one(field)
+        if field.is_repeated:
+            return Field(name, False, _list(read), _put_all(name, made), None)
+        if made is None:
+            return Field(name, field.has_presence, read, _put(name, field), oneof)
+        return Field(name, field.has_presence, read, _fill(name, made), oneof)
+
+    def _one(self, field: Any) -> tuple[Read | None, Write | None]:
+        """How one value of a field is read; and for messages, how one is filled."""
+        if field.enum_type is not None:
+            return _enum(field.enum_type), None
+        kind = field.message_type
+        if kind is None:
+            return None, None
+        name = kind.full_name
+        if name == "google.protobuf.Timestamp":
+            return _milliseconds, _fill_milliseconds
+        if name == "google.protobuf.Duration":
+            return _milliseconds, _fill_milliseconds
+        if name in _WRAPPERS:
+            return (lambda message: message.value), _fill_wrapper
+        if name in _DYNAMIC:
+            return _dynamic, _fill_dynamic
+
+        def form() -> MessageForm:
+            return self._known.get(name) or MessageForm(kind, self._known)
+
+        return (lambda message: form().read(message)), (lambda message, value: form().write(_mapping(value), message))
+
+    def _map(self, field: Any) -> tuple[Read, Write]:
+        key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
+        read, made = self._one(value)
+        name, key_of = field.name, _key_reader(key)
+
+        def reading(found: Any) -> dict[str, Any]:
+            return {_key_text(one): inner if read is None else read(inner) for one, inner in found.items()}
+
+        def writing(message: Any, given: Any) -> None:
+            target = getattr(message, name)
+            for one, inner in _mapping(given).items():
+                if made is not None:
+                    made(target[key_of(one)], inner)
+                else:
+                    target[key_of(one)] = _scalar(inner, value)
+
+        return reading, writing
+
+
+def _list(read: Read | None) -> Read:
+    if read is None:
+        return list
+    return lambda values: [read(one) for one in values]
+
+
+def _put(name: str, field: Any) -> Write:
+    return lambda message, value: setattr(message, name, _scalar(value, field))
+
+
+def _fill(name: str, made: Write) -> Write:
+    def write(message: Any, value: Any) -> None:
+        inner = getattr(message, name)
+        # It is there even if all its own fields are not.
+        inner.SetInParent()
+        made(inner, value)
+
+    return write
+
+
+def _put_all(name: str, made: Write | None) -> Write:
+    def write(message: Any, values: Any) -> None:
+        if not isinstance(values, list):
+            raise TypeError(f"a repeated field is a list, not {type(values).__name__}")
+        target = getattr(message, name)
+        if made is None:
+            field = message.DESCRIPTOR.fields_by_name[name]
+            target.extend([_scalar(one, field) for one in values])
+        else:
+            for one in values:
+                made(target.add(), one)
+
+    return write
+
+
+def _scalar(value: Any, field: Any) -> Any:
+    if field.enum_type is None:
+        # protobuf takes true for 1.
+        if isinstance(value, bool) != (field.type == FieldDescriptor.TYPE_BOOL):
+            raise TypeError(f"{value!r} is of type {type(value).__name__}")
+        return value
+    if isinstance(value, str):
+        found = field.enum_type.values_by_name.get(value)
+        if found is not None:
+            return found.number
+        try:
+            return int(value)
+        except ValueError:
+            known = field.enum_type.values_by_name
+            raise ValueError(f'{field.enum_type.name} has no "{value[:60]}"{nearest(value, known)}') from None
+    return value
+
+
+def _enum(kind: Any) -> Read:
+    names = {value.number: value.name for value in reversed(kind.values)}
+    return lambda number: names.get(number) or str(number)
+
+
+def _milliseconds(message: Any) -> int:
+    return int(message.seconds) * 1000 + int(message.nanos) // 1_000_000
+
+
+def _fill_milliseconds(message: Any, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"a time is an integer, in milliseconds, not {type(value).__name__}")
+    negative = message.DESCRIPTOR.name == "Duration" and value < 0
+    seconds, rest = divmod(-value if negative else value, 1000)
+    sign = -1 if negative else 1
+    message.seconds, message.nanos = sign * seconds, sign * rest * 1_000_000
+
+
+def _fill_wrapper(message: Any, value: Any) -> None:
+    message.value = _scalar(value, message.DESCRIPTOR.fields_by_name["value"])
+
+
+def _dynamic(message: Any) -> Any:
+    return MessageToDict(message)
+
+
+def _fill_dynamic(message: Any, value: Any) -> None:
+    ParseDict(value, message)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"a message is a nested Data, not {type(value).__name__}")
+    return value
+
+
+def _key_text(key: Any) -> str:
+    text = str(key).lower() if isinstance(key, bool) else str(key)
+    check_key(text)
+    return text
+
+
+def _key_reader(key: Any) -> Callable[[str], Any]:
+    if key.type == FieldDescriptor.TYPE_STRING:
+        return str
+    if key.type == FieldDescriptor.TYPE_BOOL:
+        return {"true": True, "false": False}.__getitem__
+    return int
