@@ -40,7 +40,7 @@ from streamer.definition.settings import BatchSettings, Control, FailureSettings
 from streamer.testing.cases import Case
 
 HERE: Final = Path(__file__).parent
-REGION: Final = re.compile(r"(<!-- ((?:fields|about|index): [\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+REGION: Final = re.compile(r"(<!-- ((?:fields|about|index): [\w.-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 """A part of a page that is generated; its second group is a key of `regions()`."""
 
 _WORDS: Final[Mapping[object, str]] = {

@@ -1,29 +1,57 @@
-"""`json`: payloads are JSON objects in Konduit Serving's form of a `Data` (docs/data.md)."""
+"""`json`: payloads are plain JSON objects, as most of the world writes them."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal
 
-from connectors.codec import Codec, Decoded, Encoded
+from pydantic import Field, field_validator, model_validator
+
+from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.codecs.config import MessageConfig
-from connectors.codecs.rows import decode_rows, encode_rows, payload_bytes
 from connectors.codecs.writtenimages import WritesImages
 from connectors.records import Records
 from pipelines.data.batch import Batch
-from pipelines.wire.json import dumps, loads
+from pipelines.data.rowrange import row_range
+from pipelines.steps.config import Key
+from pipelines.wire.jsontext import Pointer
+from pipelines.wire.plainjson import JsonForm, JsonOptions, read_json, write_json
+
+_KONDUITS: Final = ("byte_order", "nulls")
+"""Fields that the codec of this name had when it was Konduit's form."""
 
 
 class JsonConfig(WritesImages, MessageConfig):
-    """JSON objects: plain numbers, texts, booleans and lists; arrays, images and boxes in Konduit's way."""
+    """Plain JSON objects: numbers, texts, booleans, lists, objects; arrays are lists. What no step reads passes through as it came."""  # noqa: E501
 
     type: Literal["json"] = "json"
     """Which codec this is."""
-    byte_order: Literal["big", "little"] = "big"
-    """Order of the bytes in the base64 of an array. Later releases of Konduit Serving write `little`."""
-    nulls: Literal["error", "drop"] = "error"
-    """What to do with a key whose value is null: refuse the record, or leave the key out."""
+    fields: dict[Key, str] = Field(default_factory=dict)
+    """Values from inside a record, and their keys, by JSON pointer: `{temp: /readings/0/temp}`. Where there is none, or null, the record lacks the key."""  # noqa: E501
+    each: bool = False
+    """Whether every element of an array, or every line, is a record of its own. The payload is done when they all are; if one fails, all of it fails."""  # noqa: E501
+    nan: Literal["null", "error"] = "null"
+    """What to write for NaN and infinite numbers, which JSON has not: null, or nothing, and the record fails."""
     pretty: bool = False
-    """Write indented text over several lines, for people."""
+    """Write indented text over several lines, for people. What passes through keeps its form."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_konduits(cls, fields: Any) -> Any:
+        named = [name for name in _KONDUITS if isinstance(fields, Mapping) and name in fields]
+        if named:
+            raise ValueError(
+                f"{named[0]} is of Konduit's form of JSON, which is called konduit-json now, and json is plain JSON: "
+                f"write type: konduit-json, or leave {' and '.join(named)} out"
+            )
+        return fields
+
+    @field_validator("fields")
+    @classmethod
+    def _pointers(cls, fields: dict[str, str]) -> dict[str, str]:
+        for text in fields.values():
+            Pointer(text)
+        return fields
 
     def build(self) -> Json:
         """The codec."""
@@ -31,26 +59,33 @@ class JsonConfig(WritesImages, MessageConfig):
 
 
 class Json(Codec):
-    """One JSON object, UTF-8, for each row."""
+    """One JSON object, UTF-8, for each row.
+
+    codec = JsonConfig(fields={"temp": "/readings/0/temp"}).build()
+    """
+
+    opens_images: ClassVar[bool] = True
 
     def __init__(self, config: JsonConfig | None = None) -> None:
-        self._config = config or JsonConfig()
-        self._limits = self._config.limits
-        self.opens_images = self._config.images != "keep"  # type: ignore[misc]
+        config = self._config = config or JsonConfig()
+        fields = tuple((key, Pointer(text)) for key, text in config.fields.items())
+        self._options = JsonOptions(config.limits, fields, config.each)
+        self._form = JsonForm(config.nan, config.pretty)
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
-        """Columns of all keys, decoded."""
-        order, nulls = self._config.byte_order, self._config.nulls
-        return decode_rows(
-            records, first, lambda payload: loads(payload_bytes(payload, "json"), order, self._limits, nulls=nulls)
-        )
+        """Columns of these records; what is wrong with a key that is not `wanted` shows when it is decoded."""
+        found = read_json(records.values, wanted or frozenset(), self._options)
+        count = len(found.rows)
+        whole = count == len(records) and not self._options.each
+        rows = row_range(first, count) if whole else found.rows + first
+        batch = Batch(found.columns, count, rows=rows, origin=RecordsOrigin(records, first))
+        return Decoded(batch, {first + row: error for row, error in found.failed.items()})
 
     def encode(self, batch: Batch) -> Encoded:
-        """One object for each row, with its metadata."""
-        order, pretty = self._config.byte_order, self._config.pretty
+        """One object for each row, without metadata. Values that nobody asked for go out as they came."""
         batch, unwritten = self._config.with_images(batch)
-        found = encode_rows(batch, lambda data: dumps(data, order, pretty=pretty).encode())
+        values, failed = write_json(batch, self._form)
         if not unwritten:
-            return found
-        values = [None if row in unwritten else value for row, value in enumerate(found.values)]
-        return Encoded(values, {**found.failed, **unwritten})
+            return Encoded(values, failed)
+        values = [None if row in unwritten else value for row, value in enumerate(values)]
+        return Encoded(values, {**failed, **unwritten})

@@ -6,10 +6,12 @@ from typing import ClassVar, Literal
 
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.codecs.config import MessageConfig
+from connectors.codecs.rows import reserved_keys
 from connectors.codecs.writtenimages import WritesImages
 from connectors.compiledform import HasCompiledForm
 from connectors.records import Records
 from pipelines.data.batch import Batch
+from pipelines.data.data import is_reserved
 from pipelines.data.rowrange import row_range
 from pipelines.hotpath import HotPathReport, taken
 from pipelines.wire.columns import columns_reader, columns_writer
@@ -59,8 +61,12 @@ class ProtoData(Codec):
 
     def encode(self, batch: Batch) -> Encoded:
         """One message for each row, with its metadata."""
+        refused = reserved_keys(batch)
+        if refused:
+            batch = batch.without(filter(is_reserved, batch.keys()))
         batch, unwritten = self._config.with_images(batch)
         found = self._write(batch)
+        unwritten |= refused
         if not unwritten:
             return Encoded(*found)
         messages = [None if row in unwritten else message for row, message in enumerate(found.messages)]

@@ -30,6 +30,7 @@ CODECS: Final[Registry[CodecConfig]] = Registry(
     {
         "protodata": "connectors.codecs.protodata:ProtoDataConfig",
         "json": "connectors.codecs.json:JsonConfig",
+        "konduit-json": "connectors.codecs.konduitjson:KonduitJsonConfig",
         "raw": "connectors.codecs.raw:RawConfig",
         "text": "connectors.codecs.raw:TextConfig",
         "tensor": "connectors.codecs.tensor:TensorConfig",

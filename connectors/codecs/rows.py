@@ -11,7 +11,7 @@ from connectors.codec import Decoded, Encoded, RecordsOrigin
 from connectors.records import Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
-from pipelines.data.data import Data
+from pipelines.data.data import Data, is_reserved
 from pipelines.errors import WireError
 
 MOST_KEYS: Final = 50
@@ -58,7 +58,7 @@ def decoded_column(
 
 def encode_rows(batch: Batch, write: Callable[[Data], bytes]) -> Encoded:
     """Each row by itself; one for which `write` raises, a `WireError` as a rule, cannot be encoded."""
-    failed: dict[int, Exception] = {}
+    failed = reserved_keys(batch)
     values: list[bytes | None] = [None] * batch.size
     for row, entries in enumerate(batch.row_values(failed)):
         if row in failed:
@@ -69,6 +69,16 @@ def encode_rows(batch: Batch, write: Callable[[Data], bytes]) -> Encoded:
         except Exception as error:  # noqa: BLE001 - as above
             failed[row] = error
     return Encoded(values, failed)
+
+
+def reserved_keys(batch: Batch) -> dict[int, Exception]:
+    """The errors of rows with a key that no `Data` can have, for codecs that cannot write it."""
+    return {
+        row: WireError(f'the key "{key}" cannot be written, as the form has a use of its own for it; drop: [{key}]')
+        for key, column in batch.columns.items()
+        if is_reserved(key)
+        for row in column.positions()
+    }
 
 
 def only_column(batch: Batch, key: str) -> Column | None:

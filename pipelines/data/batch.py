@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, Rows
-from pipelines.data.data import WRITABLE, Data, RecordContext, check_key, owned
+from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, Rows, WireColumn
+from pipelines.data.data import WRITABLE, Data, RecordContext, check_key, is_reserved, owned
 from pipelines.data.rowrange import RowNumbers, RowRange, as_array, as_range, row_range
-from pipelines.data.sparsecolumn import columns_of, concat, divide
+from pipelines.data.sparsecolumn import SparseColumn, columns_of, concat, divide
 from pipelines.errors import MOST_KEYS, DataError, KeyNotInBatchError, RowsFailed, ValueNotFoundError, nearest
 
 
@@ -35,6 +35,9 @@ class Batch:
     `rows[splits[i]:splits[i + 1]]`. Row numbers are those of the batch that entered the executor; inside an
     agent they grow without end, so that a row can outlive its batch. Consecutive numbers are a `RowRange` as well:
     `row_range`.
+
+    A key that no `Data` can have, `@type` for example, may be that of an undecoded column: of a record in plain JSON,
+    to be written as it came. `row`, `to_list` and `row_values` leave it out.
 
     Columns are read-only; `with_columns`, `without`, `select`, `take` and `concat` give new batches that
     share them.
@@ -321,7 +324,7 @@ class Batch:
 
     def row(self, position: int) -> Data:
         """The row at this position as a `Data` of its own, with its metadata and its record's context."""
-        cells = ((key, column[position]) for key, column in self._columns.items())
+        cells = ((key, column[position]) for key, column in self._columns.items() if not is_reserved(key))
         return self._data({key: value for key, value in cells if value is not MISSING}, position, lent=True)
 
     def to_list(self, values: Sequence[Mapping[str, Any]] | None = None, *, lent: bool = True) -> list[Data]:
@@ -342,6 +345,8 @@ class Batch:
         """Each row's keys and native values. The errors of rows that cannot be decoded are put into `failed`."""
         rows: list[dict[str, Any]] = [{} for _ in range(self.size)]
         for key, column in self._columns.items():
+            if is_reserved(key):
+                continue
             for row, value in column.cells(failed):
                 rows[row][key] = value
         return rows
@@ -403,9 +408,15 @@ class _Joined:
         return next((found for origin in self.origins if (found := origin.lane(row)) is not None), None)
 
 
+def _undecoded(column: Column) -> bool:
+    """Whether the values of a column are what came in: then its key may be one that no `Data` has, `@type` say."""
+    return isinstance(column.column if isinstance(column, SparseColumn) else column, WireColumn)
+
+
 def _check_columns(columns: Mapping[str, Column], size: int) -> None:
     for key, column in columns.items():
-        check_key(key)
+        if not _undecoded(column):
+            check_key(key)
         if len(column) != size:
             raise DataError(f'column "{key}" has {len(column)} rows, the batch has {size}')
 

@@ -20,7 +20,7 @@ import copy
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,14 @@ Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Entries = Sequence[bytes | None]
 """Serialised map entries, a list or `Spans`; `None` where a row has none."""
+
+
+@runtime_checkable
+class TakenEntries(Protocol):
+    """Entries that give some of them without a look at each: `Spans`, and texts that were not looked for yet."""
+
+    def take(self, rows: Rows) -> Entries:
+        """The entries at these positions."""
 
 
 class Missing:
@@ -452,14 +460,15 @@ class WireColumn(Column):
     """Undecoded map entries of the input, decoded when first asked for and passed through untouched.
 
     `entries[i]` is the serialised map entry of row i, tag and length included (so that joined entries are a
-    message), or `None`. `decode` turns the entries into a decoded column or raises `RowsFailed`. With entries
-    in `Spans`, `present` has to say which are null; in a list they are `None`.
+    message), or `None`; of plain JSON it is the text of the value. `decode` turns the entries into a decoded column or
+    raises `RowsFailed`. In a list, entries that a row lacks are `None`; with `Spans`, or any other sequence with a
+    method `take(rows)`, `present` has to say which these are.
     """
 
     __slots__ = ("_decode", "_decoded", "entries")
 
     def __init__(self, entries: Entries, decode: Callable[[Entries], Column], present: Mask | None = None) -> None:
-        if present is None and not isinstance(entries, Spans) and None in entries:
+        if present is None and isinstance(entries, list) and None in entries:
             present = np.fromiter((entry is not None for entry in entries), np.bool_, len(entries))
         super().__init__(None, present)
         self.entries = entries
@@ -517,7 +526,7 @@ class WireColumn(Column):
 
     def take(self, rows: Rows) -> WireColumn:
         entries = self.entries
-        if isinstance(entries, Spans):
+        if isinstance(entries, TakenEntries):
             taken = WireColumn(entries.take(rows), self._decode, taken_mask(self.mask, rows))
         else:
             taken = WireColumn([entries[row] for row in rows.tolist()], self._decode)

@@ -22,7 +22,7 @@ from pipelines.values.valuetype import ValueType, type_of
 if TYPE_CHECKING:
     from pipelines.wire.limits import Limits
 
-__all__ = ["RESERVED_KEYS", "Data", "RecordContext", "as_data", "check_key"]
+__all__ = ["RESERVED_KEYS", "Data", "RecordContext", "as_data", "check_key", "is_reserved"]
 
 RESERVED_KEYS = frozenset(
     {
@@ -383,9 +383,14 @@ def check_key(key: str) -> None:
     """Raise `ReservedKeyError` for a reserved key, whatever its case, and `WrongTypeError` for one that is no `str`."""
     if not isinstance(key, str):
         raise WrongTypeError(f"a key of a Data is a string, not {key!r}")
-    # All reserved keys begin with @, few others do.
-    if key.startswith("@") and key.lower() in _RESERVED_LOWER:
+    if is_reserved(key):
         raise ReservedKeyError(f'Cannot use key "{key}" in a Data instance: This key is reserved for internal use only')
+
+
+def is_reserved(key: str) -> bool:
+    """Whether the key is one of `RESERVED_KEYS`, in whatever case."""
+    # All reserved keys begin with @, few others do.
+    return key.startswith("@") and key.lower() in _RESERVED_LOWER
 
 
 _PLAIN = (str, int, float, bytes, Image)

@@ -311,6 +311,9 @@ def _lists(values: list[list[Any]]) -> Column | None:
         samples: Any = np.array(flat, np.int64 if kinds == {int} else np.float64)
     except OverflowError:
         return None
+    if len(kinds) == 2 and not (np.abs(samples) < _BEYOND).all():
+        # Maybe an integer beyond 64 bits: each is looked at.
+        return None
     counts = np.fromiter(map(len, values), np.int64, len(values))
     if (counts == counts[0]).all():
         return ListsColumn(DenseColumn(samples.reshape(len(values), int(counts[0]))), whole)
@@ -442,6 +445,7 @@ def _label(value: BoundingBox | Point) -> dict[str, Any]:
 
 
 _NOTHING = type(None)
+_BEYOND: Final = 2.0**63
 _NO_NUMBERS = np.zeros(0)
 _AS_THEY_ARE = frozenset({bool, bytes})
 _INFINITE = (math.inf, -math.inf)

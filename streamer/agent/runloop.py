@@ -24,7 +24,7 @@ from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.intake import Intake
 from streamer.agent.messages import Ended, Forgettable, RevokeRequest, ToRunThread
 from streamer.batching.batcher import Batcher
-from streamer.batching.portions import run_in_portions
+from streamer.batching.portions import run_in_portions, whole_records
 from streamer.batching.rounds import RoundBatcher
 from streamer.batching.roundsizer import RoundSizer
 from streamer.batching.sizer import BatchSizer
@@ -263,6 +263,7 @@ class RunLoop:
         if size and not rows:
             self._rest = decoded
             return False
+        rows = whole_records(decoded.batch, 0, rows)
         part = decoded if rows == size else decoded.cut(rows)[0]
         if debug:
             result, done = debugged(executor, part, debug, self._log), rows

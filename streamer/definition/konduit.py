@@ -115,7 +115,7 @@ def from_konduit(document: Document, environment: Mapping[str, str] | None = Non
 
 def _mqtt(config: InferenceConfiguration, environment: Mapping[str, str], document: Document) -> dict[str, Any]:
     # There the process is the server, and each client gets its answers.
-    json = {"type": "json", "byte_order": "little"}
+    json = {"type": "konduit-json", "byte_order": "little"}
     source: dict[str, Any] = {
         "type": "mqtt_endpoint",
         "listen": f"{_host(config.host)}:{_port(config, environment, document)}",
@@ -203,9 +203,9 @@ def _variable(environment: Mapping[str, str], name: str, document: Document) -> 
 def _codec(class_name: str, ending: str, document: Document, path: KeyPath) -> dict[str, Any]:
     name = class_name.rpartition(".")[2].removesuffix(ending)
     if name == "String" and ending == "Serializer":
-        return {"type": "json", "byte_order": "little", "pretty": True}
+        return {"type": "konduit-json", "byte_order": "little", "pretty": True}
     if name in ("JsonObject", "String"):
-        return {"type": "json", "byte_order": "little"}
+        return {"type": "konduit-json", "byte_order": "little"}
     if name in ("Buffer", "ByteArray"):
         return {"type": "protodata"}
     raise document.error(
@@ -228,7 +228,7 @@ def _warn_of_differences(
     document: Document, kafka: KafkaConfiguration, codec_in: dict[str, Any], codec_out: dict[str, Any]
 ) -> None:
     notes = []
-    if "json" in (codec_in["type"], codec_out["type"]):
+    if "konduit-json" in (codec_in["type"], codec_out["type"]):
         notes.append("arrays in JSON are little-endian, as in later Konduit Serving (ours are big-endian by default)")
     notes.append("records that fail are logged and lost (on_error: drop), as there; a service file can keep them")
     if kafka.producer_acks not in ("all", "-1"):

@@ -34,9 +34,10 @@ def kept(result: Batch, given: Batch, keep: Keep | None) -> Batch:
     """`result` with the values of `keep` that its rows lack, taken from the rows of `given` that they came from.
 
     A value that the pipeline made, or left in place, stays; undecoded columns stay undecoded. A row made of several
-    records gets the values of the last. A row gets no value if `given` has none, or if the value would have to be
-    decoded, to stand beside values of the pipeline, and cannot be. If the rows of `result` are those of `given`,
-    unchanged, the columns are shared, and nothing is done per row.
+    records gets the values of the last. Where a record came as several rows, of which the pipeline made more or fewer,
+    none of them gets any, as nobody knows which is whose. A row gets no value if `given` has none, or if the value
+    would have to be decoded, to stand beside values of the pipeline, and cannot be. If the rows of `result` are those
+    of `given`, unchanged, the columns are shared, and nothing is done per row.
     """
     there, made = given.columns, result.columns
     wanted = [key for key in (there if keep == "all" else keep or ()) if key in there and _lacks(made.get(key))]
@@ -72,12 +73,28 @@ def _places(result: Batch, given: Batch) -> Ints | None:
     low, high = int(numbers.min()), int(numbers.max())
     table = np.full(high - low + 2, -1, np.int64)
     table[numbers - low] = np.arange(len(numbers))
+    if given.row_range is None and len(np.unique(numbers)) < len(numbers):
+        return _places_of_many(parents, numbers)
     strange = (parents < low) | (parents > high)
     if strange.any():
         # Rows that are not in `given` get the last place of the table, which is -1.
         parents = np.where(strange, high + 1, parents)
     places: Ints = table[parents - low]
     return places
+
+
+def _places_of_many(parents: Ints, numbers: Ints) -> Ints:
+    """`_places` where records have several rows: in their order, if a record has as many results as it has rows."""
+    known, starts, sizes = np.unique(numbers, return_index=True, return_counts=True)
+    own, inverse, counts = np.unique(parents, return_inverse=True, return_counts=True)
+    # Which of its record's results each one is.
+    order = np.argsort(inverse, kind="stable")
+    nth = np.empty(len(parents), np.int64)
+    nth[order] = np.arange(len(parents)) - np.repeat(np.cumsum(counts) - counts, counts)
+    at = np.minimum(np.searchsorted(known, own), len(known) - 1)
+    same, alone = (known[at] == own) & (sizes[at] == counts), (known[at] == own) & (sizes[at] == 1)
+    places = np.where(alone[inverse], starts[at][inverse], starts[at][inverse] + nth)
+    return np.where((same | alone)[inverse], places, -1)
 
 
 def _last(batch: Batch) -> Ints:

@@ -15,6 +15,7 @@ from connectors.codecs.frame import FrameConfig
 from connectors.codecs.guarded import Guarded
 from connectors.codecs.image import ImageConfig
 from connectors.codecs.json import JsonConfig
+from connectors.codecs.konduitjson import KonduitJsonConfig
 from connectors.codecs.protodata import ProtoDataConfig
 from connectors.codecs.raw import RawConfig, TextConfig
 from connectors.codecs.registry import CODECS, codec_of
@@ -48,7 +49,7 @@ class TestProtoData(CodecContract):
         return Data({"x": np.arange(3.0), "n": 7, "t": 30.5, "who": "é", "nested": {"l": [1, 2]}})
 
 
-class TestJson(CodecContract):
+class TestKonduitJson(CodecContract):
     bad = (
         b"",
         b"[1]",
@@ -61,11 +62,32 @@ class TestJson(CodecContract):
 
     @pytest.fixture
     def codec(self) -> Codec:
-        return JsonConfig().build()
+        return KonduitJsonConfig().build()
 
     @pytest.fixture
     def record(self) -> Data:
         return Data({"x": np.arange(3.0), "n": 7, "t": 30.5, "who": "é", "nested": {"l": [1, 2]}})
+
+
+@pytest.mark.usefixtures("hot_path")
+class TestJson(CodecContract):
+    bad = (
+        b"",
+        b"[1]",
+        b"{",
+        b"\xff",
+        b'{"a": NaN}',
+        "text",
+    )
+    unwritable = (Data({"s": "\ud800"}),)
+
+    @pytest.fixture
+    def codec(self) -> Codec:
+        return JsonConfig().build()
+
+    @pytest.fixture
+    def record(self) -> Data:
+        return Data({"x": [0.0, 1.5], "n": 7, "t": 30.5, "who": "é", "nested": {"l": [1, 2]}})
 
 
 class TestRaw(CodecContract):

@@ -58,8 +58,8 @@ def png() -> bytes:
 
 EVERY: list[tuple[str | dict[str, Any], Data]] = [
     ("protodata", Data({"x": np.arange(3, dtype=np.float32), "id": "a", "n": 7})),
-    ("json", Data({"x": np.arange(3, dtype=np.float32), "id": "a", "n": 7})),
-    ({"type": "json", "byte_order": "little", "pretty": True}, Data({"x": np.arange(3, dtype=np.float32)})),
+    ("konduit-json", Data({"x": np.arange(3, dtype=np.float32), "id": "a", "n": 7})),
+    ({"type": "konduit-json", "byte_order": "little", "pretty": True}, Data({"x": np.arange(3, dtype=np.float32)})),
     ("raw", Data({"bytes": b"\x00\xff"})),
     ("text", Data({"text": "häuser"})),
     ({"type": "tensor", "dtype": "int16", "shape": [2, 2]}, Data({"x": np.arange(4, dtype=np.int16).reshape(2, 2)})),
@@ -94,7 +94,7 @@ def test_rows_know_their_number_and_their_record(setting: str | dict[str, Any], 
     assert (record.offset, record.key) == (103, b"key 3")
 
 
-@pytest.mark.parametrize("setting", ["protodata", "json", "raw", "text", EVERY[5][0], "image"])
+@pytest.mark.parametrize("setting", ["protodata", "json", "konduit-json", "raw", "text", EVERY[5][0], "image"])
 def test_an_object_that_is_no_payload_fails_its_own_row_only(setting: str | dict[str, Any]) -> None:
     found = decoded(codec_of(setting), [object(), None], first=10)
     assert found.batch.size == 0
@@ -107,8 +107,9 @@ def test_an_object_that_is_no_payload_fails_its_own_row_only(setting: str | dict
     [
         ("protodata", b"\x0a\x05abc"),
         ("json", b'{"a": '),
+        ("konduit-json", b'{"a": '),
         ("json", b"[1]"),
-        ("json", b'{"a": null}'),
+        ("konduit-json", b'{"a": null}'),
         ("text", b"\xff\xfe"),
         ({"type": "tensor", "dtype": "float32", "shape": [2]}, b"1234567"),
         ("image", b"not an image"),
@@ -118,7 +119,7 @@ def test_an_object_that_is_no_payload_fails_its_own_row_only(setting: str | dict
 def test_a_payload_that_cannot_be_decoded_fails_with_its_row_number(
     setting: str | dict[str, Any], bad: bytes, png: bytes
 ) -> None:
-    good = {"json": b"{}", "image": png, "text": b"", "protodata": b""}.get(
+    good = {"json": b"{}", "konduit-json": b"{}", "image": png, "text": b"", "protodata": b""}.get(
         str(codec_config(setting).type), b"12345678"
     )
     found = decoded(codec_of(setting), [good, bad, good], first=5)
@@ -173,24 +174,24 @@ def test_protodata_refuses_a_payload_beyond_its_limit() -> None:
     assert "max_bytes" in str(found.failed[0])
 
 
-def test_json_reads_both_byte_orders_but_only_as_told() -> None:
+def test_konduit_json_reads_both_byte_orders_but_only_as_told() -> None:
     text = b'{"x": {"@NDArrayType": "FLOAT", "@NDArrayShape": [3], "@NDArrayDataBase64": "AAAAAD+AAABAAAAA"}}'
-    big = decoded(codec_of("json"), [text]).batch.row(0)
+    big = decoded(codec_of("konduit-json"), [text]).batch.row(0)
     assert big["x"].tolist() == [0.0, 1.0, 2.0]
-    little = decoded(codec_of({"type": "json", "byte_order": "little"}), [text]).batch.row(0)
+    little = decoded(codec_of({"type": "konduit-json", "byte_order": "little"}), [text]).batch.row(0)
     assert little["x"].tolist() != [0.0, 1.0, 2.0]
 
 
-def test_json_writes_metadata_and_leaves_out_what_a_row_lacks() -> None:
+def test_konduit_json_writes_metadata_and_leaves_out_what_a_row_lacks() -> None:
     batch = Batch.of([Data({"a": 1}, metadata={"m": True}), Data({"b": [1.5]})])
-    first, second = codec_of("json").encode(batch).values
+    first, second = codec_of("konduit-json").encode(batch).values
     assert json.loads(first or b"") == {"a": 1, "@Metadata": {"m": True}}
     assert json.loads(second or b"") == {"b": [1.5]}
 
 
-def test_json_fails_the_rows_whose_values_it_cannot_write() -> None:
+def test_konduit_json_fails_the_rows_whose_values_it_cannot_write() -> None:
     batch = Batch({"a": Column.of(["fine", "\ud800"])}, 2)
-    encoded = codec_of("json").encode(batch)
+    encoded = codec_of("konduit-json").encode(batch)
     assert encoded.values == [b'{"a":"fine"}', None]
     assert list(encoded.failed) == [1]
 
@@ -199,13 +200,13 @@ def test_a_value_that_cannot_be_decoded_fails_its_row_when_json_writes_it() -> N
     proto = codec_of("protodata")
     broken = b"\x0a\x05\x0a\x01x\x12\x00"
     found = decoded(proto, [*sent(proto, Data({"x": 1})), broken])
-    encoded = codec_of("json").encode(found.batch)
+    encoded = codec_of("konduit-json").encode(found.batch)
     assert encoded.values == [b'{"x":1}', None]
     assert isinstance(encoded.failed[1], WireError)
 
 
-def test_null_in_json_can_be_left_out() -> None:
-    found = decoded(codec_of({"type": "json", "nulls": "drop"}), [b'{"a": null, "b": 1}'])
+def test_null_in_konduit_json_can_be_left_out() -> None:
+    found = decoded(codec_of({"type": "konduit-json", "nulls": "drop"}), [b'{"a": null, "b": 1}'])
     assert found.batch.to_list() == [Data({"b": 1})]
 
 
@@ -379,7 +380,7 @@ def test_the_image_codec_refuses_values_that_are_no_image_and_images_it_cannot_d
     [
         ("jsno", 'did you mean "json"?'),
         ({"byte_order": "big"}, "type is missing"),
-        ({"type": "json", "byte_oder": "big"}, 'codec.byte_oder: no such field; did you mean "byte_order"?'),
+        ({"type": "konduit-json", "byte_oder": "big"}, 'codec.byte_oder: no such field; did you mean "byte_order"?'),
         ({"type": "tensor", "dtype": "f4", "shape": [1]}, "codec.dtype: must be 'float64'"),
         ({"type": "tensor", "dtype": "int8", "shape": [-1]}, "codec.shape"),
         ({"type": "image", "quality": 50}, "format: jpeg"),
@@ -394,7 +395,18 @@ def test_a_wrong_codec_setting_is_an_error_that_helps(setting: str | dict[str, A
 
 def test_every_codec_has_a_model_whose_fields_are_described() -> None:
     models = CODECS.load_all()
-    ours = ["cloudevents", "compressed", "image", "json", "protodata", "raw", "sparkplug", "tensor", "text"]
+    ours = [
+        "cloudevents",
+        "compressed",
+        "image",
+        "json",
+        "konduit-json",
+        "protodata",
+        "raw",
+        "sparkplug",
+        "tensor",
+        "text",
+    ]
     assert sorted(models) == ours
     for name, model in models.items():
         schema = model.model_json_schema()

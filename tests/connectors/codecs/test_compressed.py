@@ -40,7 +40,7 @@ class TestDetected(CodecContract):
 
     @pytest.fixture
     def codec(self) -> Codec:
-        return CompressedConfig(codec="json").build()
+        return CompressedConfig(codec="konduit-json").build()
 
     @pytest.fixture
     def record(self) -> Data:

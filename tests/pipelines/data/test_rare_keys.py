@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from connectors.codecs.json import Json
+from connectors.codecs.konduitjson import KonduitJson
 from connectors.codecs.protodata import ProtoData
 from connectors.codecs.registry import codec_of
 from connectors.records import Lane, Records, Span
@@ -228,7 +229,7 @@ def test_rare_values_that_the_pipeline_dropped_are_put_back() -> None:
     assert kept(given_batch, given_batch, "all").to_list() == datas
 
 
-@pytest.mark.parametrize("codec", [Json, ProtoData])
+@pytest.mark.parametrize("codec", [Json, KonduitJson, ProtoData])
 def test_a_rare_value_that_cannot_be_written_fails_its_row(codec: Callable[[], Any]) -> None:
     datas = [Data({"n": row, **({"s": "\ud800"} if row == 30 else {})}) for row in range(100)]
     written = codec().encode(Batch.of(datas))

@@ -101,6 +101,7 @@ def test_columns_of_two_blocks_are_joined_to_what_one_block_would_give() -> None
         ({"a": [1, None]}, "null"),
         ("\ud800", "surrogate"),
         ([2**64], "64 bits"),
+        ([2**64, 0.5], "64 bits"),
         ([[[[1]]]], "max_depth"),
         (object(), "type object"),
     ],

@@ -131,7 +131,9 @@ def test_the_trace_of_a_record_that_fails_or_is_dropped_is_in_the_log(caplog: py
 
 
 def test_a_trace_reaches_a_sink_of_json_lines_too() -> None:
-    report = testing.run(service(debug=True, sink={"type": "memory", "topic": "out", "codec": "json"}), [plain(1)])
+    report = testing.run(
+        service(debug=True, sink={"type": "memory", "topic": "out", "codec": "konduit-json"}), [plain(1)]
+    )
     (message,) = report.sinks["memory"]
     text = json.loads(message.value)
     assert text["@Metadata"]["trace"]["steps"][0]["step"] == "0:FUNCTION"

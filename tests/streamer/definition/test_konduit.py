@@ -61,15 +61,15 @@ def test_what_is_absent_has_konduits_defaults() -> None:
     assert found["sink"]["topic"] == "inference-out"
     assert found["source"]["group"] == "konduit-serving-consumer-group"
     assert found["source"]["bootstrap"] == "localhost:9092"
-    assert found["source"]["codec"] == {"type": "json", "byte_order": "little"}
+    assert found["source"]["codec"] == {"type": "konduit-json", "byte_order": "little"}
     assert found["control"] == {"listen": "localhost:0"}
 
 
 @pytest.mark.parametrize(
     ("name", "codec"),
     [
-        (f"{CLASSES}JsonObjectDeserializer", {"type": "json", "byte_order": "little"}),
-        ("org.apache.kafka.common.serialization.StringDeserializer", {"type": "json", "byte_order": "little"}),
+        (f"{CLASSES}JsonObjectDeserializer", {"type": "konduit-json", "byte_order": "little"}),
+        ("org.apache.kafka.common.serialization.StringDeserializer", {"type": "konduit-json", "byte_order": "little"}),
         (f"{CLASSES}BufferDeserializer", {"type": "protodata"}),
         ("org.apache.kafka.common.serialization.ByteArrayDeserializer", {"type": "protodata"}),
     ],
@@ -118,9 +118,9 @@ def test_mqtt_makes_the_service_a_server_that_answers_its_clients() -> None:
     assert found["source"] == {
         "type": "mqtt_endpoint",
         "listen": "0.0.0.0:1884",
-        "codec": {"type": "json", "byte_order": "little"},
+        "codec": {"type": "konduit-json", "byte_order": "little"},
     }
-    codec = {"type": "json", "byte_order": "little", "pretty": True}
+    codec = {"type": "konduit-json", "byte_order": "little", "pretty": True}
     assert found["sink"] == {"type": "mqtt_endpoint", "qos": 2, "codec": codec}
     assert found["dead_letter"] == {"type": "mqtt_endpoint", "qos": 2}
 

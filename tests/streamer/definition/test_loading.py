@@ -278,7 +278,7 @@ ERRORS = [
     ),
     (
         "a misspelt option of a codec",
-        SHORT.replace("topic: in", "topic: in, codec: {type: json, byte_oder: little}"),
+        SHORT.replace("topic: in", "topic: in, codec: {type: konduit-json, byte_oder: little}"),
         'digits.yaml:1: source.codec.byte_oder: no such field; did you mean "byte_order"?',
     ),
     (

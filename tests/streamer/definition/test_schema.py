@@ -36,7 +36,7 @@ source:
   topics: [digits.images]            # or one string, or a regular expression that begins with ^
   group: digits
   start: earliest                    # earliest | latest | a time; only where the group has committed nothing
-  codec: protodata                   # a name, or {type: json, byte_order: little}
+  codec: protodata                   # a name, or {type: konduit-json, byte_order: little}
   into: {key: device_id}             # optional: record key, timestamp, headers.NAME, topic, ... become values
   client: {}                         # any librdkafka property, passed through
 pipeline: digits.pipeline.yaml       # a path relative to this file, or the definition inline
@@ -78,7 +78,7 @@ def test_the_documented_service_file_is_valid(schema: dict[str, Any]) -> None:
         MEMORY.replace("digits.pipeline.yaml", '[{"@type": ONNX, "modelUri": m.onnx}]'),
         MEMORY.replace("sink: {type: memory, topic: out}", "sink: [{type: memory, topic: out, when: {a: 1}}]"),
         DIGITS.replace("[digits.images] ", "digits.images "),
-        MEMORY.replace("topic: in", "topic: in, codec: {type: json, byte_order: little}"),
+        MEMORY.replace("topic: in", "topic: in, codec: {type: konduit-json, byte_order: little}"),
         MEMORY.replace("topic: in", "topic: in, codec: '${CODEC}'"),
         MEMORY + "batch: {max_records: '${N}', max_wait: 0.5, max_bytes: '${S:-1MiB}', type: '${T}'}",
         MEMORY + "keep: all\ndead_letter: {type: memory, topic: d}\non_error: stop",
@@ -101,7 +101,7 @@ def test_what_loads_is_valid(schema: dict[str, Any], text: str) -> None:
         (MEMORY.replace("type: memory, topic: out", "topic: out"), "$.sink"),
         (MEMORY.replace("digits.pipeline.yaml", "{}"), "$.pipeline"),
         (MEMORY.replace("topic: in", "topic: in, codec: jsn"), "$.source"),
-        (MEMORY.replace("topic: in", "topic: in, codec: {type: json, byte_oder: little}"), "$.source"),
+        (MEMORY.replace("topic: in", "topic: in, codec: {type: konduit-json, byte_oder: little}"), "$.source"),
         ("pipeline: a", "$"),
     ],
 )

@@ -1,0 +1,359 @@
+"""Plain JSON: many records to columns and back, in plain Python.
+
+What nobody asks for is not decoded: a record's other values stay the text that they came as, and go out as that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, overload
+
+import numpy as np
+
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Column, DenseColumn, Mask, Rows, WireColumn
+from pipelines.data.numberscolumn import NumbersColumn
+from pipelines.data.sparsecolumn import SparseColumn, by_key, divide, in_form
+from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError, without_traceback
+from pipelines.values import ValueType
+from pipelines.wire.jsontext import Pointer, check_size, documents, members, parsed, text_of
+from pipelines.wire.limits import DEFAULT_LIMITS, Limits
+from pipelines.wire.plainvalues import PlainForm, PlainRules, read_column
+
+NaN: TypeAlias = Literal["null", "error"]
+"""What to write for NaN and infinite numbers, which JSON has not: null, or nothing, and the record fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonOptions:
+    """How records are read."""
+
+    limits: Limits = DEFAULT_LIMITS
+    fields: tuple[tuple[str, Pointer], ...] = ()
+    """Keys whose values lie inside of the record, and where. They go before keys of the record with the same name."""
+    each: bool = False
+    """Whether every element of an array, or every line, is a row."""
+
+
+class ReadJson(NamedTuple):
+    """The result of reading N payloads."""
+
+    columns: dict[str, Column]
+    """Key to its column, which has a row for each of `rows`."""
+    rows: Rows
+    """Positions of the payloads that the rows came from, `int64`, never falling: one for each, or several (`each`)."""
+    failed: dict[int, WireError]
+    """Position to the error of a payload that cannot be read. A tombstone (`None`) is neither here nor in `rows`."""
+
+
+def read_json(values: Sequence[Any], wanted: frozenset[str], options: JsonOptions) -> ReadJson:
+    """The columns of many payloads: bytes, or `None` for a tombstone, which is passed over.
+
+    Keys that are `wanted` are decoded and checked. All others stay as they came (`WireColumn`, with a `JsonDecoder`):
+    what is wrong with them shows when somebody asks. A payload fails if it is no JSON object, exceeds the limits, or
+    holds no value under a wanted key; with `each`, it fails with all its rows.
+    """
+    found: list[Document] = []
+    rows: list[int] = []
+    failed: dict[int, WireError] = {}
+    for position, payload in enumerate(values):
+        if payload is None:
+            continue
+        try:
+            own = _documents(text_of(payload, options.limits), options)
+        except WireError as error:
+            failed[position] = without_traceback(error)
+        else:
+            found += own
+            rows += [position] * len(own)
+    columns, wrong = _columns(found, wanted, options)
+    numbers = np.array(rows, np.int64)
+    if wrong:
+        for row, reason in wrong.items():
+            failed.setdefault(rows[row], reason)
+        index = np.flatnonzero(~np.isin(numbers, list(failed)))
+        (taken,) = divide(columns, [index])
+        columns = in_form({key: column for key, column in taken.items() if not column.empty}, len(index), wanted)
+        numbers = numbers[index]
+    return ReadJson(columns, numbers, failed)
+
+
+class Document:
+    """One row: its values as they were parsed, and the text that they came as."""
+
+    __slots__ = ("_fields", "_spans", "text", "values")
+
+    def __init__(self, values: Mapping[str, Any], text: str, fields: tuple[tuple[str, Pointer], ...]) -> None:
+        self.text = text
+        self._fields = fields
+        self._spans: dict[str, tuple[int, int]] | None = None
+        if fields:
+            inside = {key: pointer.value(values) for key, pointer in fields}
+            values = {**{key: value for key, value in values.items() if key not in inside}, **inside}
+        self.values = values
+
+    def raw(self, key: str) -> bytes | None:
+        """The text of the value of this key; `None` if there is none, or null."""
+        if self.values.get(key) is None:
+            return None
+        if self._spans is None:
+            self._spans = members(self.text)
+            for name, pointer in self._fields:
+                if (span := pointer.span(self.text)) is not None:
+                    self._spans[name] = span
+        begin, end = self._spans[key]
+        return self.text[begin:end].encode()
+
+
+class Undecoded(Sequence["bytes | None"]):
+    """The texts of a key's values in N documents, found when they are asked for; `None` where a document has none."""
+
+    __slots__ = ("documents", "key")
+
+    def __init__(self, documents: Sequence[Document], key: str) -> None:
+        self.documents = documents
+        self.key = key
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    @overload
+    def __getitem__(self, row: int) -> bytes | None: ...
+    @overload
+    def __getitem__(self, row: slice) -> Undecoded: ...
+    def __getitem__(self, row: int | slice) -> bytes | None | Undecoded:
+        if isinstance(row, slice):
+            return Undecoded(self.documents[row], self.key)
+        return self.documents[row].raw(self.key)
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        return (document.raw(self.key) for document in self.documents)
+
+    def take(self, rows: Rows) -> Undecoded:
+        """The texts at these positions, still not looked for."""
+        return Undecoded([self.documents[row] for row in rows.tolist()], self.key)
+
+    def plain(self) -> list[Any]:
+        """The parsed values."""
+        return [document.values.get(self.key) for document in self.documents]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonDecoder:
+    """Decodes a `WireColumn` whose entries are texts of JSON values. Decoders of equal limits are equal."""
+
+    limits: Limits = DEFAULT_LIMITS
+
+    def __call__(self, entries: Sequence[Any]) -> Column:
+        """The column of these texts. Raises `RowsFailed` naming the rows whose text is no value."""
+        if isinstance(entries, Undecoded):
+            plain = entries.plain()
+        else:
+            plain = [None if entry is None else parsed(entry.decode()) for entry in entries]
+        column, failed = read_column(plain, PlainRules(self.limits, finite=True))
+        if failed:
+            raise RowsFailed(failed)
+        return column
+
+
+@dataclass(frozen=True, slots=True)
+class JsonForm:
+    """How rows are written."""
+
+    nan: NaN = "null"
+    pretty: bool = False
+
+
+class WrittenJson(NamedTuple):
+    """The result of writing N rows."""
+
+    texts: Sequence[bytes | None]
+    """The object of each row; `None` for a row that is in `failed`."""
+    failed: dict[int, Exception]
+    """Position to the error of a row that cannot be written."""
+
+
+def write_json(batch: Batch, form: JsonForm) -> WrittenJson:
+    """One JSON object for each row, in the order of the batch's keys, without metadata.
+
+    Values that nobody asked for are the text that came in. Arrays are (nested) lists of numbers with the fewest digits
+    that give them back, bytes base64, an image `{"format": "png", "base64": ...}`; see `PlainForm`.
+    """
+    writer = _Writer(form)
+    failed: dict[int, Exception] = {}
+    rows: list[list[str]] = [[] for _ in range(batch.size)]
+    for key, column in batch.columns.items():
+        try:
+            prefix = f"{writer.text(key)}:{' ' if form.pretty else ''}"
+            prefix.encode()
+        except UnicodeEncodeError as error:
+            wrong = WireError(f"a key cannot be written: {error}")
+            failed.update((row, wrong) for row in column.positions())
+            continue
+        for row, text in writer.cells(key, column, failed):
+            rows[row].append(prefix + text)
+    begin, between, end = ("{\n  ", ",\n  ", "\n}") if form.pretty else ("{", ",", "}")
+    texts: list[bytes | None] = [None] * batch.size
+    for row, entries in enumerate(rows):
+        if row in failed:
+            continue
+        try:
+            texts[row] = (begin + between.join(entries) + end).encode() if entries else b"{}"
+        except UnicodeEncodeError as error:
+            failed[row] = WireError(f"half of a surrogate pair at character {error.start} is no text")
+    return WrittenJson(texts, failed)
+
+
+class _Writer:
+    def __init__(self, form: JsonForm) -> None:
+        self._null = form.nan == "null"
+        self._pretty = form.pretty
+        self.text = (_PRETTY if form.pretty else _COMPACT).encode
+
+    def cells(self, key: str, column: Column, failed: dict[int, Exception]) -> Iterator[tuple[int, str]]:
+        """Position and text of each row that has the key."""
+        inner, rows = (column.column, column.rows) if isinstance(column, SparseColumn) else (column, None)
+        if isinstance(inner, WireColumn) and isinstance(inner.decoder, JsonDecoder):
+            for at, entry in enumerate(inner.entries):
+                if entry is not None:
+                    yield (at if rows is None else rows[at]), entry.decode()
+            return
+        if not self._pretty and (texts := self._numbers(column)) is not None:
+            yield from enumerate(texts)
+            return
+        for row, value in column.cells(failed):
+            try:
+                text = self._value(_FORM.value(value))
+            except MissingPackageError:
+                raise
+            except (DataError, WireError, ValueError) as error:
+                failed.setdefault(row, WireError(f'key "{key}" cannot be written: {error}'))
+            else:
+                # Line breaks of strings are escaped: these are between tokens.
+                yield row, text.replace("\n", "\n  ") if self._pretty else text
+
+    def _numbers(self, column: Column) -> list[str] | None:
+        """The texts of a column of finite numbers or arrays, of which all rows have one."""
+        if column.mask is not None:
+            return None
+        if isinstance(column, NumbersColumn):
+            return list(map(repr, column.values()))
+        if not isinstance(column, DenseColumn) or column.storage.dtype.kind not in "iuf":
+            return None
+        if column.storage.dtype.kind == "f" and not np.isfinite(column.storage).all():
+            return None
+        texts = map(repr, _FORM.array(column.storage))
+        return list(texts) if column.type is not ValueType.NDARRAY else [text.replace(" ", "") for text in texts]
+
+    def _value(self, plain: Any) -> str:
+        try:
+            return self.text(plain)
+        except ValueError:
+            # NaN or infinite, somewhere inside.
+            if not self._null:
+                raise WireError(
+                    "it holds NaN or an infinite number, which JSON has not (nan: null writes null)"
+                ) from None
+            return self.text(_without_nan(plain))
+
+
+def _documents(text: str, options: JsonOptions) -> list[Document]:
+    if not options.each:
+        check_size(text, options.limits)
+        plain = parsed(text)
+        if plain.__class__ is not dict:
+            hint = "; each: true in the codec makes a row of every element" if isinstance(plain, list) else ""
+            raise WireError(f"a record is a JSON object, not {_name(plain)}{hint}")
+        return [Document(plain, text, options.fields)]
+    found: list[Document] = []
+    for plain, part in documents(text):
+        if plain.__class__ is not dict:
+            raise WireError(f"each row is a JSON object, but number {len(found)} is {_name(plain)}")
+        check_size(part, options.limits)
+        options.limits.check_elements(len(found))
+        found.append(Document(plain, part, options.fields))
+    return found
+
+
+def _columns(
+    found: Sequence[Document], wanted: frozenset[str], options: JsonOptions
+) -> tuple[dict[str, Column], dict[int, WireError]]:
+    columns: dict[str, Column] = {}
+    failed: dict[int, WireError] = {}
+    decoder = JsonDecoder(options.limits)
+    rules = PlainRules(options.limits, finite=True)
+    size = len(found)
+    for key, positions, values in by_key([document.values for document in found], None):
+        listed = _present(positions, values)
+        if not _is_text(key):
+            wrong = WireError("a key is no text: it holds half of a surrogate pair")
+            failed.update((row, wrong) for row in (range(size) if listed is None else listed))
+        elif key in wanted:
+            whole = values if positions is None else _spread(size, positions, values)
+            columns[key], errors = read_column(whole, rules)
+            for row, error in errors.items():
+                failed.setdefault(row, WireError(f'key "{key}" cannot be read: {error}'))
+        elif positions is not None:
+            assert listed is not None
+            own = Undecoded([found[row] for row in listed], key)
+            columns[key] = SparseColumn(size, listed, WireColumn(own, decoder))
+        else:
+            columns[key] = WireColumn(Undecoded(found, key), decoder, _mask(listed, size))
+    return {key: column for key, column in columns.items() if not column.empty}, failed
+
+
+def _present(positions: Sequence[int] | None, values: Sequence[Any]) -> list[int] | None:
+    """The rows that have a value that is not null; `None` for all."""
+    if positions is None:
+        if None not in set(map(type, values)) and _NULL not in set(map(type, values)):
+            return None
+        return [row for row, value in enumerate(values) if value is not None]
+    return [row for row, value in zip(positions, values, strict=True) if value is not None]
+
+
+def _mask(rows: Sequence[int] | None, size: int) -> Mask | None:
+    if rows is None:
+        return None
+    mask = np.zeros(size, np.bool_)
+    mask[rows] = True
+    return mask
+
+
+def _spread(size: int, positions: Sequence[int], values: Sequence[Any]) -> list[Any]:
+    whole: list[Any] = [None] * size
+    for row, value in zip(positions, values, strict=True):
+        whole[row] = value
+    return whole
+
+
+def _is_text(key: str) -> bool:
+    if key.isascii():
+        return True
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _without_nan(plain: Any) -> Any:
+    if plain.__class__ is float:
+        return None if plain - plain != 0.0 else plain
+    if plain.__class__ is list:
+        return [_without_nan(one) for one in plain]
+    if plain.__class__ is dict:
+        return {key: _without_nan(one) for key, one in plain.items()}
+    return plain
+
+
+def _name(plain: object) -> str:
+    names: dict[type, str] = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(plain), "null")
+
+
+_NULL = type(None)
+_FORM: Final = PlainForm()
+_COMPACT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_PRETTY: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=2)
