@@ -19,9 +19,15 @@ MAX_UNSENT = 1000
 
 
 class Client:
-    """What is known of one connection; all in the server's thread, but for its `line`."""
+    """What is known of one connection; all in the server's thread, but for its `line`.
 
-    def __init__(self, connection: Connection, number: int, window: int, max_packet: int | None) -> None:
+    `window`: replies that it takes ahead of their acknowledgement. `ahead`: messages that it sends ahead of theirs,
+    where that is known.
+    """
+
+    def __init__(
+        self, connection: Connection, number: int, window: int, max_packet: int | None, ahead: int | None
+    ) -> None:
         self.connection = connection
         self.line = Line(connection.client_id, number)
         self.open: set[int] = set()
@@ -29,6 +35,9 @@ class Client:
         self.released: set[int] = set()
         """Packet ids of messages of QoS 2 that are, and that the client has not let go of."""
         self.position = 0
+        self.standing = False
+        """Whether it may send no more messages until some are acknowledged."""
+        self._ahead = ahead
         self._window = window
         self._max_packet = max_packet
         self._unsent: deque[Reply] = deque()
@@ -40,6 +49,12 @@ class Client:
     def awaited(self) -> bool:
         """Whether replies wait for the client's acknowledgement, so that it has to be listened to."""
         return bool(self._sent)
+
+    def takes(self, packet_id: int) -> bool:
+        """A message of QoS 1 or 2 came; whether it now stands until some are acknowledged."""
+        self.open.add(packet_id)
+        before, self.standing = self.standing, len(self.open) == self._ahead or self.standing
+        return self.standing and not before
 
     def acknowledge(self, arrivals: list[Arrival]) -> None:
         """These messages are done: tell the client, in their order (which is one of each QoS), in one write."""

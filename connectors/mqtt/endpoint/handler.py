@@ -100,7 +100,11 @@ class EndpointHandler(Handler):
         asked = connect.properties.receive_maximum or _MAX_WINDOW
         self.counts.clients += 1
         client = Client(
-            connection, self.counts.clients, min(asked, _MAX_WINDOW), connect.properties.maximum_packet_size
+            connection,
+            self.counts.clients,
+            min(asked, _MAX_WINDOW),
+            connect.properties.maximum_packet_size,
+            self._window if connect.version == V5 else None,
         )
         self._clients[connection.client_id] = self._by_line[client.line] = client
         connection.state = client
@@ -156,6 +160,7 @@ class EndpointHandler(Handler):
             del self._clients[connection.client_id]
         self._by_line.pop(client.line, None)
         self._paused.discard(client)
+        self._lets_go(client)
         self._inbox.end(client.line)
         for reply in client.left():
             self._give_up(reply)
@@ -192,6 +197,7 @@ class EndpointHandler(Handler):
         for line, arrivals in done:
             client = self._by_line.get(line)
             if client is not None:
+                self._lets_go(client)
                 client.acknowledge(arrivals)
 
     def unsent(self, lines: list[Line]) -> int:
@@ -228,8 +234,11 @@ class EndpointHandler(Handler):
             return
         if not self._has_room(client, packet):
             return
+        last = False
         if packet.qos:
-            client.open.add(packet.packet_id)
+            last = client.takes(packet.packet_id)
+            if last:
+                self._inbox.standing += self._window
         arrival = Arrival(
             client.position,
             packet.topic,
@@ -243,7 +252,13 @@ class EndpointHandler(Handler):
         )
         client.position += 1
         self.counts.received += 1
-        self._inbox.put(client.line, arrival)
+        self._inbox.put(client.line, arrival, last=last)
+
+    def _lets_go(self, client: Client) -> None:
+        """It stands no more: some of its messages are about to be acknowledged, or it is gone."""
+        if client.standing:
+            client.standing = False
+            self._inbox.standing -= self._window
 
     def _is_new(self, client: Client, packet: Publish) -> bool:
         """Whether this message is none that is here already. Those that break the rules end the connection."""

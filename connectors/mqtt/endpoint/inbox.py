@@ -57,6 +57,8 @@ class Inbox:
         self._bytes = 0
         self._wanted = 1
         self._woken = False
+        self.standing = 0
+        """Messages of QoS 1 and 2 of clients that may send no more until some are acknowledged. The server's own."""
         self.heard_at = 0.0
         """When something came last, on `time.monotonic`."""
 
@@ -80,13 +82,13 @@ class Inbox:
         """Whether it has room again, after it was full."""
         return self._bytes * 2 <= self._max_bytes
 
-    def put(self, line: Line, arrival: Arrival) -> None:
-        """A message came."""
+    def put(self, line: Line, arrival: Arrival, *, last: bool = False) -> None:
+        """A message came; whether it is the last one that its client may send now."""
         with self._changed:
             line.waiting.append(arrival)
             self._count_in(line, arrival.size, 1)
             self.heard_at = time.monotonic()
-            if self._count == 1 or self._count >= self._wanted:
+            if last or self._count == 1 or self._count >= self._wanted:
                 self._changed.notify()
 
     def put_back(self, line: Line, arrivals: list[Arrival]) -> None:

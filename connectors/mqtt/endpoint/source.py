@@ -184,7 +184,7 @@ class MqttEndpointSource(Source):
         inbox, _, _ = self._open
         if inbox.count or not self._unacknowledged:
             return False
-        return time.monotonic() - self._heard_at(inbox) >= SILENCE
+        return self._stands(inbox) or time.monotonic() - self._heard_at(inbox) >= SILENCE
 
     def wake(self) -> None:
         """See `Source.wake`."""
@@ -217,9 +217,15 @@ class MqttEndpointSource(Source):
 
     def _rest(self, inbox: Inbox, deadline: float) -> float:
         """How long to wait for more."""
+        if inbox.count and self._stands(inbox):
+            return 0.0
         if inbox.count and self._unacknowledged:
             deadline = min(deadline, self._heard_at(inbox) + SILENCE)
         return deadline - time.monotonic()
+
+    def _stands(self, inbox: Inbox) -> bool:
+        """Whether all messages that are not acknowledged are of clients that may send no more until some are."""
+        return inbox.standing == self._unacknowledged + inbox.count
 
     def _heard_at(self, inbox: Inbox) -> float:
         return max(inbox.heard_at, self._acknowledged_at)
