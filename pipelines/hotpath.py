@@ -29,10 +29,7 @@ class HotPathError(StreamerError):
 
 def chosen(configured: HotPath = "auto") -> HotPath:
     """The choice that counts. Raises `HotPathError` if STREAMER_NATIVE says something else than a choice."""
-    # This is asked for every batch, several times, and `get` takes three times as long where nothing is set.
-    if VARIABLE not in os.environ:
-        return configured
-    wish = os.environ[VARIABLE].strip().lower()
+    wish = os.environ.get(VARIABLE, "").strip().lower()
     if not wish:
         return configured
     if wish not in _CHOICES:

@@ -79,7 +79,10 @@ class Taken:
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """A column of `Scanned`, of these messages."""
-        return _joined([getattr(part.block, name)[part.picked] for part in self.parts])
+        if len(self.parts) == 1:
+            part = self.parts[0]
+            return getattr(part.block, name)[part.picked]  # type: ignore[no-any-return]
+        return np.concatenate([getattr(part.block, name)[part.picked] for part in self.parts])
 
     @property
     def positions(self) -> Ints:
@@ -89,6 +92,8 @@ class Taken:
     @property
     def payloads(self) -> Spans:
         """Their payloads; where they lie in one block of memory they stay there."""
+        if len(self.parts) == 1:
+            return self.parts[0].strings("payload")
         last = self.parts[-1].block.buffer
         # What a connection brings is always shown from the beginning of a block on: the last one to be shown has all.
         if last.base is not None and all(part.block.buffer.base is last.base for part in self.parts):

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,9 +15,10 @@ from connectors.measures import Measure
 from connectors.mqtt.arrivals import Arrivals
 from connectors.mqtt.canary import Canary
 from connectors.mqtt.columns import Columns
+from connectors.mqtt.gathering import Gathering
 from connectors.mqtt.onlyonce import OnlyOnce
 from connectors.mqtt.pending import Part, Pending
-from connectors.mqtt.protocol.bulk import encode_acks
+from connectors.mqtt.protocol.bulk import write_acks
 from connectors.mqtt.protocol.packets import Packet, PacketType, Pubcomp, Publish, Pubrel
 from connectors.mqtt.protocol.scan import Scanned
 from connectors.mqtt.protocol.topics import TopicPatterns, why_no_name
@@ -30,7 +32,7 @@ from connectors.records import Lane, Records
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown
 from pipelines.data.spans import Ints
 from pipelines.errors import ConnectorError
-from pipelines.hotpath import HotPathReport, taken
+from pipelines.hotpath import HotPathReport, compiled, taken
 
 if TYPE_CHECKING:
     from connectors.mqtt.config import MqttSourceConfig
@@ -99,12 +101,13 @@ class MqttSource(Source):
         self._filter = TopicFilter(patterns, shard, topic)
         self._columns = Columns(self.name, patterns, config.key)
         self._patterns = patterns
-        self._hot_path = config.hot_path
-        self._arrivals = Arrivals(config.max_packet, self._arrived, self._passed_by, self._hot_path)
+        self._native: ModuleType | None = None
+        self._arrivals = Arrivals(config.max_packet, self._arrived, self._passed_by, config.hot_path)
         self._pending = Pending()
         self._window = Window()
         self._only_once = OnlyOnce()
         self._starvation = Starvation()
+        self._gathering = Gathering()
         self._unfinished: dict[int, Row] = {}
         self._released: set[int] = set()
         self._lane: Lane | None = None
@@ -130,6 +133,7 @@ class MqttSource(Source):
 
         Raises `ConnectorError` for a login or topic filter that is refused, and QoS 0 where QoS 1 was asked for.
         """
+        self._native = compiled(self._config.hot_path)
         self._session = session(self._config.client, self._config.settings(), self, self._arrivals)
         deadline = time.monotonic() + self._connect_wait
         try:
@@ -319,13 +323,24 @@ class MqttSource(Source):
 
     def _fill(self, max_records: int, max_bytes: int, deadline: float) -> None:
         """Receive until there is enough, or it is late, or no more comes."""
-        connection, pending = self._open_session, self._pending
+        connection, pending, gathering = self._open_session, self._pending, self._gathering
+        wait = True
         while pending.count < max_records and pending.byte_count < max_bytes:
             rest = deadline - time.monotonic()
             if pending.count:
                 rest = min(rest, self._starvation.rest(self._window.count))
-            if not connection.turn(max(rest, 0.0)) and (rest <= 0 or connection.woken()):
+            came = connection.turn(max(rest, 0.0) if wait else 0.0)
+            if wait and not came and (rest <= 0 or connection.woken()):
                 return
+            wait = not gathering.worth_it
+            if not wait and (connection.drained or not came):
+                window = min(self._config.window, self._starvation.window)
+                pause = min(gathering.pause(min(max_records - pending.count, window - self._window.count)), rest)
+                wait = pause <= 0
+                if not wait:
+                    connection.idle(pause)
+                    if connection.woken():
+                        return
 
     def _arrived(self, block: Scanned) -> None:
         """Messages came: give them positions, and sort out what is not to be delivered."""
@@ -369,6 +384,7 @@ class MqttSource(Source):
             once = block.qos == 0
             self._only_once.add(positions[once if wanted is None else once & wanted])
         self._starvation.heard()
+        self._gathering.came(count)
         rows = None if wanted is None or wanted.all() else np.flatnonzero(wanted)
         if rows is None or len(rows):
             self._pending.add(Part.of(block, rows, positions, time.time_ns() // 1_000_000))
@@ -413,10 +429,10 @@ class MqttSource(Source):
     def _send(self, done: Done) -> None:
         connection = self._open_session
         if len(done.qos_1):
-            connection.write(encode_acks(PacketType.PUBACK, done.qos_1, self._hot_path))
+            connection.write(write_acks(PacketType.PUBACK, done.qos_1, self._native))
         if len(done.qos_2):
             self._released.update(done.qos_2.tolist())
-            connection.write(encode_acks(PacketType.PUBREC, done.qos_2, self._hot_path))
+            connection.write(write_acks(PacketType.PUBREC, done.qos_2, self._native))
         self.counts.acknowledged += len(done.qos_1) + len(done.qos_2)
 
     def _wait_until_known(self) -> None:

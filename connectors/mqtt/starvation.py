@@ -53,6 +53,11 @@ class Starvation:
         if self._stood_at and not self._answer_until:
             self._answer_until = now + round_trip + _PROMPT
 
+    @property
+    def window(self) -> float:
+        """How many messages the broker leaves unacknowledged, infinite as long as that was not learned."""
+        return self._full_at if self._hits >= _HITS else float("inf")
+
     def rest(self, unacknowledged: int) -> float:
         """Seconds of silence that are missing until it is sure; infinite where nothing is unacknowledged."""
         if not unacknowledged:

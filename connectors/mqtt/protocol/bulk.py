@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -33,11 +34,15 @@ def encode_acks(kind: PacketType, packet_ids: PacketIds, hot_path: HotPath = "au
 
     `packet_ids` are `uint16 (N,)`. Raises `ValueError` for an id of 0 and for another kind of packet.
     """
+    return write_acks(kind, packet_ids, compiled(hot_path))
+
+
+def write_acks(kind: PacketType, packet_ids: PacketIds, native: ModuleType | None) -> bytes:
+    """As `encode_acks`, by this extension if there is one: to look it up costs more than what it does here."""
     first = _ACKNOWLEDGEMENTS.get(kind)
     if first is None:
         raise ValueError(f"{kind.name} is no acknowledgement: it must be PUBACK, PUBREC, PUBREL or PUBCOMP")
     ids = np.ascontiguousarray(packet_ids, np.uint16)
-    native = compiled(hot_path)
     written: bytes | None = None if native is None else native.mqtt_encode_acks(first, ids)
     if written is not None:
         return written

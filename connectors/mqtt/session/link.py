@@ -25,6 +25,10 @@ class Link(Protocol):
     def wants_write(self) -> bool:
         """Whether it waits until something can be written."""
 
+    @property
+    def reads_all(self) -> bool:
+        """Whether `receive` leaves nothing behind that has come when it does not fill its room."""
+
     def begin(self) -> None:
         """Begin to connect. Raises `TransportClosed`."""
 

@@ -113,6 +113,10 @@ class NetworkSession(Session):
             self._lose(str(error))
         return False
 
+    def idle(self, seconds: float) -> None:
+        if self._state is _State.UP:
+            self._waiting.idle(seconds)
+
     def send(self, packet: Packet) -> None:
         self.write(encode(packet, self._version))
 
@@ -363,7 +367,9 @@ class NetworkSession(Session):
         return False
 
     def _receive(self, transport: Link) -> bool:
-        count = transport.receive(self._inbound.room())
+        room = self._inbound.room()
+        count = transport.receive(room)
+        self.drained = count < len(room) and transport.reads_all
         if not count:
             return False
         self._keep_alive.heard_at = time.monotonic()

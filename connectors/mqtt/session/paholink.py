@@ -63,6 +63,7 @@ class PahoLink:
     """
 
     wants_read = True
+    reads_all = False
 
     def __init__(self, address: Address, tls: ssl.SSLContext | None, server_name: str | None, waiting: Waiting) -> None:
         self._address = address

@@ -48,6 +48,9 @@ class Session(ABC):
     rtt = 0.0
     """Seconds that the quickest answer of this connection took, that to CONNECT or to a ping."""
 
+    drained = False
+    """Whether the last `turn` has left nothing to read, as far as that can be known."""
+
     @property
     def connected(self) -> bool:
         """Whether there is a connection that the broker has accepted."""
@@ -70,6 +73,10 @@ class Session(ABC):
         Waits until something comes or can go, at most `timeout` seconds; may return earlier. Without `read` nothing is
         received, and a connection is not given up for silence: what the broker sends is held up.
         """
+
+    @abstractmethod
+    def idle(self, seconds: float) -> None:
+        """Wait so long, unless `wake` ends it, and read nothing: what comes meanwhile gathers."""
 
     @abstractmethod
     def send(self, packet: Packet) -> None:

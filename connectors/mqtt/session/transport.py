@@ -33,6 +33,8 @@ class Waiting:
         self._inner.setblocking(False)
         self._outer.setblocking(False)
         self._selector.register(self._inner, selectors.EVENT_READ)
+        self._bell = selectors.DefaultSelector()
+        self._bell.register(self._inner, selectors.EVENT_READ)
         self._socket: socket.socket | None = None
         self._events = 0
         self._closed = False
@@ -63,11 +65,12 @@ class Waiting:
         self._register((selectors.EVENT_READ if read else 0) | (selectors.EVENT_WRITE if write else 0))
         for key, _ in self._selector.select(max(timeout, 0.0)):
             if key.fileobj is self._inner:
-                self._woken = True
-                with suppress(BlockingIOError):
-                    self._inner.recv(4096)
-                # Behind it: who rings in between is heard now.
-                self._rung = False
+                self._hear()
+
+    def idle(self, timeout: float) -> None:
+        """Wait for `wake` alone, or for `timeout` seconds."""
+        if self._bell.select(timeout):
+            self._hear()
 
     def close(self) -> None:
         """Idempotent."""
@@ -76,8 +79,16 @@ class Waiting:
         self._closed = True
         self._unwatch()
         self._selector.close()
+        self._bell.close()
         self._inner.close()
         self._outer.close()
+
+    def _hear(self) -> None:
+        self._woken = True
+        with suppress(BlockingIOError):
+            self._inner.recv(4096)
+        # Behind it: who rings in between is heard now.
+        self._rung = False
 
     def _register(self, events: int) -> None:
         if self._socket is None or events == self._events:
@@ -121,6 +132,8 @@ class Transport:
         self.wants_write = False
         """Whether it waits until something can be written."""
         self.connected = False
+        self.reads_all = tls is None
+        """Whether `receive` leaves nothing behind that has come when it does not fill its room: TLS gives a record."""
 
     def begin(self) -> None:
         """Look up the host and begin to connect. Raises `TransportClosed` where the host is not known."""
