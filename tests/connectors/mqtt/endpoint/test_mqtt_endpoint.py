@@ -425,6 +425,7 @@ source: {{type: mqtt_endpoint, listen: "127.0.0.1:0", topics: "ask/+", codec: js
 pipeline: {{steps: [{{"@type": LOGGING}}]}}
 sink: {{type: mqtt_endpoint, codec: json, {sink}}}
 dead_letter: {{type: mqtt_endpoint}}
+errors: {{stop_ratio: 1}}
 """
 
 
