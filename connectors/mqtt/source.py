@@ -116,6 +116,7 @@ class MqttSource(Source):
         self._mark = 0
         self._events: list[Event] = []
         self._told_down: str | None = None
+        self._told_expiry = False
         self._subscribed = False
         self._awaiting_answer = False
         self._left_out = False
@@ -277,6 +278,15 @@ class MqttSource(Source):
         """A connection was accepted: the session goes on, or another one has begun."""
         self._starvation = Starvation()
         self._look_at_the_connection()
+        if granted.expiry < self._config.session_expiry and not self._told_expiry:
+            self._told_expiry = True
+            _log.warning(
+                "source %s: the broker keeps the session for %d s only, not %d s: what is published during a longer "
+                "outage is lost",
+                self.name,
+                granted.expiry,
+                self._config.session_expiry,
+            )
         if self._lane is not None and not (granted.session_present and self._config.qos):
             self.counts.gaps += 1
         if granted.session_present:

@@ -485,6 +485,17 @@ class TestGrants:
             found.open()
         found.close()
 
+    def test_a_session_that_is_kept_for_a_shorter_time_than_asked_for_is_told(
+        self, broker: FaultyMqtt, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        broker.faults.granted = Properties(session_expiry_interval=60)
+        with caplog.at_level(logging.WARNING), opened(broker) as reader:
+            feed(broker, 0, 1)
+            assert numbers(reader.take(1)) == [0]
+            broker.cut(CLIENT)
+            until(lambda: measured(reader, "reconnects") == 1, reader)
+        assert caplog.text.count("for 60 s only, not 3600 s") == 1
+
 
 class TestShards:
     def test_shards_divide_the_topics_by_a_level(self, broker: FaultyMqtt) -> None:
@@ -658,12 +669,14 @@ class TestClocks:
 
 
 class TestCanary:
-    @pytest.mark.parametrize("version", ["5", "3.1.1"])
+    @pytest.mark.parametrize(
+        "fields", [{}, {"version": "3.1.1"}, {"client": "paho"}, {"client": "paho", "version": "3.1.1"}]
+    )
     def test_a_session_whose_subscriptions_are_gone_is_noticed_and_subscribes_anew(
-        self, broker: FaultyMqtt, version: str
+        self, broker: FaultyMqtt, fields: dict[str, str]
     ) -> None:
         """The broker keeps the connection, and believes that nobody wants anything."""
-        with opened(broker, canary={"every": 1}, version=version) as reader:
+        with opened(broker, canary={"every": 1}, **fields) as reader:
             until(lambda: measured(reader, "canary_seconds") > 0, reader)
             broker.unsubscribe(CLIENT)
             feed(broker, 0, 1)
