@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import socket
 import threading
 import time
 import uuid
@@ -227,3 +229,63 @@ def test_a_topic_that_is_no_utf_8_is_delivered_with_its_payload() -> None:
         assert values(source, 1) == [b"hi"]
         server.hang_up()
         source.close()
+
+
+class HttpProxy:
+    """Takes CONNECT of HTTP and passes on what comes then."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listening.getsockname()[1])
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                request = b""
+                while b"\r\n\r\n" not in request:
+                    request += client.recv(1000)
+                self.asked.append(request.split(b"\r\n")[0].decode())
+                host, port = request.split()[1].decode().split(":")
+                server = socket.create_connection((host, int(port)))
+                client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                for source, sink in ((client, server), (server, client)):
+                    threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def _pass_on(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("websocket", [False, True])
+def test_the_proxy_of_the_environment_is_used_where_pysocks_is_installed(
+    mqtt_broker: MqttBroker, monkeypatch: pytest.MonkeyPatch, websocket: bool
+) -> None:
+    pytest.importorskip("socks", reason="PySocks is not installed")
+    proxy = HttpProxy()
+    monkeypatch.setenv("mqtt_proxy", f"http://127.0.0.1:{proxy.port}")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    topic = uuid.uuid4().hex
+    with WebSocketBridge(mqtt_broker.port) as bridge:
+        port = bridge.port if websocket else mqtt_broker.port
+        source = built(f"{'ws' if websocket else 'mqtt'}://127.0.0.1:{port}", topics=topic)
+        source.open()
+        assert source.connected
+        # The sender is paho, too.
+        monkeypatch.delenv("mqtt_proxy")
+        with MqttClient(mqtt_broker.host, mqtt_broker.port, version=MQTTv5) as sender:
+            sender.publish(topic, b"1", 1)
+        assert values(source, 1) == [b"1"]
+        source.close()
+    proxy.close()
+    assert proxy.asked == [f"CONNECT 127.0.0.1:{port} HTTP/1.1"]
