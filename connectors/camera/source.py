@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -75,18 +75,22 @@ class CameraSource(Source):
 
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
         """As `Source.poll`: frames are taken when it returns, so that those of `latest` are the newest."""
+        return self.poll_without((), max_records, max_bytes, timeout)
+
+    def poll_without(self, lanes: Collection[Lane], max_records: int, max_bytes: int, timeout: float) -> Records:
+        """As `Source.poll_without`."""
         if not self._open:
             raise ConnectorError(f"{self.name} is not open")
         deadline = time.monotonic() + timeout
         with self._arrived:
             self._end_lanes()
-            while not self._enough(max_records, max_bytes):
+            while not self._enough(lanes, max_records, max_bytes):
                 left = deadline - time.monotonic()
                 if left <= 0 or self._woken or self._all_over():
                     break
                 self._arrived.wait(left)
             self._woken = False
-            taken, size = self._take(max_records, max_bytes)
+            taken, size = self._take(lanes, max_records, max_bytes)
             if not taken:
                 self._tell_end()
         return self._block(taken, size)
@@ -149,18 +153,19 @@ class CameraSource(Source):
         with self._arrived:
             return sum(camera.waiting.held_bytes for camera in self._cameras)
 
-    def _enough(self, max_records: int, max_bytes: int) -> bool:
+    def _enough(self, without: Collection[Lane], max_records: int, max_bytes: int) -> bool:
         """Whether there are as many as asked, or nothing more can come but newer pictures in the place of these."""
         waiting = size = 0
         more = False
         for camera in self._cameras:
-            frames = len(camera.waiting)
-            waiting += frames
+            if self._lane(camera, camera.connection) in without:
+                continue
+            waiting += len(camera.waiting)
             size += camera.waiting.held_bytes
             more = more or bool(camera.connection and not (camera.waiting.full and camera.settings.policy == "latest"))
         return waiting >= max_records or size >= max_bytes or (waiting > 0 and not more and not self._all_over())
 
-    def _take(self, max_records: int, max_bytes: int) -> tuple[dict[Lane, list[Frame]], int]:
+    def _take(self, without: Collection[Lane], max_records: int, max_bytes: int) -> tuple[dict[Lane, list[Frame]], int]:
         """A frame of each camera in turn, until there are enough or none is left; of one connection of each."""
         taken: dict[Lane, list[Frame]] = {}
         size = count = 0
@@ -173,7 +178,9 @@ class CameraSource(Source):
                     return taken, size
                 camera = self._cameras[place]
                 connection = camera.waiting.connection()
-                if connection is None or not self._may_take(camera, connection, taken):
+                if connection is None or self._lane(camera, connection) in without:
+                    continue
+                if not self._may_take(camera, connection, taken):
                     continue
                 frame = camera.waiting.take()
                 lane = self._lane_of(camera, connection, frame)
@@ -187,16 +194,20 @@ class CameraSource(Source):
             turn = left
         return taken, size
 
+    def _lane(self, camera: Camera, connection: int) -> Lane | None:
+        """The lane of this connection; `None` if it has none yet."""
+        return self._lanes.get(camera.name) if self._connections.get(camera.name) == connection else None
+
     def _may_take(self, camera: Camera, connection: int, taken: Mapping[Lane, list[Frame]]) -> bool:
         """Whether a frame of this connection may be in the same block as those of its lane that are in it already."""
         lane = self._lanes.get(camera.name)
         return lane not in taken or self._connections.get(camera.name) == connection
 
     def _lane_of(self, camera: Camera, connection: int, frame: Frame) -> Lane:
-        lane = self._lanes.get(camera.name)
-        if lane is not None and self._connections.get(camera.name) == connection:
-            return lane
-        if lane is not None:
+        known = self._lane(camera, connection)
+        if known is not None:
+            return known
+        if camera.name in self._lanes:
             # What is in hand of the connection before is run, as it does not come again.
             self._events.append(LaneEnded(self._lanes.pop(camera.name), finish=True))
         self._connections[camera.name] = connection
@@ -274,6 +285,7 @@ class CameraSource(Source):
             headers=lambda: [_headers(one, lane.epoch) for one, lane in zip(facts, lanes, strict=True)],
             timestamps=lambda: np.array([one.timestamp for one in facts], np.int64),
             extras={name: _column(name, facts, lanes) for name in COLUMNS},
+            received=min(frame.at for frame in frames),
         )
 
 

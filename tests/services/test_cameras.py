@@ -70,6 +70,9 @@ from pipelines import Data
 def small(data):
     image = data["image"]
     return Data({"width": image.width, "camera": data["camera"], "bright": float(image.get_as("numpy").mean())})
+
+def failing(data):
+    raise ValueError("not this one")
 """
 
 
@@ -141,6 +144,15 @@ def test_a_service_of_files_runs_every_picture_and_ends_by_itself(tmp_path: Path
     assert summary.error is None
     messages = list(memory_topic("seen").messages())
     assert sorted(one.key for one in messages if one.key) == [b"film"] * 40 + [b"photos"] * 5
+
+
+def test_a_picture_that_fails_becomes_a_dead_letter_that_can_be_looked_at(tmp_path: Path) -> None:
+    video(str(tmp_path / "film.mp4"), frames=3)
+    text = service({"film": str(tmp_path / "film.mp4")}, "failing", errors={"stop_ratio": 1})
+    streamer.loads(text).run()
+    dead = list(memory_topic("dead").messages())
+    assert len(dead) == 3
+    assert all(bytes(one.value).startswith(b"\xff\xd8") for one in dead)
 
 
 def test_check_connect_tells_what_each_camera_shows(tmp_path: Path, cli: Any) -> None:

@@ -65,9 +65,15 @@ class HttpCamera:
         self._server.server_close()
         self.drop()
 
+    @property
+    def watched(self) -> bool:
+        """Whether somebody is connected and gets pictures."""
+        return bool(self._open)
+
     def drop(self) -> None:
         """Cut all connections; new ones are taken."""
         for one in list(self._open):
+            self._open.discard(one)
             try:
                 one.shutdown(socket.SHUT_RDWR)
             except OSError:
@@ -84,6 +90,8 @@ class HttpCamera:
         answer.end_headers()
         number = 0
         while not self._closing.wait(0 if self._fed else 1 / self.fps):
+            if answer.connection not in self._open:
+                return
             if self.stalled:
                 continue
             if self._endless:
@@ -92,6 +100,9 @@ class HttpCamera:
             file = self._next(number)
             if file is None:
                 continue
+            if answer.connection not in self._open:
+                self.pictures.put(file)
+                return
             number += 1
             answer.wfile.write(b"--next\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(file))
             answer.wfile.write(file + b"\r\n")

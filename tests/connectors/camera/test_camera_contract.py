@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import cv2
 import pytest
 from httpcamera import HttpCamera
-from numberedpictures import number_in, picture
+from numberedpictures import jpeg, number_in, picture
 
 from connectors.camera.config import CameraSourceConfig
+from connectors.camera.frame import Frame
 from connectors.camera.source import CameraSource
-from connectors.contract import SourceBus, SourceContract
+from connectors.contract import LiveBus, PerishableContract, SourceBus, SourceContract
 from connectors.message import Message
 from connectors.records import Records
+from connectors.source import Source
 
 WIDTH = 512
 NOT_THERE = {
@@ -125,6 +128,57 @@ class HttpBus(SourceBus):
         }
         config = CameraSourceConfig.model_validate({"cameras": {"gate": fields}})
         return Read({name: camera.settings for name, camera in config.cameras.items()}, "camera")
+
+
+class LiveHttpBus(LiveBus):
+    patience = 20.0
+    quiet = 0.3
+
+    def __init__(self, cameras: Sequence[HttpCamera]) -> None:
+        self._cameras = cameras
+        self.streams = len(cameras)
+
+    def source(self) -> CameraSource:
+        cameras = {str(number): camera.url for number, camera in enumerate(self._cameras)}
+        each = {"stall": "60s", "timeout": "60s", "format": "mpjpeg"}
+        return CameraSourceConfig.model_validate({"cameras": cameras, "each": each}).build()
+
+    def show(self, source: Source, stream: int, number: int) -> None:
+        before = self._told(source, stream)["pictures"]
+        self._cameras[stream].pictures.put(jpeg(number))
+        self._until(lambda: self._told(source, stream)["pictures"] > before)
+
+    def number(self, value: object) -> int:
+        assert isinstance(value, Frame)
+        return number_in(value.image.get_as("numpy"))
+
+    def drop(self, source: Source, stream: int) -> None:
+        camera = self._cameras[stream]
+        self._until(lambda: camera.watched)
+        camera.drop()
+        self._until(lambda: self._told(source, stream)["reason"] is not None)
+
+    def connect(self, source: Source, stream: int) -> None:
+        self._until(lambda: self._cameras[stream].watched)
+        # A connection counts once a picture has come.
+        self.show(source, stream, 999)
+
+    def _told(self, source: Source, stream: int) -> Any:
+        assert isinstance(source, CameraSource)
+        return source.cameras()[str(stream)]
+
+    def _until(self, happened: Callable[[], object]) -> None:
+        deadline = time.monotonic() + self.patience
+        while not happened():
+            assert time.monotonic() < deadline, f"it did not happen within {self.patience} s"
+            time.sleep(0.01)
+
+
+class TestLiveSource(PerishableContract):
+    @pytest.fixture
+    def bus(self) -> Iterator[LiveBus]:
+        with HttpCamera(fed=True) as first, HttpCamera(fed=True) as second:
+            yield LiveHttpBus([first, second])
 
 
 class TestHttpSource(SourceContract):
