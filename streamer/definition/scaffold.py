@@ -12,10 +12,12 @@ from pipelines.errors import DefinitionError, StreamerError
 
 Kind = Literal["kafka", "mqtt", "file", "memory"]
 """Where records come from, or results go."""
+SourceKind = Literal["kafka", "mqtt", "file", "memory", "camera"]
+"""Where records come from."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
 
-_SOURCES: Final[Mapping[Kind, str]] = {
+_SOURCES: Final[Mapping[SourceKind, str]] = {
     "kafka": """source:
   type: kafka
   bootstrap: $${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}
@@ -36,6 +38,13 @@ _SOURCES: Final[Mapping[Kind, str]] = {
     "memory": """source:
   type: memory
   topic: $name.in
+""",
+    "camera": """source:
+  type: camera
+  cameras:
+    test: lavfi:testsrc2=size=640x360:rate=10  # a test picture; a camera is rtsp://USER:PASSWORD@HOST/PATH
+  each: {fps: 2}
+  into: {key: camera, timestamp: time}
 """,
 }
 
@@ -80,7 +89,7 @@ dead_letter:
 _SERVICE = """# Try it: streamer check $name.yaml, streamer test $name.yaml, streamer run $name.yaml
 name: $name
 ${source}pipeline: $name.pipeline.yaml
-keep: [id]
+keep: [$kept]
 $sink"""
 
 _PIPELINE = """# What happens to each record, step by step. `streamer steps` lists what there is.
@@ -103,6 +112,19 @@ def score(data: Data) -> Data | None:
     return Data({"mean": mean, "label": "high" if mean > 0.5 else "low"})
 '''
 
+_CAMERA_STEPS = '''"""Steps of $name in Python."""
+
+from pipelines import Data
+
+
+def score(data: Data) -> Data | None:
+    """Replace this by what your service does. A `None` drops the record, an error sends it to the dead letter."""
+    mean = float(data["image"].get_as("numpy").mean()) / 255
+    if mean < 0.01:
+        return None
+    return Data({"mean": mean, "label": "bright" if mean > 0.5 else "dark"})
+'''
+
 _CASES: Final[Mapping[str, str]] = {
     "high.yaml": """# What goes in, and what has to come out.
 input: {id: 7, values: [0.25, 0.75, 1.0]}
@@ -116,9 +138,26 @@ fails: score  # the step in which it fails
 """,
 }
 
+_WHITE = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAAAAABX3VL4AAAADklEQVQIHWP8z8D4nwEABwgCAYqbJ/4AAAAASUVORK5CYII="
+_BLACK = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAAAAABX3VL4AAAADklEQVQIHWNkYGBkYAAAAA8AAzBd8eYAAAAASUVORK5CYII="
+
+_CAMERA_CASES: Final[Mapping[str, str]] = {
+    "bright.yaml": f"""# What goes in, here a white picture, and what has to come out. {{"@file": "a.jpg"}} is a file.
+key: gate
+input: {{image: {{"@ImageFormat": PNG, "@ImageData": "{_WHITE}"}}}}
+expect: {{mean: 1.0, label: bright, camera: gate}}
+""",
+    "black.yaml": f"""input: {{image: {{"@ImageFormat": PNG, "@ImageData": "{_BLACK}"}}}}
+expect: []  # it is dropped
+""",
+    "broken.yaml": """input: no picture
+fails: decode  # the step in which it fails
+""",
+}
+
 _INPUT = '{"id": 1, "values": [0.25, 0.75, 1.0]}\n{"id": 2, "values": [0.125, 0.25]}\n'
 
-_RUN: Final[Mapping[Kind, str]] = {
+_RUN: Final[Mapping[SourceKind, str]] = {
     "kafka": """With a broker that runs in a terminal of its own, and the service in another one:
 
     streamer broker --topic $name.in:4 --topic $name.out --topic $name.dead
@@ -142,6 +181,9 @@ The clients of mosquitto (the package mosquitto-clients) show what comes out, an
     "memory": """In a program of yours, `with streamer.load("$name.yaml"):` runs it in the background; records go into
 `connectors.memory.memory_topic("$name.in")`, results come from `memory_topic("$name.out")`.
 """,
+    "camera": """    streamer check $name.yaml --connect    # what do the cameras show?
+    streamer run $name.yaml                # until Ctrl-C
+""",
 }
 
 _README = """# $name
@@ -152,32 +194,34 @@ _README = """# $name
 | `$name.pipeline.yaml` | the steps |
 | `${module}_steps.py` | steps in Python |
 | `cases/` | records, and what is expected of them |
-| `input.jsonl` | records to try it with |
-
+$input
     streamer check $name.yaml
     streamer test $name.yaml
 
 $run"""
 
 
-def files_of(name: str, source: Kind, sink: Kind) -> dict[str, str]:
+def files_of(name: str, source: SourceKind, sink: Kind) -> dict[str, str]:
     """The files of a new service by their paths in its folder.
 
     Raises `DefinitionError` for a name that is not letters, digits, `-` and `_`, a letter first.
     """
     if _NAME.fullmatch(name) is None:
         raise DefinitionError(f'"{name}" is no name for a service; use letters, digits, - and _, a letter first')
-    words = {"name": name, "module": name.replace("-", "_")}
+    words = {"name": name, "module": name.replace("-", "_"), "kept": "camera, time" if source == "camera" else "id"}
     # What is put into a template is a template itself, filled before.
     parts = {key: Template(text).substitute(words) for key, text in _parts(source, sink).items()}
     templates = {
         f"{name}.yaml": _SERVICE,
         f"{name}.pipeline.yaml": _PIPELINE,
-        f"{words['module']}_steps.py": _STEPS,
+        f"{words['module']}_steps.py": _CAMERA_STEPS if source == "camera" else _STEPS,
         "README.md": _README,
     }
     filled = {path: Template(text).substitute(words, **parts) for path, text in templates.items()}
-    return {**filled, "input.jsonl": _INPUT, **{f"cases/{path}": text for path, text in _CASES.items()}}
+    if source != "camera":
+        filled["input.jsonl"] = _INPUT
+    cases = _CAMERA_CASES if source == "camera" else _CASES
+    return {**filled, **{f"cases/{path}": text for path, text in cases.items()}}
 
 
 def create(folder: Path, files: Mapping[str, str]) -> None:
@@ -195,5 +239,6 @@ def create(folder: Path, files: Mapping[str, str]) -> None:
         raise StreamerError(f"{folder}: cannot be written: {error.strerror or error}") from error
 
 
-def _parts(source: Kind, sink: Kind) -> dict[str, str]:
-    return {"source": _SOURCES[source], "sink": _SINKS[sink], "run": _RUN[source]}
+def _parts(source: SourceKind, sink: Kind) -> dict[str, str]:
+    given = "" if source == "camera" else "| `input.jsonl` | records to try it with |\n"
+    return {"source": _SOURCES[source], "sink": _SINKS[sink], "run": _RUN[source], "input": given}

@@ -10,12 +10,15 @@ import typer
 from streamer.cli.options import AsJson
 
 Kind = Literal["kafka", "mqtt", "file", "memory"]
+SourceKind = Literal["kafka", "mqtt", "file", "memory", "camera"]
 
 
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the service: letters, digits, - and _.")],
-    source: Annotated[Kind, typer.Option("--source", help="Where records come from.")] = "kafka",
-    sink: Annotated[Kind | None, typer.Option("--sink", help="Where results go; by default as the source.")] = None,
+    source: Annotated[SourceKind, typer.Option("--source", help="Where records come from.")] = "kafka",
+    sink: Annotated[
+        Kind | None, typer.Option("--sink", help="Where results go; by default as the source, of cameras a file.")
+    ] = None,
     folder: Annotated[Path | None, typer.Option("--folder", help="Where to; by default a new folder NAME.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -27,7 +30,7 @@ def new(
     from streamer.definition.scaffold import create, files_of
 
     place = Path(name) if folder is None else folder
-    files = files_of(name, source, source if sink is None else sink)
+    files = files_of(name, source, sink or ("file" if source == "camera" else source))
     create(place, files)
     if as_json:
         say_json({"folder": str(place), "files": list(files)})

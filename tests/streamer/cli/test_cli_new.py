@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import streamer
 
 KINDS = ["kafka", "mqtt", "file", "memory"]
 
@@ -24,7 +27,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("source", KINDS)
+@pytest.mark.parametrize("source", [*KINDS, "camera"])
 @pytest.mark.parametrize("sink", [None, *KINDS])
 @pytest.mark.slow
 def test_a_new_service_passes_check_and_test(cli: Any, source: str, sink: str | None) -> None:
@@ -34,7 +37,7 @@ def test_a_new_service_passes_check_and_test(cli: Any, source: str, sink: str | 
     ended = cli("check", f"{name}/{name}.yaml")
     assert ended.code == 0, ended.out + ended.err
     assert f"source {source}" in ended.out
-    assert f"sink {sink or source}" in ended.out
+    assert f"sink {sink or ('file' if source == 'camera' else source)}" in ended.out
     ended = cli("test", f"{name}/{name}.yaml")
     assert ended.code == 0, ended.out + ended.err
     assert "3 cases: 3 ok, 0 wrong" in ended.out
@@ -47,6 +50,22 @@ def test_a_new_service_on_files_runs_as_its_readme_says(cli: Any) -> None:
     assert ended.code == 0, ended.err
     results = [json.loads(line) for line in Path("mine/output.jsonl").read_text().splitlines()]
     assert [(one["id"], one["label"]) for one in results] == [(1, "high"), (2, "low")]
+
+
+def test_a_new_service_of_cameras_writes_what_it_sees_until_it_is_stopped(
+    cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend("yard")
+    assert cli("new", "yard", "--source", "camera").code == 0
+    assert "input.jsonl" not in Path("yard/README.md").read_text()
+    with streamer.load("yard/yard.yaml"):
+        results = Path("yard/output.jsonl")
+        deadline = time.monotonic() + 30
+        while not (results.exists() and results.read_text().count("\n") > 1) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    (first, *_) = [json.loads(line) for line in results.read_text().splitlines()]
+    assert (first["camera"], first["label"]) == ("test", "dark" if first["mean"] <= 0.5 else "bright")
+    assert abs(first["time"] / 1000 - time.time()) < 60
 
 
 def test_every_file_that_the_readme_names_is_there_and_the_commands_are_of_this_service(cli: Any) -> None:
