@@ -8,7 +8,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from rtspcamera import RtspCamera
 
 import streamer
 from connectors.memory import forget_memory_topic, memory_topic
+from streamer.agent.agent import Agent
 from streamer.observe.endpoint import Endpoint
 
 PATIENCE = 30.0
@@ -172,3 +175,35 @@ def test_check_connect_tells_what_each_camera_shows(tmp_path: Path, cli: Any) ->
         assert "gate: the camera wants another user name and password (401)" in said
         assert "dock: mjpeg" in said
         assert "wr0ngpass" not in said
+
+
+def test_eight_cameras_of_which_three_die_and_return_lose_no_picture_without_a_cause() -> None:
+    with ExitStack() as stack:
+        cameras = [stack.enter_context(RtspCamera(fps=10)) for _ in range(8)]
+        text = service({f"c{number}": camera.url for number, camera in enumerate(cameras)})
+        agent = Agent(streamer.loads(text))
+        agent.start()
+        topic = memory_topic("seen")
+
+        def seen(since: int = 0) -> set[bytes | None]:
+            return {one.key for one in topic.messages()[since:]}
+
+        until(lambda: len(seen()) == 8, "a result of each camera")
+        for camera in cameras[:3]:
+            camera.vanish()
+        before = len(topic.messages())
+        until(lambda: len(seen(before)) >= 5, "results of those that are left")
+        for camera in cameras[:3]:
+            camera.return_()
+        before = len(topic.messages())
+        until(lambda: len(seen(before)) == 8, "results of all cameras again")
+        agent.stop()
+        summary = agent.join()
+    assert (summary.reason, summary.error) == ("stopped", None)
+    results = Counter(one.key for one in topic.messages())
+    told = agent.pages()["cameras"]["camera"]()
+    assert {name.encode(): one["delivered"] for name, one in told.items()} == results
+    for name, one in told.items():
+        # Packets that cannot be decoded are counted as drops, and are no pictures.
+        missing = one["pictures"] - one["delivered"] - sum(one["drops"].values())
+        assert missing == 0 or (missing < 0 and one["drops"].get("corrupt")), f"{name}: {one}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -209,3 +210,20 @@ def test_reconnecting_again_and_again_leaves_nothing_behind(camera: RtspCamera) 
             comes_back(reader, camera)
         assert {threads for threads, _ in counts} == {1}
         assert min(fds for _, fds in counts[6:]) < min(fds for _, fds in counts[:6]) + 10
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_ten_minutes_of_reconnects_take_no_memory(camera: RtspCamera) -> None:
+    process = psutil.Process()
+    with reading({"gate": camera.url}, stall="1s") as reader:
+        sizes = []
+        until = time.monotonic() + 600
+        while time.monotonic() < until:
+            reader.see("gate", 1)
+            reader.received.clear()
+            camera.drop()
+            sizes.append(process.memory_info().rss)
+            reader.listen(5)
+        third = len(sizes) // 3
+        assert min(sizes[-third:]) < min(sizes[third : 2 * third]) + 8 * 2**20
