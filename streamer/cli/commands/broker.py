@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +14,11 @@ from streamer.cli.options import AsJson
 if TYPE_CHECKING:
     from streamer.devbroker import LocalKafka
     from streamer.devbroker.mqtt import DevelopmentBroker, LocalMosquitto
+    from streamer.devbroker.registry import LocalRegistry
 
 KAFKA_PORT = 9092
 MQTT_PORT = 1883
+REGISTRY_PORT = 8081
 
 
 def broker(
@@ -38,39 +42,57 @@ def broker(
     topic: Annotated[
         list[str] | None, typer.Option("--topic", "-t", help="Create NAME or NAME:PARTITIONS; may be repeated.")
     ] = None,
+    registry: Annotated[
+        bool,
+        typer.Option("--registry", help="Also a schema registry, Apicurio, on port 8081 or any free one; in memory."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start Apache Kafka on localhost, with no Docker and no Java installed, or an MQTT broker, until Ctrl-C.
 
-    The first time it downloads Kafka's jars, 43 MB. Where mosquitto is not installed, `--mqtt` starts a development
-    broker of our own, which holds everything in memory.
+    The first time it downloads Kafka's jars, 43 MB, and for `--registry` 109 MB more. Where mosquitto is not
+    installed, `--mqtt` starts a development broker of our own, which holds everything in memory.
     """
     if mqtt:
-        if nodes != 1 or topic:
-            raise typer.BadParameter("--nodes and --topic are Kafka's; an MQTT topic is there when it is used")
+        if nodes != 1 or topic or registry:
+            raise typer.BadParameter(
+                "--nodes, --topic and --registry are Kafka's; an MQTT topic is there when it is used"
+            )
         _mqtt(data, port, as_json)
     else:
-        _kafka(nodes, data, KAFKA_PORT if port is None else port, topic or [], as_json)
+        _kafka(nodes, data, KAFKA_PORT if port is None else port, topic or [], registry, as_json)
 
 
-def _kafka(nodes: int, data: Path | None, port: int, topics: list[str], as_json: bool) -> None:
+def _kafka(nodes: int, data: Path | None, port: int, topics: list[str], registry: bool, as_json: bool) -> None:
     from streamer.cli.signals import draining
     from streamer.cli.terminal import notes, remark, say_json
     from streamer.devbroker import LocalKafka, create_topics
 
     wanted = dict(_topic(text) for text in topics)
     try:
-        with draining(_interrupt), notes().status("starting Apache Kafka ...") as status:
-            kafka = LocalKafka(nodes, data, port=port or None, progress=lambda text: status.update(f"{text} ..."))
-            with kafka:
-                if wanted:
-                    create_topics(kafka.bootstrap, wanted, replication=min(nodes, 3))
-                status.stop()
-                for text in _how_to_use(kafka):
-                    remark(text)
-                if as_json:
-                    say_json({"bootstrap": kafka.bootstrap, "nodes": nodes, "topics": wanted})
-                kafka.wait()
+        with (
+            draining(_interrupt),
+            notes().status("starting Apache Kafka ...") as status,
+            ExitStack() as started,
+        ):
+
+            def progress(text: str) -> None:
+                status.update(f"{text} ...")
+
+            kafka = started.enter_context(LocalKafka(nodes, data, port=port or None, progress=progress))
+            if wanted:
+                create_topics(kafka.bootstrap, wanted, replication=min(nodes, 3))
+            beside = None
+            if registry:
+                progress("starting a schema registry")
+                beside = started.enter_context(_registry(port, progress))
+            status.stop()
+            for text in _how_to_use(kafka, beside):
+                remark(text)
+            if as_json:
+                url = {} if beside is None else {"registry": beside.url}
+                say_json({"bootstrap": kafka.bootstrap, "nodes": nodes, "topics": wanted, **url})
+            kafka.wait()
     except KeyboardInterrupt:
         remark("stopped")
 
@@ -124,5 +146,21 @@ def _topic(text: str) -> tuple[str, int]:
     return name, int(partitions or 1)
 
 
-def _how_to_use(kafka: LocalKafka) -> list[str]:
-    return [kafka.describe(), f"  export KAFKA_BOOTSTRAP_SERVERS={kafka.bootstrap}", "Ctrl-C stops it"]
+def _registry(port: int, progress: Callable[[str], None]) -> LocalRegistry:
+    """The registry beside a broker; not yet started. With `--port 0` it takes any free port too."""
+    from streamer.cli.terminal import remark
+    from streamer.devbroker.ports import is_free
+    from streamer.devbroker.registry import LocalRegistry
+
+    wanted = REGISTRY_PORT if port else None
+    if wanted is not None and not is_free(wanted):
+        remark(f"port {wanted} is taken, by another registry perhaps: taking another one")
+        wanted = None
+    return LocalRegistry(port=wanted, progress=progress)
+
+
+def _how_to_use(kafka: LocalKafka, registry: LocalRegistry | None) -> list[str]:
+    told = [kafka.describe(), f"  export KAFKA_BOOTSTRAP_SERVERS={kafka.bootstrap}"]
+    if registry is not None:
+        told += [registry.describe(), f"  export SCHEMA_REGISTRY_URL={registry.url}"]
+    return [*told, "Ctrl-C stops it" if registry is None else "Ctrl-C stops both"]

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 import typer
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.schema_registry import SchemaRegistryClient
 from mqttclient import MqttClient
 
 from streamer.cli.commands.broker import mqtt_broker
+from streamer.devbroker.errors import BrokerError
 from streamer.devbroker.mqtt import DevelopmentBroker, find_mosquitto
+from streamer.devbroker.registry import unpacked
 
 
 # The fixture is asked for so that this is skipped where no Kafka can be started, and runs beside no other cluster.
@@ -31,6 +34,26 @@ def test_a_broker_with_topics_runs_until_ctrl_c(start: Any) -> None:
     assert process.returncode == 0
     assert f"export KAFKA_BOOTSTRAP_SERVERS={told['bootstrap']}" in err
     assert err.splitlines()[-1] == "stopped"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("start_kafka")
+def test_a_registry_stands_beside_the_broker_until_ctrl_c(start: Any) -> None:
+    try:
+        unpacked()
+    except BrokerError as error:
+        pytest.skip(str(error))
+    process = start("broker", "--port", "0", "--registry", "--json")
+    told = json.loads(process.stdout.readline())
+    client = SchemaRegistryClient({"url": told["registry"]})
+    assert client.get_subjects() == []
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert f"export SCHEMA_REGISTRY_URL={told['registry']}" in err
+    host, port = told["registry"].split("/")[2].split(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)))
 
 
 @pytest.mark.parametrize("topic", ["images:", "images:0", "images:x", ":3"])
@@ -80,7 +103,7 @@ def test_another_port_is_taken_where_the_usual_one_is_in_use(
         assert f"port {taken} is taken" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", [["--topic", "t"], ["--nodes", "3"]])
+@pytest.mark.parametrize("option", [["--topic", "t"], ["--nodes", "3"], ["--registry"]])
 def test_what_is_kafkas_does_not_go_with_mqtt(option: list[str], cli: Any) -> None:
     ended = cli("broker", "--mqtt", *option)
     assert ended.code == 2
