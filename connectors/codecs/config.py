@@ -55,6 +55,13 @@ class CodecConfig(BaseModel, ABC):
         """The codec that reads and writes what is inside, of one that opens and closes payloads only."""
         return None
 
+    def ask(self) -> str | None:
+        """What is found out by asking what it depends on, such as a schema registry; `None` if that is nothing.
+
+        Raises `ConnectorError` for one that does not answer or lacks what is needed.
+        """
+        return None
+
     @abstractmethod
     def build(self) -> Codec:
         """The codec. Raises `MissingPackageError` without a library it cannot do without."""

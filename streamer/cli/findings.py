@@ -96,7 +96,9 @@ def _source(config: SourceConfig, service: Service) -> str:
 
 def _sink(config: SinkConfig, service: Service) -> str:
     config.check_packages()
-    SinkRoute.of(config, config.build(), codec_of(config.codec), config.label, service.record_names)
+    topic = None if config.addressing is None else config.addressing.topic
+    codec = codec_of(config.codec, topic=topic)
+    SinkRoute.of(config, config.build(), codec, config.label, service.record_names)
     outbox = "" if config.outbox is None else f", outbox {config.outbox.path}: {contents(config.outbox.path)}"
     return f"{described(config)}, {_codec(config.codec)}{outbox}"
 

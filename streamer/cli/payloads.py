@@ -45,14 +45,21 @@ class Part:
 
 
 def parts(
-    files: list[Path], form: str, setting: str | dict[str, object], key: str | None, *, repeat: int, at_most: int
+    files: list[Path],
+    form: str,
+    setting: str | dict[str, object],
+    key: str | None,
+    *,
+    repeat: int,
+    at_most: int,
+    topic: str | None = None,
 ) -> Iterator[Part]:
     """The records of all files in order, `repeat` times, at most `at_most` in one part.
 
-    `form` is `auto` or one of the formats; `setting` is the codec of the topic, `key` a text that may name values.
+    `form` is `auto` or one of the formats; `setting` is the codec of `topic`, `key` a text that may name values.
     Raises `typer.BadParameter` naming the file, and the record, that cannot be sent.
     """
-    codec = codec_of(setting)
+    codec = codec_of(setting, topic=topic)
     made = _key(key)
     forms = [(file, form_of(file) if form == "auto" else form) for file in files]
     for _ in range(repeat):

@@ -6,6 +6,8 @@ import re
 from functools import partial
 
 from connectors.browser import Browser
+from connectors.codecs.config import CodecConfig
+from connectors.codecs.registry import codec_config
 from connectors.config import SinkConfig, SourceConfig
 from pipelines.errors import ConnectorError, nearest
 from streamer.cli.findings import Finding, found
@@ -22,8 +24,29 @@ def reached(service: Service) -> list[Finding]:
             browser = None if config is None else config.browser()
             if config is not None and browser is not None:
                 findings.append(found(f"{kind} {config.label}", partial(_topics, browser, _names(config), silent)))
+            if config is not None:
+                findings += _codecs(kind, config)
     findings.append(found("pipeline", partial(_opened, service)))
     return findings
+
+
+def _codecs(kind: str, config: SourceConfig | SinkConfig) -> list[Finding]:
+    """What the codecs of a connector depend on, as far as that is something to be asked."""
+    topic = config.addressing.topic if isinstance(config, SinkConfig) and config.addressing is not None else None
+    codec: CodecConfig | None = codec_config(config.codec)
+    findings: list[Finding] = []
+    while codec is not None:
+        asked = codec.with_sink_topic(topic)
+        codec = codec.wrapped
+        if type(asked).ask is not CodecConfig.ask:
+            one = found(f"codec of {kind} {config.label}", partial(_asked, asked))
+            if one.text or not one.ok:
+                findings.append(one)
+    return findings
+
+
+def _asked(codec: CodecConfig) -> str:
+    return codec.ask() or ""
 
 
 def _opened(service: Service) -> str:

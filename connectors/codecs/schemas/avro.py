@@ -62,6 +62,17 @@ class AvroConfig(CodecConfig):
         """fastavro, and with a registry what its client needs."""
         return _AVRO if self.registry is None else all_of(_AVRO, REGISTRY_PACKAGES)
 
+    def ask(self) -> str | None:
+        """What the registry has; of a sink, by which schema its results are going to be written."""
+        if self.registry is None:
+            return None
+        otherwise = "register a schema, or write auto_register: true"
+        if self.registry.auto_register:
+            derived = self.schema_ is None
+            otherwise = "a schema is derived from the first results" if derived else "that of the codec is registered"
+        record = self.record_name if self.schema_ is None else _record_name(schema_text(self.schema_))
+        return SchemaRegistry(self.registry).about(self.sink_topic, record, otherwise)
+
     def build(self) -> Avro:
         """The codec. Raises `MissingPackageError`, and `DefinitionError` for a schema that cannot be read or used."""
         return Avro(self)

@@ -57,6 +57,13 @@ class JsonSchemaConfig(WrapperConfig):
         parts: list[Requirement] = [] if self.registry is None else [REGISTRY_PACKAGES]
         return all_of(*parts, *([Package("jsonschema", "schemas")] if self.validate_ else []))
 
+    def ask(self) -> str | None:
+        """What the registry has; of a sink, by which schema its results are going to be written."""
+        if self.registry is None:
+            return None
+        record = "" if self.schema_ is None else _title(schema_text(self.schema_))
+        return SchemaRegistry(self.registry).about(self.sink_topic, record, "register a schema")
+
     def build(self) -> JsonSchema:
         """The codec. Raises `MissingPackageError`, and `DefinitionError` for a schema that cannot be read or used."""
         return JsonSchema(self)

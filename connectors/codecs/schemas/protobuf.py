@@ -57,6 +57,12 @@ class ProtobufConfig(CodecConfig):
         """What the registry's client needs."""
         return () if self.registry is None else REGISTRY_PACKAGES
 
+    def ask(self) -> str | None:
+        """What the registry has; of a sink, by which schema its results are going to be written."""
+        if self.registry is None:
+            return None
+        return SchemaRegistry(self.registry).about(self.sink_topic, self.message or "", "register a schema")
+
     def build(self) -> Protobuf:
         """The codec. Raises `DefinitionError` for descriptors that cannot be read or lack the message."""
         return Protobuf(self)

@@ -120,6 +120,20 @@ class SchemaRegistry:
             )
         return Registered(kind, text, {}, found.schema_id, found.guid, found.version)
 
+    def about(self, topic: str | None, record: str, otherwise: str) -> str:
+        """What is found out by asking it, in words: of a codec in a sink the schema of results.
+
+        `record` names their type; `otherwise` says what happens where the subject has no schema.
+        """
+        if topic is None:
+            subjects = self._asked("its subjects", lambda client: client.get_subjects())
+            return f"{self.config.url} answers, and has {len(subjects or ())} subjects"
+        subject = self.subject(topic, record)
+        found = self.latest(subject)
+        if found is None:
+            return f"{self.config.url} has no subject {subject} yet: {otherwise}"
+        return f"{self.config.url} has the subject {subject}: {found.text}"
+
     def frame(self, registered: Registered) -> Frame:
         """What messages with this schema say of it. Raises `ConnectorError` for a header without a GUID."""
         if self.config.framing == "payload":

@@ -86,7 +86,7 @@ def send(
     with draining(stop.set), _progress_of(total) as advance:
         sink.open()
         try:
-            for part in parts(files, form, setting, key, repeat=repeat, at_most=kept.at_once):
+            for part in parts(files, form, setting, key, repeat=repeat, at_most=kept.at_once, topic=topic):
                 if stop.is_set():
                     break
                 _send(sink, part, headers)
