@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -10,10 +11,21 @@ import numpy as np
 from connectors.codec import Decoded, Encoded, RecordsOrigin
 from connectors.records import Records
 from pipelines.data.batch import Batch
+from pipelines.data.columns import Column, DenseColumn, WireColumn
 from pipelines.data.data import check_key
-from pipelines.errors import WireError
+from pipelines.errors import RowsFailed, WireError
+from pipelines.values import ValueType
 from pipelines.wire.limits import Limits
-from pipelines.wire.plainvalues import RULES, PlainForm, PlainRules, plain_rows, read_rows
+from pipelines.wire.plainvalues import (
+    RULES,
+    PlainDecoder,
+    PlainForm,
+    PlainRules,
+    ReadRows,
+    plain_rows,
+    read_column,
+    read_rows,
+)
 
 AS_OBJECTS: Final = PlainForm(bytes_as_text=False, shortest=False)
 """The form of plain values in binary formats: bytes are bytes, and floats have all their digits."""
@@ -53,14 +65,70 @@ def decoded_rows(
     numbers: list[int],
     failed: dict[int, Exception],
     rules: PlainRules = RULES,
+    names: Sequence[str] | None = None,
 ) -> Decoded:
-    """A batch of these rows, which have these numbers. `failed` are others, and gets those whose values are none."""
-    found = read_rows(rows, wanted or frozenset(), rules)
+    """A batch of these rows, which have these numbers. `failed` are others, and gets those whose values are none.
+
+    `names` are the keys of every row, if all have the same.
+    """
+    if names is None or not rows:
+        found = read_rows(rows, wanted or frozenset(), rules)
+    else:
+        found = _read_alike(rows, names, wanted or frozenset(), rules)
     batch = Batch(found.columns, len(rows), rows=np.array(numbers, np.int64), origin=RecordsOrigin(records, first))
     if found.failed:
         failed.update((numbers[at], error) for at, error in found.failed.items())
         batch = batch.take(np.array([at for at in range(len(rows)) if at not in found.failed], np.int64))
     return Decoded(batch, failed)
+
+
+def _read_alike(
+    rows: Sequence[Mapping[str, Any]], names: Sequence[str], wanted: frozenset[str], rules: PlainRules
+) -> ReadRows:
+    """As `read_rows`, of rows that all have these keys: there is nothing to be counted, and no key is rare."""
+    columns: dict[str, Column] = {}
+    failed: dict[int, WireError] = {}
+    decoder = PlainDecoder(rules)
+    for name in names:
+        values = list(map(itemgetter(name), rows))
+        if name in wanted:
+            column, wrong = read_column(values, rules)
+            for row, error in wrong.items():
+                failed.setdefault(row, WireError(f'key "{name}" cannot be read: {error}'))
+        else:
+            column = WireColumn(values, decoder)
+        if not column.empty:
+            columns[name] = column
+    return ReadRows(columns, failed)
+
+
+def alike_rows(batch: Batch, form: PlainForm = AS_OBJECTS) -> tuple[Sequence[str], list[dict[str, Any]]] | None:
+    """The keys of a batch whose rows all have them, and the plain values of each row; `None` for another batch.
+
+    As `plain_rows` gives them, for columns of which whole lists are there: those of numbers, texts and bytes, and those
+    that nobody asked for.
+    """
+    if not batch.columns:
+        return None
+    names, columns = list(batch.columns), []
+    for column in batch.columns.values():
+        if column.mask is not None:
+            return None
+        if isinstance(column, DenseColumn):
+            columns.append(form.array(column.storage))
+        elif isinstance(column, WireColumn) and isinstance(column.decoder, PlainDecoder):
+            columns.append(column.entries)
+        elif column.type in _WHOLE:
+            try:
+                columns.append(column.values())
+            except RowsFailed:
+                return None
+        else:
+            return None
+    return names, [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+_WHOLE: Final = frozenset({ValueType.STRING, ValueType.BYTES})
 
 
 def encode_plain(batch: Batch, write: Callable[[dict[str, Any]], bytes], form: PlainForm = AS_OBJECTS) -> Encoded:

@@ -12,12 +12,12 @@ from pydantic import Field, model_validator
 
 from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import CodecConfig
-from connectors.codecs.plainrows import AS_OBJECTS, decoded_rows
+from connectors.codecs.plainrows import AS_OBJECTS, alike_rows, decoded_rows
 from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas import avroschema
 from connectors.codecs.schemas.config import REGISTRY_PACKAGES, RegistryConfig
 from connectors.codecs.schemas.derived import derived_schema
-from connectors.codecs.schemas.framing import Frame, framed, schema_headers, without_schemas
+from connectors.codecs.schemas.framing import ID_SIZE, Frame, framed, schema_headers, without_schemas
 from connectors.codecs.schemas.registry import Registered, SchemaRegistry
 from connectors.codecs.schemas.schemafile import schema_text
 from connectors.localpath import LocalPath
@@ -105,24 +105,33 @@ class Avro(Codec):
         rows: list[dict[str, Any]] = []
         numbers: list[int] = []
         failed: dict[int, Exception] = {}
+        most = self._config.max_bytes
         headers = schema_headers(records) if self._registry is not None else None
+        # Nearly all payloads of a block begin with the id of one schema.
+        seen: dict[bytes, Any] = {}
+        schema = self._given
         for row, payload in enumerate(records.values):
             if payload is None:
                 continue
             try:
-                raw = payload_bytes(payload, "avro")
-                if len(raw) > self._config.max_bytes:
-                    raise _too_large(len(raw), self._config.max_bytes)
-                if headers is None or self._registry is None:
-                    schema = self._given
-                else:
-                    of, raw, payload = framed(raw, headers[row])
-                    raw = raw if payload is None else payload
-                    schema = self._registry.parsed(of, self._parsed)
+                raw = payload if payload.__class__ is bytes else payload_bytes(payload, "avro")
+                size = len(raw)
+                if size > most:
+                    raise _too_large(size, most)
                 text = io.BytesIO(raw)
+                if headers is not None:
+                    header = headers[row]
+                    schema = seen.get(raw[:ID_SIZE]) if header is None else None
+                    if schema is not None:
+                        text.seek(ID_SIZE)
+                    else:
+                        schema, begin = self._framed(raw, header)
+                        text.seek(begin)
+                        if begin == ID_SIZE:
+                            seen[raw[:ID_SIZE]] = schema
                 found = read(text, schema, reader)
-                if text.tell() != len(raw):
-                    raise WireError(f"{len(raw) - text.tell()} bytes follow the record: it has another schema")
+                if text.tell() != size:
+                    raise WireError(f"{size - text.tell()} bytes follow the record: it has another schema")
             except WireError as error:
                 failed[first + row] = error
             except ConnectorError:
@@ -134,27 +143,40 @@ class Avro(Codec):
             else:
                 rows.append(found)
                 numbers.append(first + row)
-        decoded = decoded_rows(records, first, wanted, rows, numbers, failed)
+        # All rows have the fields of the reader's schema, or of the one schema that they were written by.
+        alike = reader or (self._given if headers is None else next(iter(seen.values())) if len(seen) == 1 else None)
+        if alike is not None and headers is not None and any(header is not None for header in headers):
+            alike = reader
+        names = None if alike is None else [one["name"] for one in alike["fields"]]
+        decoded = decoded_rows(records, first, wanted, rows, numbers, failed, names=names)
         return decoded if headers is None else without_schemas(decoded, records, first)
 
     def encode(self, batch: Batch) -> Encoded:
         """A record for each row, by the schema of the results."""
         failed: dict[int, Exception] = {}
-        rows = plain_rows(batch, AS_OBJECTS, failed)
+        alike = alike_rows(batch)
+        names, rows = alike or (None, plain_rows(batch, AS_OBJECTS, failed))
         if not rows:
             return Encoded([], failed)
         writer = self._writer_for([row for at, row in enumerate(rows) if at not in failed])
         if writer is None:
             return Encoded([None] * len(rows), failed)
+        known = names is not None and writer.names.issuperset(names)
         values: list[bytes | None] = [None] * len(rows)
         for at, row in enumerate(rows):
             if at in failed:
                 continue
             try:
-                values[at] = writer.written(row)
+                values[at] = writer.written(row, known=known)
             except WireError as error:
                 failed[at] = error
         return Encoded(values, failed, writer.frame.headers(len(rows)))
+
+    def _framed(self, raw: bytes, header: bytes | None) -> tuple[Any, int]:
+        """The schema of a payload, and where its record begins."""
+        assert self._registry is not None
+        of, rest, whole = framed(raw, header)
+        return self._registry.parsed(of, self._parsed), 0 if whole is not None else len(raw) - len(rest)
 
     def _own(self, text: str) -> Any:
         """A schema of the service file. What it names must be in it."""
@@ -214,14 +236,15 @@ class _Writer:
         self.frame = frame
         self._write: Callable[..., None] = fastavro.schemaless_writer
         self._schema = schema
-        self._names = frozenset(one["name"] for one in schema["fields"])
+        self.names = frozenset(one["name"] for one in schema["fields"])
         self._buffer = io.BytesIO()
 
-    def written(self, row: Mapping[str, Any]) -> bytes:
-        if not row.keys() <= self._names:
-            other = next(key for key in row if key not in self._names)
+    def written(self, row: Mapping[str, Any], *, known: bool) -> bytes:
+        """The payload of a row; `known` says that there is a field for each key."""
+        if not known and not row.keys() <= self.names:
+            other = next(key for key in row if key not in self.names)
             raise WireError(
-                f'the schema of the results has no field "{other}"{nearest(other, self._names)}; choose what the sink '
+                f'the schema of the results has no field "{other}"{nearest(other, self.names)}; choose what the sink '
                 "writes (keys: [NAME], drop: [NAME]), or add the field"
             )
         buffer = self._buffer

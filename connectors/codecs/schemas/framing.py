@@ -17,6 +17,8 @@ HEADER: Final = "__value_schema_id"
 _BY_ID, _BY_GUID = 0, 1
 _ID: Final = struct.Struct(">BI")
 _GUID_SIZE: Final = 17
+ID_SIZE: Final = _ID.size
+"""Bytes of a frame that names a schema by its id."""
 
 SchemaRef = int | UUID
 """Which schema of a registry: its id, or its GUID."""
