@@ -38,6 +38,10 @@ from pipelines.steps.models.regression import RegressionOutput
 from pipelines.steps.models.tensorflow import Keras, Nd4jTensorFlow, TensorFlow
 from pipelines.steps.models.tensorrt import NamedDimension, TensorRt
 from pipelines.steps.models.tvm import Tvm
+from pipelines.steps.video.blur import Blur
+from pipelines.steps.video.motion import Motion
+from pipelines.steps.video.track import Track
+from pipelines.steps.video.zones import Line, Zone, Zones
 
 STEPS: tuple[type[Step], ...] = (
     Logging,
@@ -67,6 +71,10 @@ STEPS: tuple[type[Step], ...] = (
     DrawFixedGrid,
     DrawSegmentation,
     DrawFaceKeyPoints,
+    Motion,
+    Track,
+    Zones,
+    Blur,
     Onnx,
     TensorFlow,
     Nd4jTensorFlow,
@@ -107,6 +115,7 @@ __all__ = [
     "AlignedCombine",
     "AnyOf",
     "ArgMax",
+    "Blur",
     "BoundingBoxFilter",
     "BoundingBoxToPoint",
     "CachingTrigger",
@@ -144,8 +153,10 @@ __all__ = [
     "Int",
     "IntSwitch",
     "Keras",
+    "Line",
     "Logging",
     "Merge",
+    "Motion",
     "NamedDimension",
     "Nd4jTensorFlow",
     "Onnx",
@@ -171,9 +182,12 @@ __all__ = [
     "TensorFlow",
     "TensorRt",
     "TimeLoopTrigger",
+    "Track",
     "Trigger",
     "Tvm",
     "Typed",
     "VideoCapture",
     "YoloToBoundingBox",
+    "Zone",
+    "Zones",
 ]

@@ -1,0 +1,72 @@
+"""Zones and lines, and on which side of them a point is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+Point: TypeAlias = tuple[float, float]
+
+
+class Area:
+    """A polygon."""
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self._edges = list(zip(points, [*points[1:], points[0]], strict=True))
+
+    def depth(self, point: Point) -> float:
+        """How far inside a point is; below zero how far outside."""
+        nearest = min(_distance(point, start, end) for start, end in self._edges)
+        return nearest if self._holds(point) else -nearest
+
+    def _holds(self, point: Point) -> bool:
+        # A ray to the right meets the edges of a polygon an odd number of times from inside.
+        x, y = point
+        inside = False
+        for (x1, y1), (x2, y2) in self._edges:
+            if (y1 > y) != (y2 > y) and x < x1 + (y - y1) * (x2 - x1) / (y2 - y1):
+                inside = not inside
+        return inside
+
+
+class Gate:
+    """A line from one point to another."""
+
+    def __init__(self, start: Point, end: Point) -> None:
+        self._start, self._end = start, end
+        self._along = (end[0] - start[0], end[1] - start[1])
+        self._length = math.hypot(*self._along)
+
+    def side(self, point: Point) -> float:
+        """How far to the right of the line, seen from its start, a point is; below zero how far to the left.
+
+        The picture's y goes down. What is beyond the ends of the line has sides too.
+        """
+        return self._cross(point) / self._length
+
+    def passed(self, before: Point, after: Point) -> int:
+        """1 if the way from one point to the next crosses the line between its ends from left to right, -1 from right
+        to left, else 0. A point on the line is to its right: ways that follow each other count it once."""
+        a, b = self._cross(before), self._cross(after)
+        if (a < 0) == (b < 0):
+            return 0
+        part = a / (a - b)
+        x = before[0] + part * (after[0] - before[0]) - self._start[0]
+        y = before[1] + part * (after[1] - before[1]) - self._start[1]
+        place = x * self._along[0] + y * self._along[1]
+        if not 0 <= place <= self._length**2:
+            return 0
+        return 1 if a < 0 else -1
+
+    def _cross(self, point: Point) -> float:
+        return self._along[0] * (point[1] - self._start[1]) - self._along[1] * (point[0] - self._start[0])
+
+
+def _distance(point: Point, start: Point, end: Point) -> float:
+    """From a point to a line between two points."""
+    dx, dy = end[0] - start[0], end[1] - start[1]
+    square = dx * dx + dy * dy
+    part = 0.0 if square == 0 else ((point[0] - start[0]) * dx + (point[1] - start[1]) * dy) / square
+    part = min(max(part, 0.0), 1.0)
+    return math.hypot(point[0] - start[0] - part * dx, point[1] - start[1] - part * dy)

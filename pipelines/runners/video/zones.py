@@ -1,0 +1,107 @@
+"""Runs ZONES."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, ClassVar
+
+from pipelines.data.data import Data
+from pipelines.data.record import RecordContext
+from pipelines.errors import DataError
+from pipelines.runners.runner import OpenContext
+from pipelines.runners.video.boxrows import boxes_of, corners_of, ids_of
+from pipelines.runners.video.lanerunner import NO_RECORD, LaneRunner
+from pipelines.runners.video.places import Area, Gate
+from pipelines.runners.video.visits import Event, Sighting, Totals, Visits, WatchedLine, WatchedZone
+from pipelines.steps.video.zones import Place, Zones
+from pipelines.values import TypedList, ValueType
+
+Camera = tuple[str, str, int]
+
+
+class ZonesRunner(LaneRunner[Visits]):
+    """Puts events and counts beside the boxes. Where tracks are is known by lane; counts go on when a camera connects
+    again, and the tracks of before have left then.
+
+    Fails a row without boxes, without an id for each of them, or with an id that is there twice.
+    """
+
+    opens_images: ClassVar[bool] = False
+    keeps_rows: ClassVar[bool] = True
+    keeps_keys: ClassVar[bool] = True
+
+    def __init__(self, step: Zones, context: OpenContext) -> None:
+        super().__init__(step.frame_rate)
+        self._step = step
+        self._totals: dict[Camera, Totals] = {}
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        return None if self._step.bbox_name is None else frozenset([self._step.bbox_name, self._step.ids_name])
+
+    def begin(self, record: RecordContext) -> Visits:
+        step = self._step
+        zones = {
+            name: WatchedZone(Area(zone.points), _labels(zone), zone.dwell)
+            for name, zone in step.zones.items()
+            if _has(zone, record.topic)
+        }
+        lines = {
+            name: WatchedLine(Gate(line.start, line.end), _labels(line))
+            for name, line in step.lines.items()
+            if _has(line, record.topic)
+        }
+        camera = (record.source, record.topic, record.partition)
+        if camera not in self._totals:
+            zeros = {name: Counter(entered=0, left=0) for name in zones}
+            self._totals[camera] = Totals(zeros | {name: Counter({"in": 0, "out": 0}) for name in lines})
+        return Visits(zones, lines, step.margin, step.lost_after, self._totals[camera])
+
+    def ended(self, state: Visits) -> None:
+        state.end()
+
+    def checked(self, data: Data) -> list[Sighting]:
+        step = self._step
+        key, boxes = boxes_of(data, step.bbox_name, step.ids_name)
+        corners = corners_of(boxes, key).tolist()
+        ids = ids_of(data, step.ids_name, boxes, key)
+        found = [
+            Sighting(number, box.label, ((x1 + x2) / 2, _height(y1, y2, step.anchor)))
+            for number, box, (x1, y1, x2, y2) in zip(ids, boxes, corners, strict=True)
+            if number > 0
+        ]
+        if len({one.track for one in found}) < len(found):
+            twice = next(track for track, count in Counter(one.track for one in found).items() if count > 1)
+            raise DataError(f'"{step.ids_name}" has {twice} twice: a track is in one place only')
+        return found
+
+    def step(self, data: Data, found: list[Sighting], state: Visits, now: float) -> Data:
+        record = data.record or NO_RECORD
+        events = [_described(event, record) for event in state.update(found, now)]
+        inside = state.inside()
+        counts = {
+            name: Data({"inside": inside[name], **counted} if name in self._step.zones else {**counted})
+            for name, counted in state.totals.counts.items()
+        }
+        data[self._step.events_name] = events or TypedList(ValueType.DATA)
+        data[self._step.counts_name] = Data(counts)
+        return data
+
+
+def _has(place: Place, camera: str) -> bool:
+    return place.cameras is None or camera in place.cameras
+
+
+def _labels(place: Place) -> frozenset[str] | None:
+    return None if place.labels is None else frozenset(place.labels)
+
+
+def _height(top: float, bottom: float, anchor: str) -> float:
+    return bottom if anchor == "BOTTOM_CENTER" else top if anchor == "TOP_CENTER" else (top + bottom) / 2
+
+
+def _described(event: Event, record: RecordContext) -> Data:
+    found: dict[str, Any] = {"event": event.kind, "place": event.place, "id": event.track}
+    optional = {"label": event.label, "direction": event.direction, "seconds": event.seconds, "time": record.timestamp}
+    found |= {key: value for key, value in optional.items() if value is not None}
+    return Data(found | {"lost": True} if event.lost else found)
