@@ -133,7 +133,7 @@ def _mqtt(config: InferenceConfiguration, environment: Mapping[str, str], docume
     _warn(document, notes)
     return {
         "source": source,
-        "sink": {"type": "mqtt_endpoint", "qos": 2, "codec": {**json, "pretty": True}},
+        "sink": {"type": "mqtt_endpoint", "qos": 2, "codec": {**json, "pretty": True, "images": "png"}},
         "dead_letter": {"type": "mqtt_endpoint", "qos": 2},
         # Whoever may connect can send what fails: no client stops the service for the others.
         "errors": {"stop_ratio": 1},
@@ -202,12 +202,14 @@ def _variable(environment: Mapping[str, str], name: str, document: Document) -> 
 
 def _codec(class_name: str, ending: str, document: Document, path: KeyPath) -> dict[str, Any]:
     name = class_name.rpartition(".")[2].removesuffix(ending)
+    # Konduit Serving's readers know PNG only.
+    images = {"images": "png"} if ending == "Serializer" else {}
     if name == "String" and ending == "Serializer":
-        return {"type": "konduit-json", "byte_order": "little", "pretty": True}
+        return {"type": "konduit-json", "byte_order": "little", "pretty": True, **images}
     if name in ("JsonObject", "String"):
-        return {"type": "konduit-json", "byte_order": "little"}
+        return {"type": "konduit-json", "byte_order": "little", **images}
     if name in ("Buffer", "ByteArray"):
-        return {"type": "protodata"}
+        return {"type": "protodata", **images}
     raise document.error(
         path,
         f'"{class_name}" is no class that values can be read or written with; there are JsonObject{ending}, '

@@ -112,7 +112,7 @@ def test_a_service_over_kafka_loads_with_its_topics_and_codecs(path: Path) -> No
     )
     assert sink.topic == given.producer_topic_name
     codec = {"type": "protodata"} if "buffers" in path.name else {"type": "konduit-json", "byte_order": "little"}
-    assert (source.codec, sink.codec) == (codec, codec)
+    assert (source.codec, sink.codec) == (codec, {**codec, "images": "png"})
 
 
 @pytest.mark.parametrize("value", ["JsonObject", "String", "Buffer"])

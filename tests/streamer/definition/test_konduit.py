@@ -78,8 +78,9 @@ def test_classes_of_values_are_codecs(name: str, codec: dict[str, str]) -> None:
     writer = name.replace("Deserializer", "Serializer")
     found = translated(configuration(consumerValueDeserializerClass=name, producerValueSerializerClass=writer))
     assert found["source"]["codec"] == codec
-    # Konduit Serving writes a text with indentation, an object without.
-    assert found["sink"]["codec"] == (codec | {"pretty": True} if "String" in name else codec)
+    # Konduit Serving writes a text with indentation, an object without, and reads no images but PNG.
+    written = {**codec, "images": "png"}
+    assert found["sink"]["codec"] == (written | {"pretty": True} if "String" in name else written)
 
 
 def test_an_unknown_class_of_values_is_an_error_at_its_line() -> None:
@@ -120,7 +121,7 @@ def test_mqtt_makes_the_service_a_server_that_answers_its_clients() -> None:
         "listen": "0.0.0.0:1884",
         "codec": {"type": "konduit-json", "byte_order": "little"},
     }
-    codec = {"type": "konduit-json", "byte_order": "little", "pretty": True}
+    codec = {"type": "konduit-json", "byte_order": "little", "pretty": True, "images": "png"}
     assert found["sink"] == {"type": "mqtt_endpoint", "qos": 2, "codec": codec}
     assert found["dead_letter"] == {"type": "mqtt_endpoint", "qos": 2}
 
