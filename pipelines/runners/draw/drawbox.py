@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import itertools
+from typing import ClassVar, Final
 
 from pipelines.data.data import Data
 from pipelines.runners.draw.canvas import canvas, check_scale, draw_box, draw_text, scaled
-from pipelines.runners.images.colors import BLUE, LIME, color
+from pipelines.runners.draw.drawplaces import Places
+from pipelines.runners.images.colors import AQUA, BLUE, LIME, Color, color, random_colors
 from pipelines.runners.images.cropped import box_in_image, region_of
-from pipelines.runners.images.fields import boxes_key, image_key, listed
+from pipelines.runners.images.fields import image_key
 from pipelines.runners.images.opencv import opencv
 from pipelines.runners.runner import OpenContext, RowRunner
+from pipelines.runners.video.boxrows import boxes_of, ids_of
 from pipelines.steps.draw.draw import DrawBoundingBox
 from pipelines.values import BoundingBox, Image
+
+OF_IDS: Final[tuple[Color, ...]] = tuple(itertools.islice(random_colors(), 64))
+"""Colours that ids have in turn."""
 
 
 class DrawBoundingBoxRunner(RowRunner):
@@ -30,18 +36,23 @@ class DrawBoundingBoxRunner(RowRunner):
         self._color = color(step.color, LIME)
         self._colors = {label: color(text, LIME) for label, text in (step.class_colors or {}).items()}
         self._region_color = color(step.crop_region_color, BLUE)
+        self._places = Places(step.zones, step.lines, color(step.zone_color, AQUA), step.counts_name)
 
     def run(self, data: Data) -> Data:
         step = self._step
         key = image_key(data, step.image_name)
         image = data.get_image(key)
-        boxes = listed(data[boxes_key(data, step.bbox_name)])
+        name, boxes = boxes_of(data, step.bbox_name, step.ids_name)
+        ids = [None] * len(boxes) if step.ids_name is None else ids_of(data, step.ids_name, boxes, name)
         region = region_of(step.image_to_ndarray_config, image.width, image.height)
         picture = scaled(canvas(image), step.scale, step.resize_h, step.resize_w)
-        for box in boxes:
-            chosen = self._colors.get(box.label or "", self._color)
-            left, top = draw_box(picture, box_in_image(box, region), chosen, step.line_thickness)
-            if text := self._text(box):
+        if step.zones or step.lines:
+            self._places.draw(picture, data)
+        for box, number in zip(boxes, ids, strict=True):
+            chosen = self._chosen(box, number)
+            thickness = 1 if number == 0 else step.line_thickness
+            left, top = draw_box(picture, box_in_image(box, region), chosen, thickness)
+            if text := self._text(box, number):
                 draw_text(picture, text, left, top, chosen)
         if region is not None and step.draw_crop_region:
             height, width = picture.shape[:2]
@@ -50,7 +61,15 @@ class DrawBoundingBoxRunner(RowRunner):
             cv2.rectangle(picture, tuple(map(int, place)), self._region_color, max(step.line_thickness, 1), cv2.LINE_8)
         return Data({key: Image(picture)})
 
-    def _text(self, box: BoundingBox) -> str:
+    def _chosen(self, box: BoundingBox, number: int | None) -> Color:
+        found = self._colors.get(box.label or "")
+        if found is not None or not number:
+            return self._color if found is None else found
+        return OF_IDS[number % len(OF_IDS)]
+
+    def _text(self, box: BoundingBox, number: int | None) -> str:
         label = box.label if self._step.draw_label and box.label else ""
+        if number:
+            label = f"{number} {label}".rstrip()
         shown = self._step.draw_probability and box.probability is not None
         return f"{label} {box.probability:.2f}".strip() if shown else label

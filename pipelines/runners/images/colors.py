@@ -35,6 +35,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
 """The colour names of HTML 4 as red, green, blue."""
 
 LIME: Final[Color] = (0, 255, 0)
+AQUA: Final[Color] = (255, 255, 0)
 RED: Final[Color] = (0, 0, 255)
 BLUE: Final[Color] = (255, 0, 0)
 

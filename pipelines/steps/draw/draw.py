@@ -12,6 +12,7 @@ from pydantic import Field
 from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import EXTENSION, Int, Key, Spelling
 from pipelines.steps.images.imagetondarray import ImageToNDArrayConfig
+from pipelines.steps.video.zones import Line, Zone
 
 Scale = Literal["NONE", "AT_LEAST", "AT_MOST"]
 """Whether a picture is enlarged or shrunk before something is drawn."""
@@ -53,6 +54,16 @@ class DrawBoundingBox(Step):
     """Whether to draw the part of the image that the network saw."""
     crop_region_color: str | None = None
     """Colour of that; none: blue."""
+    ids_name: Annotated[str | None, EXTENSION] = None
+    """Key of the boxes' ids, as `TRACK` gives them: written above the box, and each id has a colour of its own where its label has none. A box with the id 0 is drawn thin."""  # noqa: E501
+    zones: Annotated[dict[Key, Zone], EXTENSION] = Field(default_factory=dict)
+    """Zones to draw, as `ZONES` has them, in fractions of the image; those of other cameras are left out."""
+    lines: Annotated[dict[Key, Line], EXTENSION] = Field(default_factory=dict)
+    """Lines to draw, as `ZONES` has them, with an arrow to the side that is `in`."""
+    counts_name: Annotated[str | None, EXTENSION] = None
+    """Key of the counts, as `ZONES` gives them: written beside the names of zones and lines."""
+    zone_color: Annotated[str | None, EXTENSION] = None
+    """Colour of zones and lines; none: aqua."""
 
 
 class DrawPoints(Step):
