@@ -15,6 +15,8 @@ Ints = npt.NDArray[np.int64]
 
 Part = tuple[str, int, int, int, int, int, tuple[int, ...], int, int, int]
 Found = tuple[Block, int, int, tuple[int, int], list[int] | None, list[tuple[int, int, int]] | None, list[Part]]
+JsonPart = tuple[str, int, int, int, int, int, int, int, int, int]
+JsonFound = tuple[Block, int, int, tuple[int, int], list[int] | None, list[JsonPart]]
 
 class Block:
     """Bytes, read-only, through the buffer protocol. Let go of, they are used again for another block."""
@@ -45,6 +47,40 @@ class Reader:
         form, line, mask, first, element, shape, total, offset, splits). `native/src/protodata/core/columns.rs` says
         what each form is, in its order. Raises `ValueError` for a message that does not lie in the buffer.
         """
+
+class JsonReader:
+    """Takes records of plain JSON apart, and reads the values of the keys `wanted`."""
+
+    def __new__(
+        cls,
+        wanted: list[str],
+        fields: list[tuple[str, list[tuple[str, int | None]]]],
+        each: bool,
+        bare: bool,
+        limits: tuple[int, ...],
+    ) -> JsonReader:
+        """`fields` are keys and the steps of their pointers, with the number of the element that a step may be; `each`:
+        elements and lines are rows; `bare`: payloads are values, of the first field; `limits` are bytes, depth,
+        elements and keys: what may exceed them is left to Python."""
+
+    def read(self, buffer: Bytes, starts: Ints, lengths: Ints) -> JsonFound:
+        """Payloads `buffer[starts[i]:starts[i] + lengths[i]]`: none where the length is -1, something else where -2.
+
+        Gives (block, rows, lines, rare, odd, parts): a block that begins with `int64 (lines, rows)`, line 0 being the
+        positions of the rows' payloads; where in the block rows, starts and lengths of the values of rare keys are,
+        `int64 (3, n)`, and n; the positions of those payloads that are to be left to Python, rising (`None`: none); and
+        a `JsonPart` for each key: (key, form, line, mask, whole, first, count, total, offset, splits).
+        `native/src/json/core/columns.rs` says what each form is, in its order. Raises `ValueError` for a payload that
+        does not lie in the buffer.
+        """
+
+def json_encoded(rows: int, columns: list[tuple[Any, ...]], failed: list[int]) -> Block:
+    """Objects of these columns, as from `join`; none (-1) for the positions `failed`, which rise.
+
+    A column is one of (`JSON`, prefix, buffer, starts, lengths), (`TEXTS`, prefix, buffer, starts, lengths) and
+    (`ARRAYS`, prefix, dtype, shape, values, present, whole), with the numbers that `pipelines.wire.compiled_json` gives
+    these names. Raises `ValueError` for a column that is none, `BufferError` for memory that is not contiguous.
+    """
 
 def join(values: list[Any]) -> Block:
     """`bytes` put one after the other, behind `int64 (2, N)`: their starts and lengths (-1: `None`, -2: no `bytes`)."""

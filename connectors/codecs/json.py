@@ -10,18 +10,21 @@ from pydantic import Field, field_validator, model_validator
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.codecs.config import MessageConfig
 from connectors.codecs.writtenimages import WritesImages
+from connectors.compiledform import HasCompiledForm
 from connectors.records import Records
 from pipelines.data.batch import Batch
 from pipelines.data.rowrange import row_range
+from pipelines.hotpath import HotPathReport, taken
 from pipelines.steps.config import Key
+from pipelines.wire.jsoncolumns import json_reader, json_writer
 from pipelines.wire.jsontext import Pointer
-from pipelines.wire.plainjson import JsonForm, JsonOptions, read_json, write_json
+from pipelines.wire.plainjson import JsonForm, JsonOptions
 
 _KONDUITS: Final = ("byte_order", "nulls")
 """Fields that the codec of this name had when it was Konduit's form."""
 
 
-class JsonConfig(WritesImages, MessageConfig):
+class JsonConfig(HasCompiledForm, WritesImages, MessageConfig):
     """Plain JSON objects: numbers, texts, booleans, lists, objects; arrays are lists. What no step reads passes through as it came."""  # noqa: E501
 
     type: Literal["json"] = "json"
@@ -54,7 +57,7 @@ class JsonConfig(WritesImages, MessageConfig):
         return fields
 
     def build(self) -> Json:
-        """The codec."""
+        """The codec. Raises `HotPathError` if the compiled form is insisted on and was not built."""
         return Json(self)
 
 
@@ -67,16 +70,24 @@ class Json(Codec):
     opens_images: ClassVar[bool] = True
 
     def __init__(self, config: JsonConfig | None = None) -> None:
+        """Raises `HotPathError` if the compiled form is insisted on and was not built."""
         config = self._config = config or JsonConfig()
         fields = tuple((key, Pointer(text)) for key, text in config.fields.items())
-        self._options = JsonOptions(config.limits, fields, config.each)
-        self._form = JsonForm(config.nan, config.pretty)
+        self._hot_path = taken(config.hot_path)
+        self._each = config.each
+        self._read = json_reader(JsonOptions(config.limits, fields, config.each), config.hot_path)
+        self._write = json_writer(JsonForm(config.nan, config.pretty), config.hot_path)
+
+    @property
+    def hot_path(self) -> HotPathReport:
+        """Compiled where that was built and is wanted."""
+        return self._hot_path
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """Columns of these records; what is wrong with a key that is not `wanted` shows when it is decoded."""
-        found = read_json(records.values, wanted or frozenset(), self._options)
+        found = self._read(records.values, wanted or frozenset())
         count = len(found.rows)
-        whole = count == len(records) and not self._options.each
+        whole = count == len(records) and not self._each
         rows = row_range(first, count) if whole else found.rows + first
         batch = Batch(found.columns, count, rows=rows, origin=RecordsOrigin(records, first))
         return Decoded(batch, {first + row: error for row, error in found.failed.items()})
@@ -84,7 +95,7 @@ class Json(Codec):
     def encode(self, batch: Batch) -> Encoded:
         """One object for each row, without metadata. Values that nobody asked for go out as they came."""
         batch, unwritten = self._config.with_images(batch)
-        values, failed = write_json(batch, self._form)
+        values, failed = self._write(batch)
         if not unwritten:
             return Encoded(values, failed)
         values = [None if row in unwritten else value for row, value in enumerate(values)]

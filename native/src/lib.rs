@@ -2,6 +2,7 @@
 
 mod arena;
 mod columns;
+mod json;
 mod kafka;
 mod memory;
 mod mqtt;
@@ -13,6 +14,7 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<memory::Block>()?;
     module.add_class::<memory::OpenBlock>()?;
+    json::register(module)?;
     kafka::register(module)?;
     mqtt::register(module)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;

@@ -178,6 +178,11 @@ def by_key(rows: Sequence[Mapping[K, Any]], default: Any) -> Iterator[tuple[K, l
     for each row, `default` where the row lacks it, and `None` for the positions.
     """
     size = len(rows)
+    if rows and len(set(map(tuple, rows))) == 1:
+        # Most producers send the same keys in the same order.
+        for key, values in zip(rows[0], zip(*[row.values() for row in rows], strict=True), strict=True):
+            yield key, None, list(values)
+        return
     counts = Counter(itertools.chain.from_iterable(rows))
     rare: dict[K, tuple[list[int], list[Any]]] = {
         key: ([], []) for key, count in counts.items() if is_rare(count, size)

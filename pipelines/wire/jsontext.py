@@ -11,6 +11,8 @@ from typing import Any, Final, NoReturn
 from pipelines.errors import WireError
 from pipelines.wire.limits import Limits
 
+INDEX: Final = re.compile(r"0|[1-9][0-9]{0,15}")
+"""Steps of a pointer that may be the number of an element."""
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -35,6 +37,10 @@ def parsed(text: str) -> Any:
     Raises `WireError` for what is no JSON, NaN and Infinity too.
     """
     try:
+        if text[:1] == "{":
+            plain, end = _DECODER.raw_decode(text)
+            if end == len(text):
+                return plain
         return _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise _no_json(error) from None
@@ -121,7 +127,7 @@ class Pointer:
         for step in self.steps:
             if isinstance(plain, Mapping):
                 plain = plain.get(step)
-            elif isinstance(plain, list) and _INDEX.fullmatch(step) and int(step) < len(plain):
+            elif isinstance(plain, list) and INDEX.fullmatch(step) and int(step) < len(plain):
                 plain = plain[int(step)]
             else:
                 return None
@@ -134,7 +140,7 @@ class Pointer:
             begin = _space(text, begin)
             if text[begin] == "{":
                 found = members(text, begin).get(step)
-            elif text[begin] == "[" and _INDEX.fullmatch(step):
+            elif text[begin] == "[" and INDEX.fullmatch(step):
                 places = elements(text, begin)
                 found = places[int(step)] if int(step) < len(places) else None
             else:
@@ -151,11 +157,12 @@ def check_size(text: str, limits: Limits) -> None:
     Every key of an object counts, also one that is there twice. Records that are far from the limits are only looked
     at for how many brackets, colons and commas they have.
     """
-    brackets = text.count("{") + text.count("[")
+    size = len(text)
+    # A short text has no more of them than characters.
     if (
-        brackets <= limits.max_depth
-        and text.count(":") <= limits.max_keys
-        and brackets + text.count(",") <= limits.max_elements
+        text.count("{") + text.count("[") <= limits.max_depth
+        and (size <= limits.max_keys or text.count(":") <= limits.max_keys)
+        and (size <= limits.max_elements or limits.max_depth + text.count(",") <= limits.max_elements)
     ):
         return
     counts: list[int] = []
@@ -233,7 +240,7 @@ _SPANS: Final = json.JSONDecoder(parse_int=str, parse_float=str)
 _MOST_DIGITS: Final = 4000
 _BEYOND: Final = 1 << 64
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
-_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,15}")
+
 # What structures an object or array; strings, with a colon behind those that are keys.
 _TOKENS: Final = re.compile(r'[][{},]|"[^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?', re.DOTALL)
 _TOO_DEEP: Final = WireError("the payload is nested too deep")

@@ -15,8 +15,10 @@ import numpy as np
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn, Mask, Rows, WireColumn
 from pipelines.data.numberscolumn import NumbersColumn
+from pipelines.data.spans import Spans
 from pipelines.data.sparsecolumn import SparseColumn, by_key, divide, in_form
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError, without_traceback
+from pipelines.hotpath import compiled
 from pipelines.values import ValueType
 from pipelines.wire.jsontext import Pointer, check_size, documents, members, parsed, text_of
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
@@ -69,15 +71,20 @@ def read_json(values: Sequence[Any], wanted: frozenset[str], options: JsonOption
             found += own
             rows += [position] * len(own)
     columns, wrong = _columns(found, wanted, options)
-    numbers = np.array(rows, np.int64)
-    if wrong:
-        for row, reason in wrong.items():
-            failed.setdefault(rows[row], reason)
-        index = np.flatnonzero(~np.isin(numbers, list(failed)))
-        (taken,) = divide(columns, [index])
-        columns = in_form({key: column for key, column in taken.items() if not column.empty}, len(index), wanted)
-        numbers = numbers[index]
-    return ReadJson(columns, numbers, failed)
+    return without_rows(ReadJson(columns, np.array(rows, np.int64), failed), wrong, wanted)
+
+
+def without_rows(found: ReadJson, wrong: Mapping[int, WireError], wanted: frozenset[str]) -> ReadJson:
+    """What was read without the payloads of these rows, which fail, and the keys that only they had."""
+    if not wrong:
+        return found
+    failed = dict(found.failed)
+    for row, error in wrong.items():
+        failed.setdefault(int(found.rows[row]), error)
+    index = np.flatnonzero(~np.isin(found.rows, list(failed)))
+    (taken,) = divide(found.columns, [index])
+    columns = in_form({key: column for key, column in taken.items() if not column.empty}, len(index), wanted)
+    return ReadJson(columns, found.rows[index], failed)
 
 
 class Document:
@@ -148,14 +155,23 @@ class JsonDecoder:
 
     def __call__(self, entries: Sequence[Any]) -> Column:
         """The column of these texts. Raises `RowsFailed` naming the rows whose text is no value."""
+        if isinstance(entries, Spans) and (native := compiled()) is not None:
+            from pipelines.wire.compiled_json import compiled_values
+
+            if (column := compiled_values(native, entries, self)) is not None:
+                return column
+        column, failed = self.read(entries)
+        if failed:
+            raise RowsFailed(failed)
+        return column
+
+    def read(self, entries: Sequence[Any]) -> tuple[Column, dict[int, WireError]]:
+        """The column of these texts, in plain Python, and the errors of those that are no value by position."""
         if isinstance(entries, Undecoded):
             plain = entries.plain()
         else:
             plain = [None if entry is None else parsed(entry.decode()) for entry in entries]
-        column, failed = read_column(plain, PlainRules(self.limits, finite=True))
-        if failed:
-            raise RowsFailed(failed)
-        return column
+        return read_column(plain, PlainRules(self.limits, finite=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,24 +192,19 @@ class WrittenJson(NamedTuple):
 
 
 def write_json(batch: Batch, form: JsonForm) -> WrittenJson:
-    """One JSON object for each row, in the order of the batch's keys, without metadata.
+    """One JSON object for each row, in the order of the batch's keys, rare ones last, without metadata.
 
     Values that nobody asked for are the text that came in. Arrays are (nested) lists of numbers with the fewest digits
     that give them back, bytes base64, an image `{"format": "png", "base64": ...}`; see `PlainForm`.
     """
-    writer = _Writer(form)
+    writer = JsonWriter(form)
     failed: dict[int, Exception] = {}
     rows: list[list[str]] = [[] for _ in range(batch.size)]
-    for key, column in batch.columns.items():
-        try:
-            prefix = f"{writer.text(key)}:{' ' if form.pretty else ''}"
-            prefix.encode()
-        except UnicodeEncodeError as error:
-            wrong = WireError(f"a key cannot be written: {error}")
-            failed.update((row, wrong) for row in column.positions())
-            continue
-        for row, text in writer.cells(key, column, failed):
-            rows[row].append(prefix + text)
+    for key, column in rare_last(batch):
+        prefix = writer.prefix(key, column, failed)
+        if prefix is not None:
+            for row, text in writer.cells(key, column, failed):
+                rows[row].append(prefix + text)
     begin, between, end = ("{\n  ", ",\n  ", "\n}") if form.pretty else ("{", ",", "}")
     texts: list[bytes | None] = [None] * batch.size
     for row, entries in enumerate(rows):
@@ -206,11 +217,28 @@ def write_json(batch: Batch, form: JsonForm) -> WrittenJson:
     return WrittenJson(texts, failed)
 
 
-class _Writer:
+def rare_last(batch: Batch) -> list[tuple[str, Column]]:
+    """The columns of a batch, those of rare keys behind the others."""
+    return sorted(batch.columns.items(), key=lambda item: isinstance(item[1], SparseColumn))
+
+
+class JsonWriter:
+    """Writes the values of columns, one by one."""
+
     def __init__(self, form: JsonForm) -> None:
         self._null = form.nan == "null"
         self._pretty = form.pretty
         self.text = (_PRETTY if form.pretty else _COMPACT).encode
+
+    def prefix(self, key: str, column: Column, failed: dict[int, Exception]) -> str | None:
+        """What stands before each value of the key; `None` if it cannot be written: the rows that have it fail."""
+        try:
+            key.encode()
+        except UnicodeEncodeError as error:
+            wrong = WireError(f"a key cannot be written: {error}")
+            failed.update((row, wrong) for row in column.positions())
+            return None
+        return f"{self.text(key)}:{' ' if self._pretty else ''}"
 
     def cells(self, key: str, column: Column, failed: dict[int, Exception]) -> Iterator[tuple[int, str]]:
         """Position and text of each row that has the key."""
@@ -307,7 +335,7 @@ def _columns(
 def _present(positions: Sequence[int] | None, values: Sequence[Any]) -> list[int] | None:
     """The rows that have a value that is not null; `None` for all."""
     if positions is None:
-        if None not in set(map(type, values)) and _NULL not in set(map(type, values)):
+        if _NULL not in set(map(type, values)):
             return None
         return [row for row, value in enumerate(values) if value is not None]
     return [row for row, value in zip(positions, values, strict=True) if value is not None]

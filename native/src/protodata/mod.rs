@@ -10,4 +10,5 @@ mod python;
 mod view;
 mod writing;
 
-pub use python::register;
+pub use python::{WORTH_DETACHING, register};
+pub use view::View;

@@ -1,0 +1,235 @@
+//! The values of one key in many records: where they stand, and what they are if that is wanted.
+
+use super::scan::{self, Counts, Number, byte};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Integer,
+    Double,
+    Boolean,
+    /// A string without escapes: it stands in the record as it is.
+    Text,
+    Escaped,
+    /// A list of integers, or an empty one.
+    Integers,
+    /// A list of numbers with at least one float.
+    Doubles,
+    /// Anything else, and numbers that are no values.
+    Other,
+}
+
+/// One value.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    pub kind: Kind,
+    /// The bits of the number; of a list, where its numbers begin in `samples`.
+    pub bits: u64,
+    /// How many numbers a list has.
+    pub count: usize,
+}
+
+/// The values of one key.
+pub struct Column {
+    pub key: Vec<u8>,
+    /// The key as records have it: in quotes.
+    token: Vec<u8>,
+    pub wanted: bool,
+    /// Position of the first record that had the key.
+    pub first: usize,
+    /// Which place of pointers begins with this key.
+    pub root: Option<usize>,
+    /// Whether values of another place stand for this key.
+    pub hidden: bool,
+    /// Where each value begins, and its bytes. Rows without one take no place.
+    pub starts: Vec<i64>,
+    pub lengths: Vec<i64>,
+    /// The row of each value, rising; empty as long as value i is that of row i.
+    rows: Vec<i64>,
+    /// The row behind the last one that has a value.
+    next: usize,
+    /// The values, if they are wanted.
+    pub cells: Vec<Cell>,
+    /// The bits of the numbers in lists: of integers in a list of integers, else of floats.
+    pub samples: Vec<u64>,
+}
+
+impl Column {
+    /// A column that this record brings, with room for so many rows.
+    pub fn new(key: &[u8], wanted: bool, position: usize, room: usize) -> Column {
+        Column {
+            key: key.to_vec(),
+            token: [b"\"", key, b"\""].concat(),
+            wanted,
+            first: position,
+            root: None,
+            hidden: false,
+            starts: Vec::with_capacity(room),
+            lengths: Vec::with_capacity(room),
+            rows: Vec::new(),
+            next: 0,
+            cells: Vec::with_capacity(if wanted { room } else { 0 }),
+            samples: Vec::new(),
+        }
+    }
+
+    /// Where the key ends, if it is this one that begins at `at`.
+    #[inline(always)]
+    pub fn key_ends(&self, text: &[u8], at: usize) -> Option<usize> {
+        text.get(at..)?
+            .starts_with(&self.token)
+            .then_some(at + self.token.len())
+    }
+
+    /// Adds the value that begins at `at` of a record, which begins at `base`; where it ends. Null is no value.
+    #[inline]
+    pub fn add(
+        &mut self,
+        text: &[u8],
+        at: usize,
+        base: usize,
+        row: usize,
+        counts: &mut Counts,
+    ) -> Option<usize> {
+        if self.next > row {
+            // A key twice.
+            return None;
+        }
+        let first = byte(text, at);
+        if first == b'n' {
+            return scan::skip(text, at, counts);
+        }
+        let end = if self.wanted {
+            let (cell, end) = self.read(text, at, first, counts)?;
+            self.cells.push(cell);
+            end
+        } else {
+            scan::skip(text, at, counts)?
+        };
+        if self.next != row || !self.rows.is_empty() {
+            self.note_gap(row);
+        }
+        self.next = row + 1;
+        self.starts.push((base + at) as i64);
+        self.lengths.push((end - at) as i64);
+        Some(end)
+    }
+
+    /// The rows that have a value.
+    pub fn rows(&self) -> impl Iterator<Item = usize> {
+        (0..self.starts.len()).map(|place| self.rows.get(place).map_or(place, |row| *row as usize))
+    }
+
+    /// Lets go of the values from this row on.
+    pub fn take_back(&mut self, from: usize) {
+        while self.next > from {
+            self.starts.pop();
+            self.lengths.pop();
+            self.rows.pop();
+            self.next = match self.rows.last() {
+                Some(last) => *last as usize + 1,
+                None => self.starts.len(),
+            };
+        }
+        // A value may have been read whose record broke off before it was noted.
+        self.cells.truncate(self.starts.len());
+    }
+
+    #[inline(never)]
+    fn note_gap(&mut self, row: usize) {
+        if self.rows.is_empty() {
+            self.rows.extend(0..self.starts.len() as i64);
+        }
+        self.rows.push(row as i64);
+    }
+
+    #[inline]
+    fn read(
+        &mut self,
+        text: &[u8],
+        at: usize,
+        first: u8,
+        counts: &mut Counts,
+    ) -> Option<(Cell, usize)> {
+        let cell = |kind, bits| Cell {
+            kind,
+            bits,
+            count: 0,
+        };
+        match first {
+            b'"' => {
+                let (end, escaped) = scan::string(text, at)?;
+                let kind = if escaped { Kind::Escaped } else { Kind::Text };
+                Some((cell(kind, 0), end))
+            }
+            b'[' => self.list(text, at, counts),
+            b'{' => scan::skip(text, at, counts).map(|end| (cell(Kind::Other, 0), end)),
+            b't' | b'f' => scan::skip(text, at, counts)
+                .map(|end| (cell(Kind::Boolean, u64::from(first == b't')), end)),
+            _ => {
+                let (number, end) = scan::number(text, at)?;
+                let found = match number {
+                    Number::Integer(integer) => cell(Kind::Integer, integer as u64),
+                    Number::Float(float) => cell(Kind::Double, float.to_bits()),
+                    Number::Beyond => cell(Kind::Other, 0),
+                };
+                Some((found, end))
+            }
+        }
+    }
+
+    fn list(&mut self, text: &[u8], start: usize, counts: &mut Counts) -> Option<(Cell, usize)> {
+        let begin = self.samples.len();
+        let before = *counts;
+        counts.bracket();
+        let mut kind = Kind::Integers;
+        let mut at = scan::space(text, start + 1);
+        if byte(text, at) == b']' {
+            return Some((self.numbers(kind, begin), at + 1));
+        }
+        while matches!(byte(text, at), b'-' | b'0'..=b'9') {
+            let (number, end) = scan::number(text, at)?;
+            match number {
+                Number::Integer(integer) if kind == Kind::Integers => {
+                    self.samples.push(integer as u64)
+                }
+                Number::Integer(integer) => self.samples.push((integer as f64).to_bits()),
+                Number::Float(float) => {
+                    if kind == Kind::Integers {
+                        kind = Kind::Doubles;
+                        for sample in &mut self.samples[begin..] {
+                            *sample = (*sample as i64 as f64).to_bits();
+                        }
+                    }
+                    self.samples.push(float.to_bits());
+                }
+                Number::Beyond => break,
+            }
+            at = scan::space(text, end);
+            match byte(text, at) {
+                b',' => {
+                    counts.comma();
+                    at = scan::space(text, at + 1);
+                }
+                b']' => return Some((self.numbers(kind, begin), at + 1)),
+                _ => return None,
+            }
+        }
+        // A list of something else.
+        self.samples.truncate(begin);
+        *counts = before;
+        let cell = Cell {
+            kind: Kind::Other,
+            bits: 0,
+            count: 0,
+        };
+        Some((cell, scan::skip(text, start, counts)?))
+    }
+
+    fn numbers(&self, kind: Kind, begin: usize) -> Cell {
+        Cell {
+            kind,
+            bits: begin as u64,
+            count: self.samples.len() - begin,
+        }
+    }
+}

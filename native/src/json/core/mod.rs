@@ -1,0 +1,8 @@
+//! Plain JSON to columns and back, without Python.
+#![forbid(unsafe_code)]
+
+pub mod column;
+pub mod columns;
+pub mod encode;
+pub mod scan;
+pub mod table;

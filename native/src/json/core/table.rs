@@ -1,0 +1,470 @@
+//! Many records to the cells of a table: one column a key, one row an object.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::column::Column;
+use super::scan::{self, Counts, Limits, byte, space};
+
+/// Columns up to which looking at each is quicker than asking a map.
+const FEW: usize = 12;
+/// A payload that is none: what the sequence of payloads has at this place.
+pub const NULL: i64 = -1;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Payloads in one buffer: payload i is `bytes[starts[i]..starts[i] + lengths[i]]`.
+#[derive(Clone, Copy)]
+pub struct Payloads<'a> {
+    pub bytes: &'a [u8],
+    pub starts: &'a [i64],
+    /// `NULL` where there is none; anything else below zero is something that is no string at all.
+    pub lengths: &'a [i64],
+}
+
+/// A step of a pointer: a key, and which element it is if that is a number.
+pub struct Step {
+    pub key: Vec<u8>,
+    pub index: Option<usize>,
+}
+
+/// A value inside of a record, and the key that it gets.
+pub struct Field {
+    pub key: Vec<u8>,
+    pub steps: Vec<Step>,
+}
+
+/// What the reader of a table is to look out for.
+pub struct Options<'a> {
+    /// Whether the values of this key are to be read.
+    pub wanted: &'a dyn Fn(&[u8]) -> bool,
+    pub fields: &'a [Field],
+    /// Whether each element of an array, and each line, is a row.
+    pub each: bool,
+    /// Whether payloads are values of the first field and no records. Nulls are rows, too, then.
+    pub bare: bool,
+    /// Bytes of the longest payload that is read here.
+    pub longest: usize,
+    pub limits: Limits,
+}
+
+/// The span of the payload at this position does not lie in the buffer.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Outside(pub usize);
+
+impl fmt::Display for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the string at position {} does not lie in the buffer",
+            self.0
+        )
+    }
+}
+
+/// Plain records, taken apart.
+pub struct Table {
+    pub columns: Vec<Column>,
+    /// The columns of the options' fields.
+    pub fields: Vec<Column>,
+    /// How many columns the first row had: those of fields come behind them.
+    pub of_first_row: usize,
+    /// Position of the payload of each row, never falling.
+    pub rows: Vec<i64>,
+    /// Positions of the payloads that are left to Python, rising.
+    pub odd: Vec<i64>,
+    places: HashMap<Vec<u8>, usize>,
+    /// Where the values begin that pointers go through, in the record that is read.
+    slots: Vec<Option<usize>>,
+    count: usize,
+}
+
+impl Table {
+    /// Takes all payloads apart. Nulls are passed over.
+    pub fn read(payloads: Payloads<'_>, options: &Options<'_>) -> Result<Table, Outside> {
+        let count = payloads.starts.len().min(payloads.lengths.len());
+        let mut table = Table {
+            columns: Vec::new(),
+            fields: options
+                .fields
+                .iter()
+                .map(|field| Column::new(&field.key, (options.wanted)(&field.key), 0, count))
+                .collect(),
+            of_first_row: 0,
+            rows: Vec::with_capacity(count),
+            odd: Vec::new(),
+            places: HashMap::new(),
+            slots: Vec::new(),
+            count,
+        };
+        for position in 0..count {
+            let (start, length) = (payloads.starts[position], payloads.lengths[position]);
+            if length == NULL {
+                if options.bare {
+                    table.rows.push(position as i64);
+                }
+                continue;
+            }
+            if length < 0 {
+                table.odd.push(position as i64);
+                continue;
+            }
+            let (Ok(start), Ok(length)) = (usize::try_from(start), usize::try_from(length)) else {
+                return Err(Outside(position));
+            };
+            let payload = start
+                .checked_add(length)
+                .and_then(|end| payloads.bytes.get(start..end));
+            let Some(payload) = payload else {
+                return Err(Outside(position));
+            };
+            table.add(position, payload, start, options);
+        }
+        Ok(table)
+    }
+
+    fn add(&mut self, position: usize, payload: &[u8], start: usize, options: &Options<'_>) {
+        let before = self.rows.len();
+        let taken = payload.len() <= options.longest
+            && std::str::from_utf8(payload).is_ok()
+            && self.payload(position, payload, start, options).is_some();
+        if !taken {
+            self.rows.truncate(before);
+            for column in self.columns.iter_mut().chain(&mut self.fields) {
+                column.take_back(before);
+            }
+            self.odd.push(position as i64);
+        }
+    }
+
+    fn payload(
+        &mut self,
+        position: usize,
+        payload: &[u8],
+        start: usize,
+        options: &Options<'_>,
+    ) -> Option<()> {
+        let marked = payload.starts_with(BYTE_ORDER_MARK);
+        let (text, base) = if marked {
+            (
+                &payload[BYTE_ORDER_MARK.len()..],
+                start + BYTE_ORDER_MARK.len(),
+            )
+        } else {
+            (payload, start)
+        };
+        let at = space(text, 0);
+        if options.bare {
+            let row = self.rows.len();
+            let column = self.fields.first_mut()?;
+            let end = column.add(text, at, base, row, &mut Counts::default())?;
+            self.rows.push(position as i64);
+            return (end == text.len()).then_some(());
+        }
+        if !options.each {
+            let end = self.object(position, text, at, base, options)?;
+            return (space(text, end) == text.len()).then_some(());
+        }
+        if byte(text, at) == b'[' {
+            return self.elements(position, text, at, base, options);
+        }
+        let mut at = at;
+        while at < text.len() {
+            let end = self.object(position, text, at, base, options)?;
+            at = space(text, end);
+            if at < text.len() && !text[end..at].contains(&b'\n') {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn elements(
+        &mut self,
+        position: usize,
+        text: &[u8],
+        at: usize,
+        base: usize,
+        options: &Options<'_>,
+    ) -> Option<()> {
+        let mut at = space(text, at + 1);
+        if byte(text, at) != b']' {
+            loop {
+                at = space(text, self.object(position, text, at, base, options)?);
+                match byte(text, at) {
+                    b',' => at = space(text, at + 1),
+                    b']' => break,
+                    _ => return None,
+                }
+            }
+        }
+        (space(text, at + 1) == text.len()).then_some(())
+    }
+
+    /// The object that begins at `at` as a row; where it ends.
+    fn object(
+        &mut self,
+        position: usize,
+        text: &[u8],
+        begin: usize,
+        base: usize,
+        options: &Options<'_>,
+    ) -> Option<usize> {
+        if byte(text, begin) != b'{' {
+            return None;
+        }
+        let row = self.rows.len();
+        let mut counts = Counts::default();
+        counts.bracket();
+        self.slots.fill(None);
+        let mut expected = 0;
+        let mut at = space(text, begin + 1);
+        if byte(text, at) == b'}' {
+            at += 1;
+        } else {
+            loop {
+                let (place, end) = self.key(position, text, at, expected, options)?;
+                at = space(text, end);
+                if byte(text, at) != b':' {
+                    return None;
+                }
+                counts.colon();
+                at = space(text, at + 1);
+                let column = &mut self.columns[place];
+                if let Some(slot) = column.root {
+                    self.slots[slot] = Some(at);
+                }
+                at = space(text, column.add(text, at, base, row, &mut counts)?);
+                expected = place + 1;
+                match byte(text, at) {
+                    b',' => {
+                        counts.comma();
+                        at = space(text, at + 1);
+                    }
+                    b'}' => {
+                        at += 1;
+                        break;
+                    }
+                    _ => return None,
+                }
+            }
+        }
+        if !counts.within(&options.limits) {
+            return None;
+        }
+        if !self.fields.is_empty() {
+            self.pointers(text, begin, base, row, options)?;
+        }
+        if row == 0 {
+            self.of_first_row = self.columns.len();
+        }
+        self.rows.push(position as i64);
+        Some(at)
+    }
+
+    /// Column and end of the key that begins at `at`.
+    #[inline]
+    fn key(
+        &mut self,
+        position: usize,
+        text: &[u8],
+        at: usize,
+        expected: usize,
+        options: &Options<'_>,
+    ) -> Option<(usize, usize)> {
+        if let Some(end) = self
+            .columns
+            .get(expected)
+            .and_then(|column| column.key_ends(text, at))
+        {
+            return Some((expected, end));
+        }
+        if byte(text, at) != b'"' {
+            return None;
+        }
+        let (end, escaped) = scan::string(text, at)?;
+        if escaped {
+            return None;
+        }
+        let key = &text[at + 1..end - 1];
+        let place = if self.columns.len() <= FEW {
+            self.columns.iter().position(|column| column.key == key)
+        } else {
+            self.places.get(key).copied()
+        };
+        Some((
+            place.unwrap_or_else(|| self.new_column(key, position, options)),
+            end,
+        ))
+    }
+
+    fn new_column(&mut self, key: &[u8], position: usize, options: &Options<'_>) -> usize {
+        let place = self.columns.len();
+        let hidden = options.fields.iter().any(|field| field.key == key);
+        let room = if place < FEW { self.count } else { 0 };
+        let wanted = !hidden && (options.wanted)(key);
+        let mut column = Column::new(key, wanted, position, room);
+        column.hidden = hidden;
+        if options
+            .fields
+            .iter()
+            .any(|field| field.steps.first().is_some_and(|step| step.key == key))
+        {
+            column.root = Some(self.slots.len());
+            self.slots.push(None);
+        }
+        self.places.insert(key.to_vec(), place);
+        self.columns.push(column);
+        place
+    }
+
+    fn pointers(
+        &mut self,
+        text: &[u8],
+        begin: usize,
+        base: usize,
+        row: usize,
+        options: &Options<'_>,
+    ) -> Option<()> {
+        for (field, column) in options.fields.iter().zip(&mut self.fields) {
+            let mut place = Some(begin);
+            if let Some(first) = field.steps.first() {
+                let root = if self.columns.len() <= FEW {
+                    self.columns
+                        .iter()
+                        .position(|column| column.key == first.key)
+                } else {
+                    self.places.get(&first.key).copied()
+                };
+                let slot = root.and_then(|root| self.columns[root].root);
+                place = slot.and_then(|slot| self.slots[slot]);
+            }
+            for step in field.steps.iter().skip(1) {
+                let Some(at) = place else { break };
+                place = scan::inside(text, at, &step.key, step.index)?;
+            }
+            if let Some(at) = place {
+                column.add(text, at, base, row, &mut Counts::default())?;
+            }
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::column::Kind;
+    use super::*;
+
+    fn table(payloads: &[&[u8]], each: bool, fields: &[Field]) -> Table {
+        let bytes = payloads.concat();
+        let lengths: Vec<i64> = payloads
+            .iter()
+            .map(|payload| payload.len() as i64)
+            .collect();
+        let starts: Vec<i64> = lengths
+            .iter()
+            .scan(0, |at, length| {
+                *at += length;
+                Some(*at - length)
+            })
+            .collect();
+        let options = Options {
+            wanted: &|key| key == b"n",
+            fields,
+            each,
+            bare: false,
+            longest: 100,
+            limits: Limits {
+                depth: 5,
+                keys: 10,
+                elements: 100,
+            },
+        };
+        let payloads = Payloads {
+            bytes: &bytes,
+            starts: &starts,
+            lengths: &lengths,
+        };
+        Table::read(payloads, &options).expect("spans in the buffer")
+    }
+
+    fn rows(column: &Column) -> Vec<usize> {
+        column.rows().collect()
+    }
+
+    #[test]
+    fn records_become_rows_and_what_is_odd_leaves_no_trace() {
+        let found = table(
+            &[
+                b"{\"n\": 1, \"s\": \"x\"}",
+                b"{\"n\": 2, \"n\": 3}",
+                b"{\"n\": 2, \"s\": }",
+                b"\xef\xbb\xbf{\"s\":null,\"n\":[1,2.5]}",
+                b"{\"n\\u0041\":1}",
+                b"{\"n\":\"\xff\"}",
+                b"[]",
+                b"{} ",
+                b"{\"n\":[[[[[[1]]]]]]}",
+                b"{\"n\":true}",
+            ],
+            false,
+            &[],
+        );
+        assert_eq!(found.rows, [0, 3, 7, 9]);
+        assert_eq!(found.odd, [1, 2, 4, 5, 6, 8]);
+        assert_eq!(rows(&found.columns[0]), [0, 1, 3]);
+        let kinds: Vec<Kind> = found.columns[0]
+            .cells
+            .iter()
+            .map(|cell| cell.kind)
+            .collect();
+        assert_eq!(kinds, [Kind::Integer, Kind::Doubles, Kind::Boolean]);
+        assert_eq!(rows(&found.columns[1]), [0]);
+    }
+
+    #[test]
+    fn rows_of_a_payload_fail_together() {
+        let found = table(
+            &[
+                b"[{\"n\":1},{\"n\":2}]",
+                b"[{\"n\":1},{\"n\":2},3]",
+                b"{\"n\":3}\n{\"s\":4}\n",
+                b"{\"n\":3} {\"n\":4}",
+                b" [ ] ",
+                b"",
+            ],
+            true,
+            &[],
+        );
+        assert_eq!(found.rows, [0, 0, 2, 2]);
+        assert_eq!(found.odd, [1, 3]);
+        assert_eq!(rows(&found.columns[0]), [0, 1, 2]);
+        assert_eq!(rows(&found.columns[1]), [3]);
+    }
+
+    #[test]
+    fn fields_are_found_inside() {
+        let step = |key: &str, index| Step {
+            key: key.as_bytes().to_vec(),
+            index,
+        };
+        let field = Field {
+            key: b"n".to_vec(),
+            steps: vec![step("a", None), step("1", Some(1))],
+        };
+        let found = table(
+            &[
+                b"{\"a\":[5,6],\"n\":0}",
+                b"{\"a\":[5]}",
+                b"{\"a\":{\"1\":7}}",
+                b"{\"a\":null}",
+            ],
+            false,
+            &[field],
+        );
+        assert_eq!(found.rows.len(), 4);
+        assert_eq!(rows(&found.fields[0]), [0, 2]);
+        assert_eq!(found.fields[0].cells[1].bits, 7);
+        assert!(found.columns[1].hidden);
+    }
+}

@@ -1,0 +1,122 @@
+//! Columns of Python objects on their way into JSON; `_native.pyi` says what each name means.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::core::encode::{self, Element, Output, Source, Spans};
+use super::core::table::Outside;
+use crate::arena::Arena;
+use crate::memory::Block;
+use crate::protodata::View;
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(json_encoded, module)?)
+}
+
+/// The Python objects of a column on its way out.
+enum Held<'py> {
+    Json([View<'py>; 3]),
+    Texts([View<'py>; 3]),
+    Numbers {
+        element: Element,
+        shape: Vec<usize>,
+        values: View<'py>,
+        present: Option<View<'py>>,
+        whole: Option<View<'py>>,
+    },
+}
+
+#[pyfunction]
+fn json_encoded<'py>(
+    py: Python<'py>,
+    rows: usize,
+    columns: Vec<Bound<'py, PyTuple>>,
+    failed: Vec<usize>,
+) -> PyResult<Bound<'py, Block>> {
+    let held: Vec<(Vec<u8>, Held<'py>)> = columns.iter().map(hold).collect::<PyResult<_>>()?;
+    let outputs: Vec<Output<'_>> = held
+        .iter()
+        .map(|(prefix, held)| {
+            Ok(Output {
+                prefix: prefix.clone(),
+                source: source(held)?,
+            })
+        })
+        .collect::<PyResult<_>>()?;
+    if outputs.iter().any(|output| !output.source.has(rows)) {
+        return Err(PyValueError::new_err(format!(
+            "a column has not the {rows} rows of its batch"
+        )));
+    }
+    let (text, starts, lengths) = encode::objects(rows, &outputs, &failed);
+    let mut arena = Arena::take(rows * 16 + text.len());
+    let (table, out) = arena.bytes_mut().split_at_mut(rows * 16);
+    for (place, number) in table.chunks_exact_mut(8).zip(starts.iter().chain(&lengths)) {
+        place.copy_from_slice(&number.to_ne_bytes());
+    }
+    out.copy_from_slice(&text);
+    Bound::new(py, Block { arena })
+}
+
+fn hold<'py>(column: &Bound<'py, PyTuple>) -> PyResult<(Vec<u8>, Held<'py>)> {
+    let view = |place: usize| View::of(&column.get_item(place)?);
+    let maybe = |place: usize| {
+        let object = column.get_item(place)?;
+        if object.is_none() {
+            return Ok(None);
+        }
+        View::of(&object).map(Some)
+    };
+    let prefix: Vec<u8> = column.get_item(1)?.extract()?;
+    let held = match column.get_item(0)?.extract::<u8>()? {
+        0 => Held::Json([view(2)?, view(3)?, view(4)?]),
+        1 => Held::Texts([view(2)?, view(3)?, view(4)?]),
+        2 => {
+            let name: String = column.get_item(2)?.extract()?;
+            Held::Numbers {
+                element: Element::named(&name).ok_or_else(|| {
+                    PyValueError::new_err(format!("there are no numbers of type {name}"))
+                })?,
+                shape: column.get_item(3)?.extract()?,
+                values: view(4)?,
+                present: maybe(5)?,
+                whole: maybe(6)?,
+            }
+        }
+        other => return Err(PyValueError::new_err(format!("there is no form {other}"))),
+    };
+    Ok((prefix, held))
+}
+
+fn source<'a>(held: &'a Held<'_>) -> PyResult<Source<'a>> {
+    Ok(match held {
+        Held::Json(views) => Source::Json(spans(views)?),
+        Held::Texts(views) => Source::Texts(spans(views)?),
+        Held::Numbers {
+            element,
+            shape,
+            values,
+            present,
+            whole,
+        } => Source::Numbers {
+            element: *element,
+            shape: shape.clone(),
+            values: values.bytes(),
+            present: present.as_ref().map(View::bytes),
+            whole: whole.as_ref().map(View::bytes),
+        },
+    })
+}
+
+fn spans<'a>([bytes, starts, lengths]: &'a [View<'_>; 3]) -> PyResult<Spans<'a>> {
+    let spans = Spans {
+        bytes: bytes.bytes(),
+        starts: starts.numbers()?,
+        lengths: lengths.numbers()?,
+    };
+    match spans.outside() {
+        None => Ok(spans),
+        Some(row) => Err(PyValueError::new_err(Outside(row).to_string())),
+    }
+}
