@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,12 +40,18 @@ class Messages:
         self._devices = [f"sensor-{number * 7919 % 100_003}" for number in range(_DEVICES)]
         self._ids = [_entry("device_id", sValue=device, type=pb.DataScheme.STRING) for device in self._devices]
         self._stamp = pb.DataMap(mapItems={"ts": pb.DataScheme(type=pb.DataScheme.INT64)})
+        self._jsons = [_json_parts(content, array.tolist()) for array in self.arrays] if content.json else []
         self._orders = list(itertools.permutations(range(3)))[: content.orders]
 
     def message(self, number: int, stamp: int | None = None) -> Payload:
         """Message `number`; `stamp` replaces its `ts`, in microseconds."""
         content, at = self.content, number % _DEVICES
         headers = None
+        if content.json:
+            stamp = FIRST_STAMP + number if stamp is None else stamp
+            key = self._devices[at]
+            head, tail = self._jsons[number % _ARRAYS]
+            return Payload(key.encode(), f'{head}"device_id": "{key}", "ts": {stamp}{tail}'.encode(), None)
         if content.headers:
             headers = [("traceparent", b"00-%032x-%016x-01" % (number + 1, number + 1)), ("source", b"bench")]
         if not content.keep:
@@ -76,8 +83,10 @@ class Checker:
 
     def number(self, key: bytes, value: bytes, headers: Any) -> int:
         """Which message this is the result of. Raises `ValueError` if it is wrong; of values a sample is compared."""
-        items = pb.DataMap.FromString(value).mapItems
         content = self._messages.content
+        if content.json:
+            return self._json_number(key, value)
+        items = pb.DataMap.FromString(value).mapItems
         number = items["ts"].iValue - FIRST_STAMP if content.keep else int(key)
         if number % _CHECKED:
             return number
@@ -98,6 +107,27 @@ class Checker:
         ):
             raise ValueError(f"result {number} has other numbers than the model gives")
         return number
+
+    def _json_number(self, key: bytes, value: bytes) -> int:
+        found = json.loads(value)
+        number: int = found["ts"] - FIRST_STAMP
+        if number % _CHECKED:
+            return number
+        if set(found) != {"y", "device_id", "ts"} or found["device_id"].encode() != key:
+            raise ValueError(f"result {number} has the values {found}")
+        if not np.allclose(found["y"], self._expected[number % _ARRAYS], rtol=1e-2, atol=1e-3):
+            raise ValueError(f"result {number} has other numbers than the model gives")
+        return number
+
+
+def _json_parts(content: Content, numbers: list[float]) -> tuple[str, str]:
+    """What stands before and behind device and time of a message, as `json.dumps` writes it by default."""
+    # Sensors give few digits, other programs all that they have.
+    few = [round(number, 4) for number in numbers]
+    values = dict(zip(content.features, few, strict=True)) if content.features else {"x": numbers}
+    others = {f"field_{at}": f"some text {at}" if at % 3 == 2 else at * 1.25 for at in range(content.others)}
+    head, tail = json.dumps({**others, "": 0}), json.dumps({"": 0, **values})
+    return head.removesuffix('"": 0}'), tail.removeprefix('{"": 0')
 
 
 def _array_entry(array: np.ndarray[Any, np.dtype[np.float32]]) -> bytes:

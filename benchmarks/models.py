@@ -1,4 +1,4 @@
-"""The two models: small multilayer perceptrons with fixed random weights."""
+"""The models: small multilayer perceptrons with fixed random weights."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ LAYERS = {32: (32, 32, 32), 784: (784, 128, 10)}
 """Widths of the layers by the number of input floats."""
 
 
-def write_model(folder: Path, floats: int) -> Path:
-    """Write the model for `x: float32 (N, floats)`, which gives `y: float32 (N, last layer)`; returns its path."""
-    widths = LAYERS[floats]
+def write_model(folder: Path, floats: int, *, scores: bool = False) -> Path:
+    """Write the model for `x: float32 (N, floats)`, which gives `y: float32 (N, last layer)`; returns its path.
+
+    With `scores` that is one number for each, as models of sensors mostly give.
+    """
+    widths = (floats, 32, 1) if scores else LAYERS[floats]
     rng = np.random.default_rng(floats)
     nodes, weights, last = [], [], "x"
     for layer, (wide, narrow) in enumerate(itertools.pairwise(widths)):
@@ -38,6 +41,11 @@ def write_model(folder: Path, floats: int) -> Path:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     onnx.checker.check_model(model)
-    path = folder / f"mlp-{floats}.onnx"
+    path = model_path(folder, floats, scores=scores)
     onnx.save(model, str(path))
     return path
+
+
+def model_path(folder: Path, floats: int, *, scores: bool = False) -> Path:
+    """Where `write_model` puts it."""
+    return folder / f"mlp-{floats}{'-scores' if scores else ''}.onnx"

@@ -17,6 +17,12 @@ class Content(NamedTuple):
     """Whether of each hundred one is broken: the first of two hundred no message, the other of another shape."""
     orders: int = 1
     """In how many orders the values stand on the wire: each producing process has its own."""
+    json: bool = False
+    """Plain JSON instead of protobuf, and a model with one number for each message."""
+    features: tuple[str, ...] = ()
+    """Keys of single numbers that make the model's input together; else it is the array of `x`."""
+    others: int = 0
+    """Keys that nobody reads, numbers and texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,8 @@ class Row:
 
 
 _SMALL, _LARGE = Content(), Content(floats=784)
+_SENSORS = ("temp", "vib", "rpm", "amps", "volts", "flow")
+_JSON = Content(json=True)
 
 ROWS = (
     Row("realistic", "32 floats, device_id, ts; batch 512", _SMALL, 512, 600_000, rounds=3, peers=True),
@@ -49,6 +57,15 @@ ROWS = (
     Row("poison", "the same, batch 512, 1 % poison", _SMALL._replace(poison=True), 512, 300_000),
     Row("orders", "the same, batch 512, producers with three key orders", _SMALL._replace(orders=3), 512, 300_000),
     Row("784", "784 floats, device_id, ts; batch 512", _LARGE, 512, 120_000),
+    Row("json-8", "JSON, 8 plain fields; batch 512", _JSON._replace(floats=6, features=_SENSORS), 512, 200_000),
+    Row("json-32", "JSON, 32 floats, device_id, ts; batch 512", _JSON, 512, 200_000),
+    Row(
+        "json-40",
+        "JSON, 40 fields of which 4 are used; batch 512",
+        _JSON._replace(floats=2, features=_SENSORS[:2], others=36),
+        512,
+        200_000,
+    ),
     Row("bare", "32 floats alone, batch 512", _SMALL._replace(keep=False), 512, 200_000, extra=True),
     Row("784-headers", "784 floats, two headers", _LARGE._replace(headers=2), 512, 80_000, extra=True),
 )

@@ -1,10 +1,11 @@
-"""The baseline: `consume`, protobuf, numpy, `session.run`, protobuf, `produce`, written by hand."""
+"""The baseline: `consume`, protobuf or JSON, numpy, `session.run`, protobuf or JSON, `produce`, written by hand."""
 
 from __future__ import annotations
 
 from confluent_kafka import Message, Producer
 
 from benchmarks.programs.job import Job
+from benchmarks.programs.jsonwork import JsonWork
 from benchmarks.programs.loop import Failures, loop, send
 from benchmarks.programs.work import Work
 
@@ -12,7 +13,7 @@ from benchmarks.programs.work import Work
 def main() -> None:
     """Run until SIGTERM."""
     job = Job.from_arguments()
-    work = Work(job)
+    work = JsonWork(job) if job.json else Work(job)
 
     def step(messages: list[Message], producer: Producer, failures: Failures) -> None:
         results = work.run([message.value() for message in messages])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -41,6 +42,10 @@ class Job:
     """Whether records carry headers, which are to go with the results."""
     folder: str
     """A folder for whatever the program writes."""
+    json: bool = False
+    """Whether records and results are plain JSON."""
+    features: Sequence[str] = ()
+    """Keys of the numbers that make the model's input; none: it is the array of `x`."""
 
     def to_json(self) -> str:
         """The argument of the program."""

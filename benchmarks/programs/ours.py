@@ -36,10 +36,12 @@ def main() -> None:
 
 def service_file(job: Job) -> dict[str, Any]:
     """What the service file says."""
+    codec = {"codec": "json"} if job.json else {}
+    inputs = {"inputs": {"x": list(job.features)}} if job.features else {}
     return {
         "name": "bench",
-        "source": {"type": "kafka", "bootstrap": job.bootstrap, "topics": [job.source], "group": job.group},
-        "pipeline": {"steps": [{"@type": "ONNX", "modelUri": job.model}]},
+        "source": {"type": "kafka", "bootstrap": job.bootstrap, "topics": [job.source], "group": job.group, **codec},
+        "pipeline": {"steps": [{"@type": "ONNX", "modelUri": job.model, **inputs}]},
         **({"keep": ["device_id", "ts"]} if job.keep else {}),
         "batch": {"max_records": job.batch, "max_wait": f"{job.max_wait * 1000:g}ms"},
         "sink": {
@@ -49,6 +51,7 @@ def service_file(job: Job) -> dict[str, Any]:
             "linger": f"{job.linger * 1000:g}ms",
             # As all the others.
             "compression": "none",
+            **codec,
         },
         "dead_letter": {"type": "kafka", "bootstrap": job.bootstrap, "topic": job.dead},
         "control": {"listen": "127.0.0.1:0"},
