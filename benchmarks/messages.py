@@ -49,9 +49,9 @@ class Messages:
         headers = None
         if content.json:
             stamp = FIRST_STAMP + number if stamp is None else stamp
-            key = self._devices[at]
+            device = self._devices[at]
             head, tail = self._jsons[number % _ARRAYS]
-            return Payload(key.encode(), f'{head}"device_id": "{key}", "ts": {stamp}{tail}'.encode(), None)
+            return Payload(device.encode(), f'{head}"device_id": "{device}", "ts": {stamp}{tail}'.encode(), None)
         if content.headers:
             headers = [("traceparent", b"00-%032x-%016x-01" % (number + 1, number + 1)), ("source", b"bench")]
         if not content.keep:

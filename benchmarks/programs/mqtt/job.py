@@ -19,7 +19,7 @@ WINDOW = 2000
 """Messages ahead of their acknowledgement, of everybody in both directions."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MqttJob(Job):
     """`bootstrap` is `host:port`, `source` the topic filter, `sink` the topic of results, `group` the client id."""
 
