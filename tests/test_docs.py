@@ -44,6 +44,7 @@ PAGES = sorted(
     [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md"), *ROOT.glob("benchmarks/*.md")]
 )
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
 FRAME = {"source": {"type": "memory", "topic": "in"}, "pipeline": [], "sink": {"type": "memory", "topic": "out"}}
 """The service that a fragment is put into."""
@@ -52,7 +53,7 @@ _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
 def _blocks(*languages: str) -> list[Block]:
-    return [block for page in PAGES for block in blocks_of(page) if block.language in languages]
+    return [block for block in BLOCKS if block.language in languages]
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_an_example_in_yaml_loads(block: Block, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [name for name in NAMES if any(b.page == name for b in _blocks("python"))])
+@pytest.mark.parametrize("page", sorted({block.page for block in _blocks("python")}))
 def test_the_python_of_a_page_runs_from_top_to_bottom(page: str, folder: Path) -> None:
     scripts: list[str] = []
     checks: list[str] = []
