@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# One more than there are cores: many tests wait for brokers.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+# More than there are cores: many tests wait for brokers.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
+# Where this is set, each worker and each program that a test starts would compile all that it imports anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help install native demo test test-fast mosquitto lint format types layers bench bench-peers soak protos lock clean
 
