@@ -19,7 +19,7 @@ from connectors.kafka.config import KafkaSourceConfig
 from connectors.kafka.source import KafkaSource
 from pipelines import hotpath
 from pipelines.errors import MissingPackageError
-from streamer.devbroker import BrokerError, LocalKafka
+from streamer.devbroker import BrokerError, LocalKafka, MockKafka
 from streamer.devbroker.settings import SLOW_LOSS
 
 QUICK = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
@@ -127,6 +127,13 @@ def _polled(reader: Reader) -> Iterator[list[Received]]:
 def source() -> MakeSource:
     """A factory of Kafka sources that rebalance quickly: `source(bootstrap, topics, group, **fields)`."""
     return _source
+
+
+@pytest.fixture
+def mock_kafka(mock_kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> MockKafka:
+    """The mock cluster never says which ids topics have: sources ask for them when partitions come, and wait."""
+    monkeypatch.setattr("connectors.kafka.client.queries._ATTEMPT", 0.5)
+    return mock_kafka
 
 
 @pytest.fixture
