@@ -246,7 +246,7 @@ def content(data: Data) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(400), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(blocks(), WANTED, LIMITS)
 def test_columns_hold_what_reading_one_by_one_gives(
     messages: list[bytes | None], wanted: frozenset[str] | None, limits: Limits
