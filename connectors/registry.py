@@ -139,6 +139,7 @@ SINKS: Registry[SinkConfig] = Registry(
         "file": "connectors.file:FileSinkConfig",
         "mqtt": "connectors.mqtt.sinkconfig:MqttSinkConfig",
         "memory": "connectors.memory:MemorySinkConfig",
+        "view": "connectors.view.config:ViewSinkConfig",
         "mqtt_endpoint": "connectors.mqtt.endpoint:MqttEndpointSinkConfig",
     },
 )

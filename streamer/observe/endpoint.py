@@ -13,8 +13,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 from pydantic import SecretStr
 
+from connectors.http.server import Answer, HttpServer, Request
 from pipelines.errors import StreamerError
-from streamer.observe.httpserver import Answer, HttpServer, Request
 from streamer.observe.shown import masked
 
 

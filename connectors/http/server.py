@@ -1,18 +1,20 @@
-"""`HttpServer`: a few short answers over HTTP, by one thread, whatever clients do.
+"""`HttpServer`: a few answers over HTTP, short ones and streams, by one thread, whatever clients do.
 
-It is there for probes and scrapes beside a service, and has to answer them while others hold connections, drip bytes
-or never read. So everything is bounded: connections, bytes and time. Whoever comes gets in; when there are too many
-connections, the one that has been open longest has to go.
+It is there for probes, scrapes and pages beside a service, and has to answer them while others hold connections, drip
+bytes or never read. So everything is bounded: connections, bytes and time. Whoever comes gets in; when there are too
+many connections, the one that has been open longest has to go.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import re
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from email.message import Message
 from email.utils import formatdate
@@ -20,13 +22,15 @@ from http import HTTPStatus
 from http.client import HTTPException, parse_headers
 from io import BytesIO
 from typing import Final
+from urllib.parse import unquote
 
-from streamer.observe.logs import logger
+_log = logging.getLogger(__name__)
 
 CONNECTIONS: Final = 64
 """Connections that are open at a time."""
 PATIENCE: Final = 10.0
-"""Seconds that a connection may take altogether, until the last byte of the answer is sent."""
+"""Seconds that a connection may take altogether, until the last byte of the answer is sent; of one that is a stream,
+each piece."""
 LONGEST: Final = 16 << 10
 """Bytes of a request: its first line and headers."""
 _TELL_EVERY: Final = 60.0
@@ -36,13 +40,24 @@ _END: Final = re.compile(rb"\r?\n\r?\n")
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
+Stream = Callable[[], AsyncGenerator[bytes, None]]
+"""Makes the pieces of a body. What it makes is closed when the client has gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a client asks for."""
 
     path: str
-    """Without the query."""
+    """Without the query, as it was sent."""
     headers: Message
+    query: str = ""
+    """What stood behind the `?`."""
+
+    @property
+    def parts(self) -> list[str]:
+        """The path's parts between slashes, with what was percent-encoded in them."""
+        return [unquote(part) for part in self.path.strip("/").split("/")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +68,18 @@ class Answer:
     body: bytes
     kind: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
+    stream: Stream | None = None
+    """Gives the body's pieces, in the server's thread, for as long as the client reads; `body` is not sent then."""
 
 
 class HttpServer:
     """Answers GET and HEAD, one request a connection."""
 
-    def __init__(self, host: str, port: int, answer: Callable[[Request], Answer]) -> None:
-        """Listens at once; `answer` is called in the server's thread and should not take long. Raises `OSError`."""
+    def __init__(self, host: str, port: int, answer: Callable[[Request], Answer], name: str = "control") -> None:
+        """Listens at once; `answer` is called in the server's thread and should not take long. Raises `OSError`.
+
+        `name` is what the server is for, in logs and in its thread's name.
+        """
         six = ":" in host
         both = six and socket.has_dualstack_ipv6() and host == "::"
         family = socket.AF_INET6 if six else socket.AF_INET
@@ -69,14 +89,14 @@ class HttpServer:
         self.address: tuple[str, int] = (str(found[0]), int(found[1]))
         """Host and port."""
         self._answer = answer
-        self._log = logger(listen=f"{host}:{self.address[1]}")
+        self._name = f"{name} port {host}:{self.address[1]}"
         self._open: dict[asyncio.Transport, None] = {}
         self._tell_at = 0.0
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
         self._failure: OSError | None = None
         self._running = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"control {host}:{port}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"{name} {host}:{port}", daemon=True)
         self._thread.start()
         self._running.wait()
         if self._failure is not None:
@@ -129,10 +149,10 @@ class HttpServer:
     def _tell(self, error: OSError) -> None:
         if self._loop.time() >= self._tell_at:
             self._tell_at = self._loop.time() + _TELL_EVERY
-            self._log.warning("no connection to the control port", error=str(error))
+            _log.warning("no connection to the %s: %s", self._name, error)
 
-    def _answer_to(self, head: bytes) -> bytes:
-        """The bytes of the answer to a request of these bytes, or to one that is too long."""
+    def _answer_to(self, head: bytes) -> _Written:
+        """The answer to a request of these bytes, or to one that is too long."""
         if len(head) > LONGEST:
             return _written(_refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
         first, _, rest = head.partition(b"\n")
@@ -147,9 +167,10 @@ class HttpServer:
         except HTTPException:
             return _written(_refusal(HTTPStatus.BAD_REQUEST))
         try:
-            answer = self._answer(Request(target.partition("?")[0], headers))
+            path, _, query = target.partition("?")
+            answer = self._answer(Request(path, headers, query))
         except Exception as error:  # noqa: BLE001 - whatever it is, the next probe gets its answer
-            self._log.error("no answer", path=target, error=str(error), kind=type(error).__name__)
+            _log.error("no answer to %s at the %s: %s: %s", path, self._name, type(error).__name__, error)
             answer = _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
         return _written(answer, with_body=method == "GET")
 
@@ -161,13 +182,17 @@ class _Connection(asyncio.Protocol):
         self,
         connections: dict[asyncio.Transport, None],
         loop: asyncio.AbstractEventLoop,
-        answer_to: Callable[[bytes], bytes],
+        answer_to: Callable[[bytes], _Written],
     ) -> None:
         """`connections` are those that are open, the oldest first."""
         self._connections = connections
         self._loop = loop
         self._answer_to = answer_to
         self._received = bytearray()
+        self._answered = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._sending: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle
 
@@ -182,19 +207,53 @@ class _Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(PATIENCE, transport.abort)
 
     def data_received(self, data: bytes) -> None:
+        if self._answered:
+            return
         # The end may lie across two pieces.
         before = max(0, len(self._received) - 3)
         self._received += data
         end = _END.search(self._received, before)
         if end is None and len(self._received) <= LONGEST:
             return
-        self._transport.pause_reading()
-        self._transport.write(self._answer_to(bytes(self._received if end is None else self._received[: end.end()])))
-        # Once it is sent: a client that does not read it is let go by the timer.
+        self._answered = True
+        written, stream = self._answer_to(bytes(self._received if end is None else self._received[: end.end()]))
+        self._transport.write(written)
+        if stream is None:
+            self._transport.pause_reading()
+            # Once it is sent: a client that does not read it is let go by the timer.
+            self._transport.close()
+            return
+        # It is read on, as only so is it noticed that the client has gone.
+        self._timer.cancel()
+        self._sending = self._loop.create_task(self._send(stream))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    async def _send(self, stream: Stream) -> None:
+        try:
+            async with aclosing(stream()) as pieces:
+                async for piece in pieces:
+                    if self._transport.is_closing():
+                        return
+                    self._transport.write(piece)
+                    # `asyncio.wait_for` may lose a cancellation.
+                    async with asyncio.timeout(PATIENCE):
+                        await self._writable.wait()
+        except TimeoutError:
+            self._transport.abort()
+        except Exception as error:  # noqa: BLE001 - whatever a page raises, the others are served
+            _log.error("a stream over HTTP broke: %s: %s", type(error).__name__, error)
+            self._transport.abort()
         self._transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._timer.cancel()
+        if self._sending is not None:
+            self._sending.cancel()
         self._connections.pop(self._transport, None)
 
 
@@ -202,13 +261,21 @@ def _refusal(status: HTTPStatus, **headers: str) -> Answer:
     return Answer(status, b'{"error": "%s"}' % status.phrase.lower().encode(), headers=headers)
 
 
-def _written(answer: Answer, *, with_body: bool = True) -> bytes:
+_Written = tuple[bytes, Stream | None]
+"""What is sent of an answer at once, and what gives the rest."""
+
+
+def _written(answer: Answer, *, with_body: bool = True) -> _Written:
+    length = [] if answer.stream is not None else [f"Content-Length: {len(answer.body)}"]
     lines = [
         f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
         f"Date: {formatdate(usegmt=True)}",
         f"Content-Type: {answer.kind}",
-        f"Content-Length: {len(answer.body)}",
+        *length,
         *(f"{name}: {value}" for name, value in answer.headers.items()),
         "Connection: close",
     ]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (answer.body if with_body else b"")
+    head = "\r\n".join([*lines, "", ""]).encode("latin-1")
+    if not with_body or answer.stream is not None:
+        return head, answer.stream if with_body else None
+    return head + answer.body, None

@@ -1,0 +1,255 @@
+"""`Board`: the newest result of each camera, encoded by a thread of its own as long as somebody watches."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from connectors.view.picture import jpeg_of
+from connectors.view.result import Shown
+
+_log = logging.getLogger(__name__)
+
+MOST_CAMERAS: Final = 256
+"""Cameras that are shown; of more the ones that were silent for longest are left out."""
+TELL_EVERY: Final = 60.0
+"""Seconds between two lines in the log about pictures that cannot be encoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A result, encoded."""
+
+    camera: str
+    number: int
+    """Counts the results of this board."""
+    jpeg: bytes
+    """The picture without boxes, or with them where they were asked for."""
+    facts: bytes
+    """A JSON object: camera, number, timestamp, width and height of the picture, boxes and values."""
+
+
+@dataclass(eq=False)
+class Watcher:
+    """Somebody who watches one camera, or all (`camera` is `None`). Used in the loop in which it was made."""
+
+    camera: str | None
+    boxes: bool
+    loop: asyncio.AbstractEventLoop
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    seen: dict[str, int] = field(default_factory=dict)
+
+    def wants(self, camera: str) -> bool:
+        """Whether it watches this camera."""
+        return self.camera is None or self.camera == camera
+
+    def tell(self) -> None:
+        """There is something new. From any thread."""
+        try:
+            self.loop.call_soon_threadsafe(self.changed.set)
+        except RuntimeError:
+            # The loop is closed: nobody watches any more.
+            return
+
+
+class Board:
+    """Keeps the newest result of each camera, and encodes it only while somebody watches.
+
+    `show` is called by the run thread and returns at once. A picture that is replaced before it was encoded is passed
+    over, so neither a slow browser nor a slow encoder holds up anything.
+    """
+
+    def __init__(self, width: int, quality: int, fps: float) -> None:
+        """Pictures are `width` pixels across at most; of each camera `fps` a second are encoded at most."""
+        self.shown = 0
+        """Results that were shown."""
+        self.encoded = 0
+        """Pictures that were encoded."""
+        self.failed = 0
+        """Pictures that could not be encoded."""
+        self._width = width
+        self._quality = quality
+        self._every = 1.0 / fps
+        self._changed = threading.Condition()
+        self._newest: dict[str, tuple[int, Shown]] = {}
+        self._encoded: dict[tuple[str, bool], Encoded] = {}
+        self._due: dict[tuple[str, bool], float] = {}
+        self._watchers: set[Watcher] = set()
+        self._stop = False
+        self._tell_at = 0.0
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to encode what is watched."""
+        self._stop = False
+        self._thread = threading.Thread(target=self._run, name="view encoder", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Encode nothing more; idempotent."""
+        with self._changed:
+            self._stop = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(5.0)
+
+    @property
+    def watchers(self) -> int:
+        """How many watch at present."""
+        return len(self._watchers)
+
+    def show(self, shown: Shown) -> None:
+        """The newest result of its camera."""
+        with self._changed:
+            self.shown += 1
+            # Put at the end: the first is the one that was silent for longest.
+            self._newest.pop(shown.camera, None)
+            self._newest[shown.camera] = self.shown, shown
+            if len(self._newest) > MOST_CAMERAS:
+                self._forget(next(iter(self._newest)))
+            if self._watchers:
+                self._changed.notify_all()
+
+    def cameras(self) -> list[str]:
+        """The cameras that have shown something, by name."""
+        with self._changed:
+            return sorted(self._newest)
+
+    @contextmanager
+    def watched(self, camera: str | None, *, boxes: bool) -> Iterator[Watcher]:
+        """Somebody watches, in this thread's event loop, until the block is left."""
+        watcher = Watcher(camera, boxes, asyncio.get_running_loop())
+        with self._changed:
+            self._watchers.add(watcher)
+            self._changed.notify_all()
+        try:
+            yield watcher
+        finally:
+            with self._changed:
+                self._watchers.discard(watcher)
+                if not self._watchers:
+                    # Nobody is shown what was new long ago.
+                    self._encoded.clear()
+
+    async def news(self, watcher: Watcher, patience: float) -> list[Encoded]:
+        """What this watcher has not seen yet, the newest of each camera; nothing if none came in `patience` seconds."""
+        found = self._unseen(watcher)
+        if not found:
+            try:
+                async with asyncio.timeout(patience):
+                    await watcher.changed.wait()
+            except TimeoutError:
+                return []
+            found = self._unseen(watcher)
+        return found
+
+    def _unseen(self, watcher: Watcher) -> list[Encoded]:
+        watcher.changed.clear()
+        with self._changed:
+            found = [
+                one
+                for (camera, boxes), one in self._encoded.items()
+                if boxes == watcher.boxes and watcher.wants(camera) and one.number > watcher.seen.get(camera, 0)
+            ]
+        watcher.seen.update((one.camera, one.number) for one in found)
+        return found
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                work = self._next()
+                while work is None and not self._stop:
+                    self._changed.wait(self._time_left())
+                    work = self._next()
+                if self._stop or work is None:
+                    return
+            self._encode(*work)
+            # It holds a frame.
+            del work
+
+    def _encode(self, number: int, shown: Shown, boxes: bool) -> None:
+        key = shown.camera, boxes
+        try:
+            jpeg = jpeg_of(shown, self._width, self._quality, boxes=boxes)
+            encoded = Encoded(shown.camera, number, jpeg, _facts(number, shown))
+        except Exception as error:  # noqa: BLE001 - a picture that cannot be shown harms no other
+            self.failed += 1
+            if time.monotonic() >= self._tell_at:
+                self._tell_at = time.monotonic() + TELL_EVERY
+                _log.warning("a picture of %s cannot be shown: %s", shown.camera, error)
+            encoded = None
+        with self._changed:
+            self._due[key] = time.monotonic() + self._every
+            if encoded is None:
+                # Not again: a newer one may be better.
+                if self._newest.get(shown.camera, (0,))[0] == number:
+                    del self._newest[shown.camera]
+                return
+            self.encoded += 1
+            self._encoded[key] = encoded
+            told = [one for one in self._watchers if one.boxes == boxes and one.wants(shown.camera)]
+        for watcher in told:
+            watcher.tell()
+
+    def _next(self) -> tuple[int, Shown, bool] | None:
+        """The picture to encode now, the one that waits for longest first."""
+        now = time.monotonic()
+        ready = [(self._due.get(key, 0.0), key) for key in self._waiting()]
+        due = min((one for one in ready if one[0] <= now), default=None)
+        if due is None:
+            return None
+        camera, boxes = due[1]
+        number, shown = self._newest[camera]
+        return number, shown, boxes
+
+    def _time_left(self) -> float | None:
+        """Seconds until a picture may be encoded; `None` if none waits."""
+        due = min((self._due.get(key, 0.0) for key in self._waiting()), default=None)
+        return None if due is None else max(due - time.monotonic(), 0.001)
+
+    def _waiting(self) -> set[tuple[str, bool]]:
+        """The cameras that somebody watches and that have a picture which is not encoded, with boxes or without."""
+        return {
+            (camera, watcher.boxes)
+            for watcher in self._watchers
+            for camera, (number, _) in self._newest.items()
+            if watcher.wants(camera) and self._number_of(camera, watcher.boxes) < number
+        }
+
+    def _number_of(self, camera: str, boxes: bool) -> int:
+        encoded = self._encoded.get((camera, boxes))
+        return 0 if encoded is None else encoded.number
+
+    def _forget(self, camera: str) -> None:
+        del self._newest[camera]
+        for boxes in (False, True):
+            self._encoded.pop((camera, boxes), None)
+            self._due.pop((camera, boxes), None)
+
+
+def _facts(number: int, shown: Shown) -> bytes:
+    told = {
+        "camera": shown.camera,
+        "number": number,
+        "timestamp": shown.timestamp,
+        "width": shown.image.width,
+        "height": shown.image.height,
+        "boxes": [
+            {
+                "box": [round(edge, 5) for edge in (box.left, box.top, box.width, box.height)],
+                "text": box.text,
+                "label": box.label,
+                "id": box.number or None,
+            }
+            for box in shown.boxes
+        ],
+        "values": dict(shown.values),
+    }
+    return json.dumps(told, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")

@@ -1,0 +1,129 @@
+"""What the sink `view` serves over HTTP: its page, one stream of all cameras, and pictures of one."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
+from importlib.resources import files
+from typing import Final
+from urllib.parse import parse_qs
+
+from connectors.http.server import Answer, Request
+from connectors.view.board import Board
+
+HEARTBEAT: Final = 1.0
+"""Seconds after which a stream says that it lives, if there is nothing new."""
+FIRST: Final = 10.0
+"""Seconds that a single picture is waited for."""
+BOUNDARY: Final = "picture"
+_FILES: Final = {
+    "": ("index.html", "text/html; charset=utf-8"),
+    "view.js": ("view.js", "text/javascript; charset=utf-8"),
+    "view.css": ("view.css", "text/css; charset=utf-8"),
+}
+_SAFE: Final = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' blob: data:; frame-ancestors 'none'",
+}
+LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+"""The names by which a browser on this machine calls it."""
+
+
+class Pages:
+    """Answers requests. With a token all but the page itself, which holds nothing, is for those who know it."""
+
+    def __init__(self, board: Board, title: str, token: str | None) -> None:
+        """`title` is what the page is called."""
+        self._board = board
+        self._title = title
+        self._token = token
+
+    def answer(self, request: Request) -> Answer:
+        """The answer to a request. Called in the server's thread."""
+        found = self._answer(request)
+        return Answer(found.status, found.body, found.kind, {**_SAFE, **found.headers}, found.stream)
+
+    def _answer(self, request: Request) -> Answer:
+        if self._token is None and not _is_local(request):
+            # A page of somebody else whose name was made to point here must not read this one.
+            return _refused(403, "this page is for this machine only: open it as http://localhost")
+        name = request.path.removeprefix("/")
+        if name in _FILES:
+            file, kind = _FILES[name]
+            return Answer(200, (files("connectors.view") / "page" / file).read_bytes(), kind)
+        if not self._is_trusted(request):
+            return _refused(401, "the token is missing: Authorization: Bearer TOKEN, or ?token=TOKEN")
+        if name == "stream":
+            return Answer(200, b"", "application/octet-stream", stream=partial(_all, self._board, self._title))
+        boxes = parse_qs(request.query).get("boxes", ["1"])[-1] != "0"
+        camera, _, ending = "/".join(request.parts).rpartition(".")
+        if camera not in self._board.cameras() or ending not in ("jpg", "mjpeg"):
+            known = ", ".join(f"/{one}.jpg" for one in self._board.cameras())
+            return _refused(404, f"there are /, /stream, and of each camera /NAME.jpg and /NAME.mjpeg; now: {known}")
+        if ending == "jpg":
+            return Answer(200, b"", "image/jpeg", stream=partial(_one, self._board, camera, boxes))
+        kind = f"multipart/x-mixed-replace; boundary={BOUNDARY}"
+        return Answer(200, b"", kind, stream=partial(_moving, self._board, camera, boxes))
+
+    def _is_trusted(self, request: Request) -> bool:
+        if self._token is None:
+            return True
+        scheme, _, given = str(request.headers.get("Authorization", "")).partition(" ")
+        if scheme.lower() != "bearer":
+            given = parse_qs(request.query).get("token", [""])[-1]
+        return hmac.compare_digest(given.strip().encode("utf-8", "replace"), self._token.encode())
+
+
+async def _all(board: Board, title: str) -> AsyncGenerator[bytes, None]:
+    """All cameras: pieces of a JSON object and a JPEG file, each with its length before it (4 bytes, big-endian).
+
+    A piece without a picture says that the stream lives: `{"title": ..., "cameras": [...]}`.
+    """
+    with board.watched(None, boxes=False) as watcher:
+        yield _piece(_status(board, title))
+        while True:
+            found = await board.news(watcher, HEARTBEAT)
+            for one in found:
+                yield _piece(one.facts, one.jpeg)
+            if not found:
+                yield _piece(_status(board, title))
+
+
+async def _moving(board: Board, camera: str, boxes: bool) -> AsyncGenerator[bytes, None]:
+    """One camera as browsers and players show it: JPEG files that replace one another."""
+    with board.watched(camera, boxes=boxes) as watcher:
+        while True:
+            for one in await board.news(watcher, HEARTBEAT):
+                head = f"--{BOUNDARY}\r\nContent-Type: image/jpeg\r\nContent-Length: {len(one.jpeg)}\r\n\r\n"
+                yield head.encode() + one.jpeg + b"\r\n"
+
+
+async def _one(board: Board, camera: str, boxes: bool) -> AsyncGenerator[bytes, None]:
+    with board.watched(camera, boxes=boxes) as watcher:
+        for one in await board.news(watcher, FIRST):
+            yield one.jpeg
+
+
+def _status(board: Board, title: str) -> bytes:
+    return json.dumps({"title": title, "cameras": board.cameras()}, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _piece(facts: bytes, jpeg: bytes = b"") -> bytes:
+    return b"".join((len(facts).to_bytes(4), facts, len(jpeg).to_bytes(4), jpeg))
+
+
+def _is_local(request: Request) -> bool:
+    host = str(request.headers.get("Host", "")).strip().lower()
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    return name in LOCAL_HOSTS
+
+
+def _refused(status: int, why: str) -> Answer:
+    body: Mapping[str, str] = {"error": why}
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    return Answer(status, json.dumps(body, ensure_ascii=False).encode(), headers=headers)

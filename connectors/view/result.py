@@ -1,0 +1,128 @@
+"""What a sink that shows pictures takes out of a result: the image, its boxes, and values for people to read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pipelines.data.data import Data
+from pipelines.errors import ConnectorError
+from pipelines.values import BoundingBox, Image
+
+MOST_BOXES: Final = 1000
+"""Boxes of a picture that are shown."""
+MOST_VALUES: Final = 20
+"""Values of a result that are shown beside its picture."""
+LONGEST_VALUE: Final = 80
+"""Characters of a value that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box in parts of the picture's width and height: 0 is left or top, 1 right or bottom."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    label: str = ""
+    score: float | None = None
+    number: int | None = None
+    """The id of its track; `None` or 0: it has none."""
+
+    @property
+    def text(self) -> str:
+        """What stands at the box: `7 face 92 %`."""
+        parts = [str(self.number) if self.number else "", self.label]
+        if self.score is not None and math.isfinite(self.score):
+            parts.append(f"{self.score:.0%}")
+        return " ".join(filter(None, parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A result as a page or a video shows it."""
+
+    camera: str
+    image: Image
+    boxes: Sequence[Box]
+    values: Mapping[str, str | int | float | bool]
+    timestamp: int | None
+    """When the picture was taken, in milliseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """Which values of a result are shown."""
+
+    image: str = "image"
+    """The key of the picture."""
+    boxes: tuple[str, ...] | None = None
+    """Keys of boxes and of lists of boxes; `None`: all there are."""
+    ids: str = "ids"
+    """The key of the ids of tracks: a list beside the boxes."""
+
+    def shown(self, data: Data, name: str) -> Shown:
+        """The result; `name` is the camera's if the record does not say. Raises `ConnectorError` without a picture."""
+        image = data.get(self.image)
+        if not isinstance(image, Image):
+            raise ConnectorError(
+                f'the result has no image under "{self.image}"; keep it through the pipeline (keep: [{self.image}] of '
+                "the service), or say its key (image: KEY of the sink)"
+            )
+        keys = [key for key in data if self.boxes is None or key in self.boxes]
+        boxes: list[Box] = []
+        for key in keys:
+            found = _boxes(data[key])
+            if found and len(boxes) < MOST_BOXES:
+                ids = data.get(self.ids)
+                boxes += _placed(found, ids if isinstance(ids, list) else [], image)
+        record = data.record
+        return Shown(
+            name if record is None else record.topic,
+            image,
+            boxes[:MOST_BOXES],
+            _values(data),
+            None if record is None else record.timestamp,
+        )
+
+
+def _boxes(value: Any) -> list[BoundingBox]:
+    if isinstance(value, BoundingBox):
+        return [value]
+    if isinstance(value, list) and value and all(isinstance(one, BoundingBox) for one in value):
+        return value
+    return []
+
+
+def _placed(boxes: list[BoundingBox], ids: list[Any], image: Image) -> list[Box]:
+    numbers = [one if isinstance(one, int) else None for one in ids] if len(ids) == len(boxes) else [None] * len(boxes)
+    placed = []
+    for box, number in zip(boxes, numbers, strict=True):
+        edges = (box.x1, box.y1, box.x2, box.y2)
+        if not all(map(math.isfinite, edges)):
+            continue
+        left, top, right, bottom = edges
+        # As for points: numbers up to 1 are parts of the picture, others are pixels.
+        if max(abs(edge) for edge in edges) > 2.0:
+            left, right = left / image.width, right / image.width
+            top, bottom = top / image.height, bottom / image.height
+        left, right = sorted((left, right))
+        top, bottom = sorted((top, bottom))
+        placed.append(Box(left, top, right - left, bottom - top, box.label or "", box.probability, number))
+    return placed
+
+
+def _values(data: Data) -> dict[str, str | int | float | bool]:
+    found: dict[str, str | int | float | bool] = {}
+    for key in data:
+        value = data[key]
+        if len(found) == MOST_VALUES:
+            break
+        if isinstance(value, str):
+            found[key] = value[:LONGEST_VALUE]
+        elif isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value)):
+            found[key] = value
+    return found

@@ -1,0 +1,105 @@
+"""`ViewSink`: a page in a browser that shows the newest result of each camera."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from connectors.http.server import HttpServer
+from connectors.measures import Measure
+from connectors.records import Ints, Messages
+from connectors.sink import Lost, Refused, Sink
+from connectors.view.board import Board
+from connectors.view.pages import Pages
+from connectors.view.result import Taking
+from pipelines.data.data import Data
+from pipelines.errors import ConnectorError
+
+
+class ViewSink(Sink):
+    """Shows results: the newest of each camera, to whoever watches. A message is confirmed when it is to be shown.
+
+    Nothing waits for browsers: what nobody sees in time is replaced by what is newer, and while nobody watches nothing
+    is encoded. Refuses results without a picture.
+    """
+
+    def __init__(self, listen: str, board: Board, taking: Taking, token: str | None = None, name: str = "view") -> None:
+        """`listen` is `host:port`; port 0 is any free one."""
+        self.name = name
+        self.board = board
+        self._listen = listen
+        self._taking = taking
+        self._token = token
+        self._server: HttpServer | None = None
+        self._confirmed: list[Ints] = []
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Host and port where the page is; `None` while it is not open."""
+        return None if self._server is None else self._server.address
+
+    def open(self) -> None:
+        """Serve the page. Raises `ConnectorError` if the address cannot be had."""
+        host, _, port = self._listen.rpartition(":")
+        pages = Pages(self.board, self.name, self._token)
+        try:
+            self._server = HttpServer(host.strip("[]"), int(port), pages.answer, "view")
+        except (OSError, OverflowError) as error:
+            raise ConnectorError(
+                f'sink {self.name}: listen "{self._listen}": {error}; choose another address or port'
+            ) from error
+        self.board.start()
+
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        """As `Sink.send`; it never has to wait."""
+        if self._server is None:
+            raise ConnectorError(f"sink {self.name} is not open")
+        refused: dict[int, ConnectorError] = {}
+        for index, value in enumerate(messages.values):
+            if value is None:
+                continue
+            try:
+                self.board.show(self._taking.shown(_data(value), self.name))
+            except ConnectorError as error:
+                refused[index] = ConnectorError(f"sink {self.name}: {error}")
+        kept = [messages.parents(index) for index in range(len(messages)) if index not in refused]
+        if kept:
+            self._confirmed.append(np.concatenate(kept))
+        return refused
+
+    def barrier(self, deadline: float) -> Lost:
+        """As `Sink.barrier`: nothing is ever waited for, and nothing is lost."""
+        return {}
+
+    def confirmed(self) -> list[Ints]:
+        """As `Sink.confirmed`."""
+        confirmed, self._confirmed = self._confirmed, []
+        return confirmed
+
+    def behind(self) -> float:
+        """As `Sink.behind`: never."""
+        return 0.0
+
+    def close(self) -> None:
+        """Stop serving the page."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            self.board.stop()
+
+    def metrics(self) -> Sequence[Measure]:
+        """Results shown, pictures encoded and failed, and who watches."""
+        board = self.board
+        return (
+            Measure("results", "Results that were to be shown.", board.shown),
+            Measure("pictures_encoded", "Pictures that were encoded, as somebody watched.", board.encoded),
+            Measure("pictures_failed", "Pictures that could not be encoded.", board.failed),
+            Measure("watchers", "Streams that are being watched.", board.watchers, "gauge"),
+        )
+
+
+def _data(value: object) -> Data:
+    if isinstance(value, Data):
+        return value
+    raise ConnectorError(f"a record (Data) is needed, not {type(value).__name__}; use the codec objects")

@@ -1,0 +1,115 @@
+"""The page of the sink `view` in a real browser."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.connectors.view.conftest import deliver, result
+
+CHROMIUM = shutil.which("chromium")
+playwright = pytest.importorskip("playwright.sync_api")
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    opened = browser.new_page()
+    opened.set_default_timeout(60_000)
+    yield opened
+    opened.close()
+
+
+def test_eight_cameras_are_drawn_with_their_boxes_over_one_connection(viewing: Any, page: Any) -> None:
+    sink = viewing(fps=10)
+    requests: list[str] = []
+    errors: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    stop = threading.Event()
+
+    def cameras() -> None:
+        number = 0
+        while not stop.wait(0.1):
+            number += 1
+            for camera in range(8):
+                deliver(sink, result(f"camera {camera}", number % 200, boxes=2, wide=160, people=camera))
+
+    feeding = threading.Thread(target=cameras)
+    feeding.start()
+    try:
+        page.goto(f"http://localhost:{sink.address[1]}/")
+        page.wait_for_function(
+            "() => [...document.querySelectorAll('canvas')].filter((one) => one.dataset.drawn >= 5).length === 8"
+        )
+        names = page.eval_on_selector_all("figcaption strong", "all => all.map(one => one.textContent)")
+        boxes = page.eval_on_selector_all("canvas", "all => all.map(one => one.dataset.boxes)")
+        people = page.eval_on_selector_all("dd", "all => all.map(one => one.textContent)")
+        labels = page.eval_on_selector_all("canvas", "all => all.map(one => one.getAttribute('aria-label'))")
+        assert page.title() == "yard"
+        assert page.text_content("#state") == "live"
+    finally:
+        stop.set()
+        feeding.join()
+    assert names == [f"camera {camera}" for camera in range(8)]
+    assert boxes == ["2"] * 8
+    assert people == [str(camera) for camera in range(8)]
+    assert labels[0] == "camera 0: 2 boxes"
+    assert [url.rpartition("/")[2] for url in requests] == ["", "view.css", "view.js", "stream"]
+    assert errors == []
+
+
+def test_a_camera_that_shows_nothing_any_more_is_marked_and_the_page_says_when_the_service_ends(
+    viewing: Any, page: Any
+) -> None:
+    sink = viewing()
+    deliver(sink, result("gate", 30))
+    page.goto(f"http://localhost:{sink.address[1]}/")
+    page.wait_for_selector("figure canvas[data-drawn]")
+    page.wait_for_selector("figure.silent")
+    page.click("#pause")
+    assert page.get_attribute("#pause", "aria-pressed") == "true"
+    sink.close()
+    page.wait_for_selector("#state[data-state=away]")
+
+
+def test_with_a_token_the_page_shows_pictures_to_who_knows_it(viewing: Any, browser: Any) -> None:
+    sink = viewing(token="a-long-token")
+    deliver(sink, result("gate", 30))
+    for hash_, selector in (("", "#state[data-state=away]"), ("#token=a-long-token", "canvas[data-drawn]")):
+        page = browser.new_page()
+        page.goto(f"http://localhost:{sink.address[1]}/{hash_}")
+        page.wait_for_selector(selector, timeout=60_000)
+        if not hash_:
+            assert "a token is needed" in page.text_content("#state")
+        page.close()
+
+
+def test_boxes_can_be_put_away(viewing: Any, page: Any) -> None:
+    sink = viewing(fps=60)
+    deliver(sink, result("gate", 0, wide=320))
+    page.goto(f"http://localhost:{sink.address[1]}/")
+    page.wait_for_selector("canvas[data-drawn]")
+    brightest = """() => document.querySelector('canvas').getContext('2d').getImageData(0, 0, 320, 240).data
+        .reduce((most, value, at) => at % 4 === 3 ? most : Math.max(most, value), 0)"""
+    assert page.evaluate(brightest) > 150
+    page.uncheck("#boxes")
+    deadline = time.monotonic() + 60
+    while page.evaluate(brightest) > 20:
+        assert time.monotonic() < deadline, "the boxes are still there"
+        deliver(sink, result("gate", 0, wide=320))
+        page.wait_for_timeout(50)
