@@ -140,6 +140,7 @@ SINKS: Registry[SinkConfig] = Registry(
         "mqtt": "connectors.mqtt.sinkconfig:MqttSinkConfig",
         "memory": "connectors.memory:MemorySinkConfig",
         "view": "connectors.view.config:ViewSinkConfig",
+        "video": "connectors.view.config:VideoSinkConfig",
         "mqtt_endpoint": "connectors.mqtt.endpoint:MqttEndpointSinkConfig",
     },
 )

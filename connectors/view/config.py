@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
-from connectors.config import SinkConfig
+from connectors.config import LocalPath, SinkConfig
 from connectors.view.board import Board
 from connectors.view.result import Taking
 from connectors.view.sink import ViewSink
+from connectors.view.videosink import VideoSink
+from connectors.view.videowriter import Encoding
 from pipelines.plugins.requirements import Package, Requires
+
+_URL: Final = re.compile(r"(rtmps?|rtsps?|srt|udp)://", re.IGNORECASE)
 
 
 def _host_and_port(listen: str) -> str:
@@ -80,6 +84,51 @@ class ViewSinkConfig(ShownConfig):
         """The sink, not yet open."""
         token = None if self.token is None else self.token.get_secret_value()
         return ViewSink(self.listen, Board(self.width, self.quality, self.fps), self.taking, token, self.label)
+
+
+class VideoSinkConfig(ShownConfig):
+    """Annotated video of each camera, in files or sent to a server."""
+
+    requires: ClassVar[Requires] = (Package("cv2", "image"), Package("av", "camera"))
+
+    type: Literal["video"] = "video"
+    """Which connector this is."""
+    path: LocalPath | None = None
+    """The file, by its ending: `videos/{camera}.mp4`, `.mkv`. `{camera}` is the camera's name. A file that is there is left alone, and a number added to the name of the new one."""  # noqa: E501
+    url: SecretStr | None = None
+    """A server that takes video, instead of a file: `rtmp://host/live/{camera}`, rtmps, rtsp, srt or udp. While it is away pictures are passed over."""  # noqa: E501
+    draw: bool = True
+    """Whether boxes are drawn into the pictures."""
+    width: Annotated[int, Field(ge=16, le=7680)] = 1280
+    """Pixels across of the video at most."""
+    fps: Annotated[float, Field(gt=0, le=240)] = 15.0
+    """Pictures a second that the encoder reckons with. Each picture keeps its own time."""
+    encoder: str = "libx264"
+    """The encoder, as FFmpeg calls it."""
+    options: dict[str, str] = Field(default={"preset": "veryfast", "tune": "zerolatency", "crf": "25"})
+    """Options of the encoder, as FFmpeg has them."""
+    queue: Annotated[int, Field(ge=1, le=1000)] = 16
+    """Pictures of a camera that wait for the encoder at most; then the sink is full."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> VideoSinkConfig:
+        if (self.path is None) == (self.url is None):
+            raise ValueError("path or url is needed, and only one of them")
+        if self.url is not None and not _URL.match(self.url.get_secret_value()):
+            raise ValueError("url: rtmp, rtmps, rtsp, rtsps, srt or udp is needed, as rtmp://host/live/{camera}")
+        return self
+
+    @property
+    def place(self) -> str:
+        """The file, or which kind of server."""
+        return str(self.path) if self.url is None else self.url.get_secret_value().partition("://")[0]
+
+    def build(self) -> VideoSink:
+        """The sink, not yet open."""
+        encoding = Encoding(self.width, self.fps, self.encoder, dict(self.options), self.draw, self.queue)
+        place = self.path if self.url is None else self.url.get_secret_value()
+        assert place is not None
+        return VideoSink(place, self.taking, encoding, self.label)
 
 
 def _is_local(listen: str) -> bool:

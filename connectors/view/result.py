@@ -89,6 +89,13 @@ class Taking:
         )
 
 
+def data_of(value: object) -> Data:
+    """The payload as a record; `ConnectorError` for anything else."""
+    if isinstance(value, Data):
+        return value
+    raise ConnectorError(f"a record (Data) is needed, not {type(value).__name__}; use the codec objects")
+
+
 def _boxes(value: Any) -> list[BoundingBox]:
     if isinstance(value, BoundingBox):
         return [value]

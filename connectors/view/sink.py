@@ -12,8 +12,7 @@ from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from connectors.view.board import Board
 from connectors.view.pages import Pages
-from connectors.view.result import Taking
-from pipelines.data.data import Data
+from connectors.view.result import Taking, data_of
 from pipelines.errors import ConnectorError
 
 
@@ -60,7 +59,7 @@ class ViewSink(Sink):
             if value is None:
                 continue
             try:
-                self.board.show(self._taking.shown(_data(value), self.name))
+                self.board.show(self._taking.shown(data_of(value), self.name))
             except ConnectorError as error:
                 refused[index] = ConnectorError(f"sink {self.name}: {error}")
         kept = [messages.parents(index) for index in range(len(messages)) if index not in refused]
@@ -97,9 +96,3 @@ class ViewSink(Sink):
             Measure("pictures_failed", "Pictures that could not be encoded.", board.failed),
             Measure("watchers", "Streams that are being watched.", board.watchers, "gauge"),
         )
-
-
-def _data(value: object) -> Data:
-    if isinstance(value, Data):
-        return value
-    raise ConnectorError(f"a record (Data) is needed, not {type(value).__name__}; use the codec objects")

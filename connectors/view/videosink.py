@@ -1,0 +1,134 @@
+"""`VideoSink`: results as annotated video, in files or to a server."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from connectors.measures import Measure
+from connectors.records import Ints, Messages
+from connectors.sink import Lost, Refused, Sink
+from connectors.view.result import Shown, Taking, data_of
+from connectors.view.videowriter import Encoding, VideoWriter
+from pipelines.errors import ConnectorError
+
+MOST_CAMERAS: Final = 64
+"""Cameras that are written at a time: each has an encoder and a thread."""
+_FINISH: Final = 5.0
+"""Seconds that `close` waits for files to be finished."""
+_NO_NAME: Final = re.compile(r"[^\w.-]+")
+
+
+class VideoSink(Sink):
+    """Writes the pictures of each camera as video, with boxes drawn into them. Each camera has a thread that encodes.
+
+    A message is confirmed when its picture is encoded, or passed over as the server is away. Refuses results without a
+    picture, and those of more than `MOST_CAMERAS` cameras, or of a second one where the place names none (`{camera}`).
+    Raises `ConnectorError` once a file cannot be written.
+    """
+
+    def __init__(self, place: Path | str, taking: Taking, encoding: Encoding, name: str = "video") -> None:
+        """`place` is a path, or a URL as text; `{camera}` in it becomes the camera's name."""
+        self.name = name
+        self._place = place
+        self._taking = taking
+        self._encoding = encoding
+        self._writers: dict[str, VideoWriter] = {}
+        self._open = False
+        self._rows: list[Ints] = []
+
+    def open(self) -> None:
+        """Ready to take pictures; files and connections are opened with the first of each camera."""
+        self._open = True
+
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        """As `Sink.send`."""
+        if not self._open:
+            raise ConnectorError(f"sink {self.name} is not open")
+        self._raise_failure()
+        refused: dict[int, ConnectorError] = {}
+        for index, value in enumerate(messages.values):
+            try:
+                if value is None:
+                    self._rows.append(messages.parents(index))
+                    continue
+                self._put(self._taking.shown(data_of(value), self.name), messages.parents(index), deadline)
+            except ConnectorError as error:
+                refused[index] = ConnectorError(f"sink {self.name}: {error}", retriable=error.retriable)
+        return refused
+
+    def barrier(self, deadline: float) -> Lost:
+        """As `Sink.barrier`."""
+        behind = [camera for camera, writer in self._writers.items() if not writer.wait(deadline)]
+        self._raise_failure()
+        if behind:
+            raise ConnectorError(
+                f"sink {self.name}: the video of {', '.join(sorted(behind))} is not encoded yet", retriable=True
+            )
+        return {}
+
+    def confirmed(self) -> list[Ints]:
+        """As `Sink.confirmed`."""
+        rows, self._rows = self._rows, []
+        for writer in self._writers.values():
+            rows += writer.done()
+        return rows
+
+    def behind(self) -> float:
+        """As `Sink.behind`: not known; an encoder works off what it was given within moments."""
+        return 0.0 if all(writer.wait(0.0) for writer in self._writers.values()) else 0.1
+
+    def close(self) -> None:
+        """Finish all files; waits a few seconds for that."""
+        self._open = False
+        for writer in self._writers.values():
+            writer.close(_FINISH)
+
+    def down(self) -> str | None:
+        """Why a server cannot be reached."""
+        return next((writer.down for writer in self._writers.values() if writer.down is not None), None)
+
+    def metrics(self) -> Sequence[Measure]:
+        """Pictures written and passed over."""
+        writers = list(self._writers.values())
+        return (
+            Measure("frames", "Pictures that were encoded.", sum(one.written for one in writers)),
+            Measure(
+                "frames_passed_over",
+                "Pictures that were not: unreadable, or the server was away.",
+                sum(one.passed_over for one in writers),
+            ),
+        )
+
+    def _put(self, shown: Shown, rows: Ints, deadline: float) -> None:
+        writer = self._writers.get(shown.camera)
+        if writer is None:
+            if self._writers and "{camera}" not in str(self._place):
+                (first,) = self._writers
+                raise ConnectorError(
+                    f'there is one place for the video of "{first}" and of "{shown.camera}"; put {{camera}} into it'
+                )
+            if len(self._writers) >= MOST_CAMERAS:
+                raise ConnectorError(f"more than {MOST_CAMERAS} cameras cannot be written at a time")
+            camera = shown.camera
+            writer = VideoWriter(camera, lambda: self._target(camera), self._encoding)
+            self._writers[camera] = writer
+        if not writer.put(shown, rows, deadline):
+            raise ConnectorError(f'the encoder of "{shown.camera}" is slower than its pictures come', retriable=True)
+
+    def _target(self, camera: str) -> Path | str:
+        # A name comes with records, so it may be anything.
+        named = _NO_NAME.sub("_", camera)[:100].lstrip(".") or "camera"
+        if isinstance(self._place, str):
+            return self._place.replace("{camera}", named)
+        path = Path(str(self._place).replace("{camera}", named))
+        numbered = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
+        return next(one for one in itertools.chain([path], numbered) if not one.exists())
+
+    def _raise_failure(self) -> None:
+        for camera, writer in self._writers.items():
+            if writer.failure is not None:
+                raise ConnectorError(f'sink {self.name}: the video of "{camera}" cannot be written: {writer.failure}')

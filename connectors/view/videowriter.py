@@ -1,0 +1,243 @@
+"""`VideoWriter`: writes the pictures of one camera as video, in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from connectors.records import Ints
+from connectors.view.picture import Pixels, pixels_of
+from connectors.view.result import Shown
+from pipelines.errors import ConnectorError, DataError, MissingPackageError
+
+if TYPE_CHECKING:
+    from av.container import OutputContainer
+    from av.video.stream import VideoStream
+
+_log = logging.getLogger(__name__)
+
+_MILLISECONDS: Final = Fraction(1, 1000)
+_AGAIN: Final = 5.0
+"""Seconds after which a peer that is away is tried again."""
+_FORMATS: Final = {"rtmp": "flv", "rtmps": "flv", "rtsp": "rtsp", "rtsps": "rtsp", "srt": "mpegts", "udp": "mpegts"}
+_FILE_OPTIONS: Final = {"movflags": "frag_keyframe+empty_moov+default_base_moof", "flush_packets": "1"}
+"""Whatever ends the process, what was written before can be played."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How pictures become video."""
+
+    width: int
+    fps: float
+    encoder: str
+    options: dict[str, str]
+    draw: bool
+    queue: int
+
+
+class VideoWriter:
+    """Takes pictures of one camera, and encodes them in its own thread, in order.
+
+    `target` gives where to write: the path of a new file, or a URL. Another file begins when the size of pictures
+    changes. A file that cannot be written is an error for good; a peer that is away is tried again every few seconds,
+    and what comes meanwhile is passed over and counted. The time of a picture is that of its record.
+    """
+
+    def __init__(self, name: str, target: Callable[[], Path | str], encoding: Encoding) -> None:
+        self.failure: str | None = None
+        """Why nothing more can be written."""
+        self.down: str | None = None
+        """Why the peer cannot be reached at present."""
+        self.written = 0
+        self.passed_over = 0
+        self._name = name
+        self._target = target
+        self._encoding = encoding
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[Shown, Ints, float]] = deque()
+        self._busy = False
+        self._done: list[Ints] = []
+        self._closing = False
+        self._container: OutputContainer | None = None
+        self._stream: VideoStream | None = None
+        self._began = 0
+        self._last = -1
+        self._try_at = 0.0
+        self._where: Path | str = ""
+        self._thread = threading.Thread(target=self._run, name=f"video {name}", daemon=True)
+        self._thread.start()
+
+    def put(self, shown: Shown, rows: Ints, deadline: float) -> bool:
+        """Take a picture, waiting for room until `deadline` (`time.monotonic`); whether there was some."""
+        with self._changed:
+            self._changed.wait_for(self._has_room, max(deadline - time.monotonic(), 0.0))
+            if not self._has_room():
+                return False
+            self._waiting.append((shown, rows, time.time()))
+            self._changed.notify_all()
+            return True
+
+    def wait(self, deadline: float) -> bool:
+        """Wait until all that was taken is written; whether it is at `deadline`."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: not (self._waiting or self._busy) or self.failure is not None,
+                max(deadline - time.monotonic(), 0.0),
+            )
+
+    def done(self) -> list[Ints]:
+        """The rows whose pictures were written or passed over since the last call."""
+        with self._changed:
+            done, self._done = self._done, []
+        return done
+
+    def close(self, timeout: float) -> bool:
+        """Write what was taken, and finish the file; whether that was done in time."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _has_room(self) -> bool:
+        return len(self._waiting) < self._encoding.queue or self.failure is not None
+
+    def _run(self) -> None:
+        try:
+            while True:
+                with self._changed:
+                    self._busy = False
+                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._waiting or self._closing)
+                    if not self._waiting:
+                        break
+                    shown, rows, received = self._waiting.popleft()
+                    self._busy = True
+                self._write(shown, received)
+                with self._changed:
+                    self._done.append(rows)
+                # It holds a frame.
+                del shown
+        except Exception as error:  # noqa: BLE001 - the sink tells it
+            self.failure = _told(error)
+        finally:
+            self._finish()
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+
+    def _write(self, shown: Shown, received: float) -> None:
+        try:
+            pixels = pixels_of(shown, self._encoding.width, boxes=self._encoding.draw)
+        except (DataError, MissingPackageError) as error:
+            if isinstance(error, MissingPackageError):
+                raise
+            self.passed_over += 1
+            _log.warning("a picture of %s cannot be written: %s", self._name, error)
+            return
+        stamp = round(received * 1000) if shown.timestamp is None else shown.timestamp
+        try:
+            if not self._is_open(pixels):
+                self.passed_over += 1
+                return
+            self._encode(pixels, stamp)
+        except OSError as error:
+            # PyAV's errors are these too. Their own text may hold the URL, and with it a login.
+            if not isinstance(self._where, str):
+                raise
+            self._lost(error)
+            self.passed_over += 1
+
+    def _is_open(self, pixels: Pixels) -> bool:
+        """Whether there is somewhere to write to; opened if it is time to, anew if the picture has another size."""
+        size = pixels.shape[1], pixels.shape[0]
+        if self._stream is not None and (self._stream.width, self._stream.height) != size:
+            self._finish()
+        if self._stream is not None:
+            return True
+        if time.monotonic() < self._try_at:
+            return False
+        self._where = self._target()
+        self._open(*size)
+        self.down = None
+        return True
+
+    def _open(self, width: int, height: int) -> None:
+        av = _pyav()
+        where = self._where
+        options = dict(_FILE_OPTIONS) if isinstance(where, Path) and where.suffix in (".mp4", ".mov") else {}
+        kind = None if isinstance(where, Path) else _FORMATS[where.partition("://")[0].lower()]
+        if isinstance(where, Path):
+            where.parent.mkdir(parents=True, exist_ok=True)
+        timeout = None if isinstance(where, Path) else 5.0
+        self._container = av.open(str(where), "w", format=kind, options=options, timeout=timeout)
+        rate = Fraction(self._encoding.fps).limit_denominator(1000)
+        try:
+            stream: Any = self._container.add_stream(self._encoding.encoder, rate=rate, options=self._encoding.options)
+        except ValueError as error:
+            raise ConnectorError(f'the encoder "{self._encoding.encoder}" is not there: {_told(error)}') from None
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        stream.codec_context.time_base = _MILLISECONDS
+        self._stream = stream
+        self._began, self._last = -1, -1
+
+    def _encode(self, pixels: Pixels, stamp: int) -> None:
+        assert self._stream is not None
+        assert self._container is not None
+        if self._began < 0:
+            self._began = stamp
+        frame = _pyav().VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="bgr24")
+        # Times of pictures rise, whatever clocks do.
+        self._last = max(stamp - self._began, self._last + 1)
+        frame.pts, frame.time_base = self._last, _MILLISECONDS
+        for packet in self._stream.encode(frame):
+            self._container.mux(packet)
+        self.written += 1
+
+    def _lost(self, error: OSError) -> None:
+        reason = _told(error)
+        if self.down is None:
+            _log.warning("the video of %s goes nowhere, trying again: %s", self._name, reason)
+        self.down = reason
+        self._try_at = time.monotonic() + _AGAIN
+        self._finish()
+
+    def _finish(self) -> None:
+        container, stream = self._container, self._stream
+        self._container = self._stream = None
+        if container is None:
+            return
+        try:
+            if stream is not None and self._last >= 0:
+                for packet in stream.encode(None):
+                    container.mux(packet)
+            container.close()
+        except Exception as error:  # noqa: BLE001 - a peer may be gone; a file that cannot be finished is said
+            if isinstance(self._where, Path):
+                self.failure = self.failure or _told(error)
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, (ConnectorError, MissingPackageError, DataError)):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return str(error.strerror)
+    return type(error).__name__
+
+
+def _pyav() -> Any:
+    try:
+        import av
+    except ImportError:
+        raise MissingPackageError("av", "camera", "writing video") from None
+    return av
