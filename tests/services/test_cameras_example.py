@@ -1,0 +1,66 @@
+"""The example on cameras: it finds the faces in its films, and only those."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+from typing import Any
+
+import av
+import pytest
+
+import pipelines
+from pipelines import BoundingBox, Data, Image
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "cameras"
+
+
+@pytest.fixture(scope="module")
+def film() -> Any:
+    """The module that writes the films."""
+    spec = importlib.util.spec_from_file_location("examples_cameras_film", EXAMPLE / "film.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def shared(box: BoundingBox, other: Any) -> float:
+    """The part of both boxes' area that they share."""
+    width = min(box.x2, other.x2) - max(box.x1, other.x1)
+    height = min(box.y2, other.y2) - max(box.y1, other.y1)
+    both = max(width, 0.0) * max(height, 0.0)
+    union = (box.x2 - box.x1) * (box.y2 - box.y1) + (other.x2 - other.x1) * (other.y2 - other.y1) - both
+    return float(both / union)
+
+
+@pytest.mark.parametrize("camera", [0, 1])
+def test_every_face_is_found_and_nothing_else(camera: int, film: Any, tmp_path: Path) -> None:
+    path = tmp_path / "film.mp4"
+    film.write(path, camera, seconds=4.0)
+    with av.open(str(path)) as container, pipelines.load(EXAMPLE / "cameras.pipeline.yaml").open() as executor:
+        for number, frame in enumerate(container.decode(video=0)):
+            if number % 8:
+                continue
+            (result,) = executor.run_many([Data({"image": Image(frame)})])
+            assert isinstance(result, Data)
+            truth = film.boxes_at(camera, number / film.FPS)
+            found: Any = result["faces"]
+            assert len(found) == len(truth)
+            assert all(any(shared(box, one) > 0.5 for box in found) for one in truth)
+            assert (result["image"].width, result["image"].height) == (640, 360)
+
+
+def test_its_service_is_right_and_passes_its_cases(cli: Any, film: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "cameras"
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__", "*.mp4"))
+    for at, name in enumerate(film.CAMERAS):
+        film.write(folder / f"{name}.mp4", at, seconds=1.0)
+    ended = cli("check", folder / "cameras.yaml", "--connect")
+    assert ended.code == 0, ended.out + ended.err
+    assert "gate: h264 640x360, 10 fps" in " ".join(ended.out.split())
+    ended = cli("test", folder / "cameras.yaml")
+    assert ended.code == 0, ended.out + ended.err
+    assert "2 cases: 2 ok" in ended.out
