@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
@@ -15,6 +17,7 @@ from connectors.codecs.config import CodecConfig
 from connectors.codecs.plainrows import AS_OBJECTS, alike_rows, decoded_rows
 from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas import avroschema
+from connectors.codecs.schemas.avroschema import GUARD, GUARD_SIZE, AvroSchema
 from connectors.codecs.schemas.config import REGISTRY_PACKAGES, RegistryConfig
 from connectors.codecs.schemas.derived import derived_schema
 from connectors.codecs.schemas.framing import ID_SIZE, Frame, framed, schema_headers, without_schemas
@@ -24,13 +27,15 @@ from connectors.localpath import LocalPath
 from connectors.records import Records
 from connectors.units import Size
 from pipelines.data.batch import Batch
-from pipelines.errors import ConnectorError, DefinitionError, WireError, nearest
+from pipelines.errors import ConnectorError, DefinitionError, MissingPackageError, WireError, nearest
 from pipelines.plugins.requirements import Package, Requires, all_of
 from pipelines.wire.plainvalues import plain_rows
 
 _log = logging.getLogger(__name__)
 
 _AVRO: Final = Package("fastavro", "avro")
+_MANY: Final = 8
+"""Records from which on they are read together."""
 
 
 class AvroConfig(CodecConfig):
@@ -87,6 +92,11 @@ class Avro(Codec):
     opens_images: ClassVar[bool] = True
 
     def __init__(self, config: AvroConfig) -> None:
+        try:
+            import fastavro
+        except ImportError:
+            raise MissingPackageError("fastavro", "avro", "the codec avro") from None
+        self._read_one: Callable[..., Any] = fastavro.schemaless_reader
         self._config = config
         self._registry = None if config.registry is None else SchemaRegistry(config.registry)
         self._given = None if config.schema_ is None else self._own(schema_text(config.schema_))
@@ -98,58 +108,33 @@ class Avro(Codec):
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """A row for each record, with its fields that are not null."""
-        import fastavro
-
-        read: Any = fastavro.schemaless_reader
-        reader = self._reader
+        if self._registry is None:
+            payloads = _Payloads(self._config.max_bytes, {}, None)
+        else:
+            payloads = _Payloads(self._config.max_bytes, {}, schema_headers(records))
         rows: list[dict[str, Any]] = []
         numbers: list[int] = []
         failed: dict[int, Exception] = {}
-        most = self._config.max_bytes
-        headers = schema_headers(records) if self._registry is not None else None
-        # Nearly all payloads of a block begin with the id of one schema.
-        seen: dict[bytes, Any] = {}
-        schema = self._given
-        for row, payload in enumerate(records.values):
-            if payload is None:
-                continue
-            try:
-                raw = payload if payload.__class__ is bytes else payload_bytes(payload, "avro")
-                size = len(raw)
-                if size > most:
-                    raise _too_large(size, most)
-                text = io.BytesIO(raw)
-                if headers is not None:
-                    header = headers[row]
-                    schema = seen.get(raw[:ID_SIZE]) if header is None else None
-                    if schema is not None:
-                        text.seek(ID_SIZE)
-                    else:
-                        schema, begin = self._framed(raw, header)
-                        text.seek(begin)
-                        if begin == ID_SIZE:
-                            seen[raw[:ID_SIZE]] = schema
-                found = read(text, schema, reader)
-                if text.tell() != size:
-                    raise WireError(f"{size - text.tell()} bytes follow the record: it has another schema")
-            except WireError as error:
-                failed[first + row] = error
-            except ConnectorError:
-                raise
-            except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for bytes that are no record
-                failed[first + row] = WireError(
-                    f"the payload does not follow its schema: {type(error).__name__}: {error}"
-                )
-            else:
-                rows.append(found)
-                numbers.append(first + row)
-        # All rows have the fields of the reader's schema, or of the one schema that they were written by.
-        alike = reader or (self._given if headers is None else next(iter(seen.values())) if len(seen) == 1 else None)
-        if alike is not None and headers is not None and any(header is not None for header in headers):
-            alike = reader
-        names = None if alike is None else [one["name"] for one in alike["fields"]]
+        alike = self._read_together(records.values, payloads)
+        if alike is not None:
+            rows, schema = alike
+            numbers = list(range(first, first + len(rows)))
+            names: Sequence[str] | None = (self._reader or schema).names
+        else:
+            names = None if self._reader is None else self._reader.names
+            for row, payload in enumerate(records.values):
+                if payload is None:
+                    continue
+                try:
+                    rows.append(self._read(payload, row, payloads))
+                except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for bytes that are no record
+                    if isinstance(error, ConnectorError):
+                        raise
+                    failed[first + row] = error if isinstance(error, WireError) else _no_record(error)
+                else:
+                    numbers.append(first + row)
         decoded = decoded_rows(records, first, wanted, rows, numbers, failed, names=names)
-        return decoded if headers is None else without_schemas(decoded, records, first)
+        return decoded if self._registry is None else without_schemas(decoded, records, first)
 
     def encode(self, batch: Batch) -> Encoded:
         """A record for each row, by the schema of the results."""
@@ -161,31 +146,93 @@ class Avro(Codec):
         writer = self._writer_for([row for at, row in enumerate(rows) if at not in failed])
         if writer is None:
             return Encoded([None] * len(rows), failed)
-        known = names is not None and writer.names.issuperset(names)
+        headers = writer.frame.headers(len(rows))
+        if names is not None and writer.names.issuperset(names):
+            together = writer.together(rows)
+            if together is not None:
+                return Encoded(together, failed, headers)
         values: list[bytes | None] = [None] * len(rows)
         for at, row in enumerate(rows):
             if at in failed:
                 continue
             try:
-                values[at] = writer.written(row, known=known)
+                values[at] = writer.written(row)
             except WireError as error:
                 failed[at] = error
-        return Encoded(values, failed, writer.frame.headers(len(rows)))
+        return Encoded(values, failed, headers)
 
-    def _framed(self, raw: bytes, header: bytes | None) -> tuple[Any, int]:
+    def _read_together(
+        self, values: Sequence[Any], payloads: _Payloads
+    ) -> tuple[list[dict[str, Any]], AvroSchema] | None:
+        """The records of all payloads, if they are good and follow one schema; `None` if that is not so.
+
+        They are read in one call, each with a guard behind it that was made after they came: as many guards in their
+        places as there are records show that every record ended where its payload does.
+        """
+        if len(values) < _MANY or set(map(type, values)) != {bytes} or max(map(len, values)) > payloads.most:
+            return None
+        begin = 0
+        schema = self._given
+        if payloads.headers is not None:
+            frame = values[0][:ID_SIZE]
+            if any(payloads.headers) or not all([value.startswith(frame) for value in values]):
+                return None
+            try:
+                schema, begin = self._framed(values[0], None)
+            except WireError:
+                return None
+            if begin != ID_SIZE:
+                return None
+        assert schema is not None
+        guard = secrets.token_bytes(GUARD_SIZE)
+        bodies = [value[begin:] for value in values] if begin else values
+        joined = b"".join([_long(len(values)), guard.join(bodies), guard, b"\0"])
+        try:
+            text = io.BytesIO(joined)
+            rows = self._read_one(text, schema.many, None if self._reader is None else self._reader.many)
+        except Exception:  # noqa: BLE001 - one of them is no record: each is read by itself
+            return None
+        if len(rows) != len(values) or text.tell() != len(joined):
+            return None
+        return (rows, schema) if [row[GUARD] for row in rows].count(guard) == len(rows) else None
+
+    def _read(self, payload: Any, row: int, payloads: _Payloads) -> dict[str, Any]:
+        raw = payload_bytes(payload, "avro")
+        size, begin, schema = len(raw), 0, self._given
+        if size > payloads.most:
+            raise _too_large(size, payloads.most)
+        if payloads.headers is not None:
+            header = payloads.headers[row]
+            frame = raw[:ID_SIZE] if header is None else None
+            known = None if frame is None else payloads.schemas.get(frame)
+            if known is None:
+                schema, begin = self._framed(raw, header)
+                if frame is not None and begin == ID_SIZE:
+                    payloads.schemas[frame] = schema
+            else:
+                schema, begin = known, ID_SIZE
+        assert schema is not None
+        text = io.BytesIO(raw)
+        text.seek(begin)
+        found: dict[str, Any] = self._read_one(text, schema.one, None if self._reader is None else self._reader.one)
+        if text.tell() != size:
+            raise WireError(f"{size - text.tell()} bytes follow the record: it has another schema")
+        return found
+
+    def _framed(self, raw: bytes, header: bytes | None) -> tuple[AvroSchema, int]:
         """The schema of a payload, and where its record begins."""
         assert self._registry is not None
         of, rest, whole = framed(raw, header)
         return self._registry.parsed(of, self._parsed), 0 if whole is not None else len(raw) - len(rest)
 
-    def _own(self, text: str) -> Any:
+    def _own(self, text: str) -> AvroSchema:
         """A schema of the service file. What it names must be in it."""
         try:
             return avroschema.parsed(text, {}, self._config.decimals)
         except WireError as error:
             raise DefinitionError(str(error)) from None
 
-    def _parsed(self, registered: Registered) -> Any:
+    def _parsed(self, registered: Registered) -> AvroSchema:
         if registered.kind != "AVRO":
             raise WireError(f"the schema is {registered.kind}, not AVRO; use the codec {_CODECS.get(registered.kind)}")
         others = {name: one.text for name, one in registered.references.items()}
@@ -227,32 +274,59 @@ class Avro(Codec):
         return _Writer(self._own(text), self._registry.frame(registered))
 
 
+@dataclass(slots=True)
+class _Payloads:
+    """What is known of the payloads of a block."""
+
+    most: int
+    """The largest size."""
+    schemas: dict[bytes, AvroSchema]
+    """Nearly all payloads of a block begin with the id of one schema: the schemas by what begins payloads."""
+    headers: Sequence[bytes | None] | None
+    """The headers that name schemas; `None` without a registry."""
+
+
 class _Writer:
     """Writes rows by one schema."""
 
-    def __init__(self, schema: Any, frame: Frame) -> None:
+    def __init__(self, schema: AvroSchema, frame: Frame) -> None:
         import fastavro
 
         self.frame = frame
+        self.names = frozenset(schema.names)
         self._write: Callable[..., None] = fastavro.schemaless_writer
         self._schema = schema
-        self.names = frozenset(one["name"] for one in schema["fields"])
-        self._buffer = io.BytesIO()
 
-    def written(self, row: Mapping[str, Any], *, known: bool) -> bytes:
-        """The payload of a row; `known` says that there is a field for each key."""
-        if not known and not row.keys() <= self.names:
+    def together(self, rows: list[dict[str, Any]]) -> list[bytes] | None:
+        """The payloads of all rows, written in one call with a guard between them; `None` if a row cannot be written.
+
+        There is a field for each of their keys.
+        """
+        guard, prefix = secrets.token_bytes(GUARD_SIZE), self.frame.prefix
+        buffer = io.BytesIO()
+        try:
+            self._write(buffer, self._schema.many, [{**row, GUARD: guard} for row in rows])
+        except Exception:  # noqa: BLE001 - which row it is shows when each is written by itself
+            return None
+        parts = buffer.getvalue().split(guard)
+        if len(parts) != len(rows) + 1:
+            return None
+        parts[0] = parts[0].removeprefix(_long(len(rows)))
+        del parts[-1]
+        return [prefix + part for part in parts] if prefix else parts
+
+    def written(self, row: Mapping[str, Any]) -> bytes:
+        """The payload of a row."""
+        if not row.keys() <= self.names:
             other = next(key for key in row if key not in self.names)
             raise WireError(
                 f'the schema of the results has no field "{other}"{nearest(other, self.names)}; choose what the sink '
                 "writes (keys: [NAME], drop: [NAME]), or add the field"
             )
-        buffer = self._buffer
-        buffer.seek(0)
-        buffer.truncate()
+        buffer = io.BytesIO()
         buffer.write(self.frame.prefix)
         try:
-            self._write(buffer, self._schema, row)
+            self._write(buffer, self._schema.one, row)
         except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for values that are none of the schema
             raise WireError(f"the values do not follow the schema of the results: {self._why(row, error)}") from None
         return buffer.getvalue()
@@ -261,7 +335,7 @@ class _Writer:
         from fastavro.validation import ValidationError, validate
 
         try:
-            validate(row, self._schema)
+            validate(row, self._schema.one)
         except ValidationError as found:
             return "; ".join(str(one) for one in found.errors)
         except Exception as found:  # noqa: BLE001 - our logical types say what they cannot write
@@ -280,6 +354,19 @@ def _record_name(text: str) -> str:
 
 def _compact(text: str) -> str:
     return json.dumps(json.loads(text), separators=(",", ":"))
+
+
+def _long(number: int) -> bytes:
+    """A number from 0 as Avro writes it."""
+    made, rest = bytearray(), number << 1
+    while rest > 0x7F:
+        made.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*made, rest])
+
+
+def _no_record(error: Exception) -> WireError:
+    return WireError(f"the payload does not follow its schema: {type(error).__name__}: {error}")
 
 
 def _too_large(size: int, most: int) -> WireError:

@@ -36,8 +36,26 @@ _DAY: Final = 86_400_000
 _INT32: Final = range(-(1 << 31), 1 << 31)
 
 
-def parsed(text: str, references: Mapping[str, str], decimals: Decimals) -> Any:
-    """The schema of this JSON text as fastavro takes it; `references` are the texts of others that it names.
+GUARD: Final = "streamer guard"
+"""The field that ends each record of `AvroSchema.many`: no name that a schema may have."""
+GUARD_SIZE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class AvroSchema:
+    """A record type as fastavro takes it."""
+
+    one: Any
+    """The type."""
+    many: Any
+    """An array of such records, each with the field `GUARD` at its end, bytes that nobody can know before: fastavro
+    reads and writes many records in one call quicker than each by itself, and the guards tell them apart."""
+    names: tuple[str, ...]
+    """The fields."""
+
+
+def parsed(text: str, references: Mapping[str, str], decimals: Decimals) -> AvroSchema:
+    """The schema of this JSON text; `references` are the texts of others that it names.
 
     Raises `WireError` for a schema that is none or no record, that contains itself, or has arrays of nothing: payloads
     of a few bytes could be read without end.
@@ -46,7 +64,11 @@ def parsed(text: str, references: Mapping[str, str], decimals: Decimals) -> Any:
     try:
         others = {name: json.loads(other) for name, other in references.items()}
         prepared = _Preparing(others, decimals).record(json.loads(text))
-        return fastavro.parse_schema(prepared)
+        guard = {"name": GUARD, "type": {"type": "fixed", "name": "streamer.Guard", "size": GUARD_SIZE}}
+        guarded = {**prepared, "fields": [*prepared["fields"], guard]}
+        names = tuple(one["name"] for one in prepared["fields"])
+        many = fastavro.parse_schema({"type": "array", "items": guarded})
+        return AvroSchema(fastavro.parse_schema(prepared), many, names)
     except WireError:
         raise
     except RecursionError:
