@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
@@ -143,7 +143,7 @@ class Avro(Codec):
         names, rows = alike or (None, plain_rows(batch, AS_OBJECTS, failed))
         if not rows:
             return Encoded([], failed)
-        writer = self._writer_for([row for at, row in enumerate(rows) if at not in failed])
+        writer = self._writer_for(rows, failed)
         if writer is None:
             return Encoded([None] * len(rows), failed)
         headers = writer.frame.headers(len(rows))
@@ -238,10 +238,11 @@ class Avro(Codec):
         others = {name: one.text for name, one in registered.references.items()}
         return avroschema.parsed(registered.text, others, self._config.decimals)
 
-    def _writer_for(self, rows: list[dict[str, Any]]) -> _Writer | None:
+    def _writer_for(self, rows: Sequence[dict[str, Any]], failed: Container[int]) -> _Writer | None:
         """What writes results; made when the first of them are known. `None` if none of these can be written."""
-        if self._writer is None and rows:
-            self._writer = self._made_writer(rows)
+        if self._writer is None:
+            good = [row for at, row in enumerate(rows) if at not in failed]
+            self._writer = self._made_writer(good) if good else None
         return self._writer
 
     def _made_writer(self, rows: list[dict[str, Any]]) -> _Writer:
