@@ -81,7 +81,7 @@ class BlurRunner(RowRunner):
         cv2 = self._cv2
         high, wide = part.shape[:2]
         # A wide blur is done on a small copy: it looks the same, and takes a fraction of the time.
-        shrink = max(math.floor(size / 8), 1)
+        shrink = max(math.floor(size / 3), 1)
         small = (max(wide // shrink, 1), max(high // shrink, 1))
         reduced = cv2.resize(part, small, interpolation=cv2.INTER_AREA) if shrink > 1 else part
         blurred = cv2.GaussianBlur(reduced, (0, 0), size / shrink, borderType=cv2.BORDER_REPLICATE)

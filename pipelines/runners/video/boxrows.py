@@ -32,10 +32,12 @@ def boxes_of(data: Data, key: str | None, ids_name: str | None = None) -> tuple[
 def corners_of(boxes: list[BoundingBox], key: str) -> Doubles:
     """`x1, y1, x2, y2` of each box, `(N, 4)`, in their order. Raises `DataError` for numbers that are not finite."""
     corners = np.array([(box.x1, box.y1, box.x2, box.y2) for box in boxes], np.float64).reshape(len(boxes), 4)
-    wrong = np.flatnonzero(~np.isfinite(corners).all(axis=1))
-    if len(wrong):
-        raise DataError(f'box {int(wrong[0])} of "{key}" is {boxes[int(wrong[0])]!r}: its numbers have to be finite')
-    return np.hstack([np.minimum(corners[:, :2], corners[:, 2:]), np.maximum(corners[:, :2], corners[:, 2:])])
+    if not np.isfinite(corners).all():
+        wrong = int(np.flatnonzero(~np.isfinite(corners).all(axis=1))[0])
+        raise DataError(f'box {wrong} of "{key}" is {boxes[wrong]!r}: its numbers have to be finite')
+    if (corners[:, :2] > corners[:, 2:]).any():
+        return np.hstack([np.minimum(corners[:, :2], corners[:, 2:]), np.maximum(corners[:, :2], corners[:, 2:])])
+    return corners
 
 
 def ids_of(data: Data, key: str, boxes: list[BoundingBox], boxes_name: str) -> list[int]:

@@ -16,6 +16,7 @@ ACCELERATION: Final = np.array([1.0, 1.0, 0.3, 0.3])
 FIRST_SPEED: Final = np.array([2.0, 2.0, 0.5, 0.5])
 """Standard deviation of the speed of a box that was seen once, in widths or heights a second."""
 SMALLEST: Final = 1e-9
+PLACE, SPEED, PLACE_VARIANCE, COMMON, SPEED_VARIANCE = range(5)
 
 
 class BoxFilters:
@@ -25,76 +26,72 @@ class BoxFilters:
     """
 
     def __init__(self) -> None:
-        self._place = np.zeros((0, 4))
-        self._speed = np.zeros((0, 4))
-        # The covariance of place and speed of each number: two variances and what they have in common.
-        self._place_variance = np.zeros((0, 4))
-        self._common = np.zeros((0, 4))
-        self._speed_variance = np.zeros((0, 4))
+        # Place and speed, and their covariance: two variances and what they have in common between them; `(5, N, 4)`.
+        self._state = np.zeros((5, 0, 4))
 
     def __len__(self) -> int:
-        return len(self._place)
+        return self._state.shape[1]
 
     @property
     def corners(self) -> Doubles:
         """Where the boxes are: `x1, y1, x2, y2`, `(N, 4)`."""
-        half = self._place[:, 2:] / 2
-        return np.hstack([self._place[:, :2] - half, self._place[:, :2] + half])
+        place = self._state[PLACE]
+        found: Doubles = np.empty_like(place)
+        np.multiply(place[:, 2:], 0.5, out=found[:, 2:])
+        np.subtract(place[:, :2], found[:, 2:], out=found[:, :2])
+        found[:, 2:] += place[:, :2]
+        return found
 
     def add(self, corners: Doubles) -> None:
         """Further boxes `(M, 4)`, seen for the first time."""
-        place = _centers(corners)
-        scale = _scale(place)
-        self._place = np.vstack([self._place, place])
-        self._speed = np.vstack([self._speed, np.zeros_like(place)])
-        self._place_variance = np.vstack([self._place_variance, (MEASURED * scale) ** 2])
-        self._common = np.vstack([self._common, np.zeros_like(place)])
-        self._speed_variance = np.vstack([self._speed_variance, (FIRST_SPEED * scale) ** 2])
+        new = np.zeros((5, len(corners), 4))
+        new[PLACE] = _centers(corners)
+        scale = _scale(new[PLACE])
+        new[PLACE_VARIANCE] = (MEASURED * scale) ** 2
+        new[SPEED_VARIANCE] = (FIRST_SPEED * scale) ** 2
+        self._state = np.concatenate([self._state, new], axis=1)
 
     def keep(self, rows: npt.NDArray[np.bool_]) -> None:
         """Only these boxes."""
-        self._place, self._speed = self._place[rows], self._speed[rows]
-        self._place_variance, self._common = self._place_variance[rows], self._common[rows]
-        self._speed_variance = self._speed_variance[rows]
+        self._state = self._state[:, rows]
 
     def predict(self, seconds: float) -> None:
         """Move all boxes on by so many seconds."""
-        wander = (ACCELERATION * _scale(self._place)) ** 2
-        self._place = self._place + self._speed * seconds
-        self._place[:, 2:] = np.maximum(self._place[:, 2:], SMALLEST)
-        self._place_variance = (
-            self._place_variance
-            + 2 * seconds * self._common
-            + seconds**2 * self._speed_variance
-            + wander * seconds**3 / 3
-        )
-        self._common = self._common + seconds * self._speed_variance + wander * seconds**2 / 2
-        self._speed_variance = self._speed_variance + wander * seconds
+        place, speed, place_variance, common, speed_variance = self._state
+        wander = (ACCELERATION * _scale(place)) ** 2
+        place += speed * seconds
+        np.maximum(place[:, 2:], SMALLEST, out=place[:, 2:])
+        place_variance += (2 * seconds) * common + seconds**2 * speed_variance + wander * (seconds**3 / 3)
+        common += seconds * speed_variance + wander * (seconds**2 / 2)
+        speed_variance += wander * seconds
 
     def correct(self, rows: npt.NDArray[np.int64], corners: Doubles) -> None:
         """These boxes were seen at `corners` `(M, 4)`."""
         seen = _centers(corners)
-        variance, common = self._place_variance[rows], self._common[rows]
+        place, speed, variance, common, speed_variance = found = self._state[:, rows]
         total = variance + (MEASURED * _scale(seen)) ** 2
         for_place, for_speed = variance / total, common / total
-        error = seen - self._place[rows]
-        self._place[rows] += for_place * error
-        self._speed[rows] += for_speed * error
-        self._place_variance[rows] = np.maximum((1 - for_place) * variance, 0.0)
-        self._common[rows] = (1 - for_place) * common
+        error = seen - place
+        place += for_place * error
+        speed += for_speed * error
         # Rounding must not make a variance negative where a box suddenly is a fraction of its size.
-        self._speed_variance[rows] = np.maximum(self._speed_variance[rows] - for_speed * common, 0.0)
+        np.maximum(speed_variance - for_speed * common, 0.0, out=speed_variance)
+        np.maximum((1 - for_place) * variance, 0.0, out=variance)
+        common *= 1 - for_place
+        self._state[:, rows] = found
 
     def hold_size(self, rows: npt.NDArray[np.bool_]) -> None:
         """These boxes were not seen: they move on, and neither grow nor shrink."""
-        self._speed[rows, 2:] = 0.0
+        self._state[SPEED, rows, 2:] = 0.0
 
 
 def _centers(corners: Doubles) -> Doubles:
-    size = corners[:, 2:] - corners[:, :2]
-    return np.hstack([corners[:, :2] + size / 2, size])
+    found = np.empty_like(corners)
+    np.subtract(corners[:, 2:], corners[:, :2], out=found[:, 2:])
+    np.add(corners[:, :2], found[:, 2:] / 2, out=found[:, :2])
+    return found
 
 
 def _scale(place: Doubles) -> Doubles:
     """Width, height, width, height: what the noise of each number is in proportion to."""
-    return np.maximum(np.tile(place[:, 2:], 2), SMALLEST)
+    return np.maximum(place[:, [2, 3, 2, 3]], SMALLEST)

@@ -57,9 +57,9 @@ class TrackRunner(LaneRunner[Tracker]):
 
     def step(self, data: Data, found: tuple[str, list[BoundingBox], Doubles], state: Tracker, now: float) -> Data:
         key, boxes, corners = found
-        scores = np.array([1.0 if box.probability is None else box.probability for box in boxes], np.float64)
+        scores = np.array([_score(box) for box in boxes], np.float64)
         labels = np.array([box.label for box in boxes], object)
-        ids = state.update(corners, np.nan_to_num(scores), labels, now).tolist()
+        ids = state.update(corners, scores, labels, now).tolist()
         kept = list(zip(boxes, ids, strict=True))
         if self._step.unconfirmed == "DROP":
             kept = [(box, number) for box, number in kept if number]
@@ -90,6 +90,11 @@ class _Ids:
     def __next__(self) -> int:
         self.last += 1
         return self.last
+
+
+def _score(box: BoundingBox) -> float:
+    """The probability of a box, 1 where it has none."""
+    return 1.0 if box.probability is None else box.probability
 
 
 def _box(corners: list[float], label: str | None) -> BoundingBox:

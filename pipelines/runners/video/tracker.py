@@ -82,6 +82,8 @@ class Tracker:
 
         def match(tracks: Mask, boxes: Mask, least: float) -> None:
             rows, columns = np.flatnonzero(tracks & free), np.flatnonzero(boxes & (track_of < 0))
+            if not len(rows) or not len(columns):
+                return
             matched_rows, matched_columns = assigned(overlap[np.ix_(rows, columns)], least)
             track_of[columns[matched_columns]] = rows[matched_rows]
             free[rows[matched_rows]] = False
@@ -104,8 +106,10 @@ class Tracker:
     def _continued(self, corners: Doubles, labels: Objects, high: Mask, track_of: Ints, free: Mask, now: float) -> Ints:
         boxes = np.flatnonzero(track_of >= 0)
         tracks = track_of[boxes]
-        self._filters.correct(tracks, corners[boxes])
-        self._filters.hold_size(free)
+        if len(tracks):
+            self._filters.correct(tracks, corners[boxes])
+        if free.any():
+            self._filters.hold_size(free)
         self._seen[tracks] = now
         self._hits[tracks] += 1
         for track in tracks[(self._ids[tracks] == 0) & (self._hits[tracks] >= self._settings.hits)].tolist():
@@ -114,7 +118,8 @@ class Tracker:
         found[boxes] = self._ids[tracks]
         self._keep(~free | (self._ids > 0))
         new = np.flatnonzero(high & (track_of < 0))
-        found[new] = self._begin(corners[new], labels[new], now)
+        if len(new):
+            found[new] = self._begin(corners[new], labels[new], now)
         return found
 
     def _keep(self, rows: Mask) -> None:

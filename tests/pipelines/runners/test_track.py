@@ -19,7 +19,7 @@ import pipelines
 from pipelines import BoundingBox, Data, StepError, Track
 from pipelines.runners.runner import OpenContext
 from pipelines.runners.video.association import assigned, overlaps
-from pipelines.runners.video.kalman import BoxFilters
+from pipelines.runners.video.kalman import PLACE_VARIANCE, SPEED_VARIANCE, BoxFilters
 from pipelines.runners.video.laneclock import LaneClock
 from pipelines.runners.video.track import TrackRunner
 from pipelines.runners.video.tracker import Tracker, TrackerSettings
@@ -264,7 +264,7 @@ class TestFilters:
         for _ in range(10):
             many.predict(0.1)
         assert np.allclose(one.corners, many.corners)
-        assert np.allclose(one._place_variance, many._place_variance)
+        assert np.allclose(one._state, many._state)
         assert one.corners[0, 0] == pytest.approx(0.4, abs=0.02)
 
     @given(st.lists(st.tuples(st.floats(0, 2), st.lists(st.floats(-100, 100), min_size=4, max_size=4)), max_size=20))
@@ -276,8 +276,7 @@ class TestFilters:
             low, high = np.minimum(corners[:2], corners[2:]), np.maximum(corners[:2], corners[2:])
             filters.correct(np.array([0, 1]), np.tile(np.concatenate([low, high]), (2, 1)))
         assert np.isfinite(filters.corners).all()
-        assert (filters._place_variance >= 0).all()
-        assert (filters._speed_variance > -1e-9).all()
+        assert (filters._state[[PLACE_VARIANCE, SPEED_VARIANCE]] >= 0).all()
 
 
 class TestAssignment:
