@@ -10,11 +10,15 @@ from pipelines.data.record import RecordContext
 
 
 def frame(
-    values: Mapping[str, Any], seconds: float | None = 0.0, camera: str = "gate", lane: Hashable = ("gate", 1)
+    values: Mapping[str, Any],
+    seconds: float | None = 0.0,
+    camera: str = "gate",
+    lane: Hashable = ("gate", 1),
+    key: bytes | None = None,
 ) -> Data:
     """A record of a camera; `seconds` is its timestamp."""
     timestamp = None if seconds is None else 1_700_000_000_000 + round(seconds * 1000)
-    return Data(values, record=RecordContext("cameras", camera, timestamp=timestamp, lane=lane))
+    return Data(values, record=RecordContext("cameras", camera, timestamp=timestamp, lane=lane, key=key))
 
 
 def box(x: float, y: float, size: float = 0.1, label: str | None = None, score: float | None = 0.9) -> BoundingBox:

@@ -13,7 +13,8 @@ from pipelines.errors import DataError
 from pipelines.runners.draw.canvas import draw_text
 from pipelines.runners.images.colors import Color
 from pipelines.runners.images.opencv import opencv
-from pipelines.steps.video.zones import Line, Place, Zone
+from pipelines.runners.video.places import place_of
+from pipelines.steps.video.zones import Line, Zone
 from pipelines.values.pixels import Pixels
 
 ARROW: Final = 0.05
@@ -39,14 +40,13 @@ class Places:
         """Draw into the picture. Raises `ValueNotFoundError` or `WrongTypeError` for counts that are not there."""
         cv2 = opencv()
         counts: Mapping[str, Any] = {} if self._counts_name is None else data.get_data(self._counts_name)
-        camera = None if data.record is None else data.record.topic
         for name, zone in self._zones.items():
-            if _has(zone, camera):
+            if place_of(zone, data.record):
                 corners = [_spot(point, picture) for point in zone.points]
                 cv2.polylines(picture, [np.array(corners, np.int32)], True, self._color, 1, cv2.LINE_AA)
                 self._name(picture, name, counts, ("inside",), min(corners, key=lambda spot: (spot[1], spot[0])))
         for name, line in self._lines.items():
-            if _has(line, camera):
+            if place_of(line, data.record):
                 start, end = _spot(line.start, picture), _spot(line.end, picture)
                 cv2.line(picture, start, end, self._color, 1, cv2.LINE_AA)
                 self._arrow(picture, start, end)
@@ -77,10 +77,6 @@ class Places:
                 f'"{self._counts_name}" has no {", ".join(keys)} for "{name}"; it has to be as ZONES gives it'
             )
         draw_text(picture, text, spot[0], spot[1], self._color)
-
-
-def _has(place: Place, camera: str | None) -> bool:
-    return place.cameras is None or camera in place.cameras
 
 
 def _spot(point: tuple[float, float], picture: Pixels) -> Spot:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
@@ -17,28 +18,35 @@ from pipelines.runners.video.laneclock import LaneClock
 
 State = TypeVar("State")
 
+MOST_CAMERAS: Final = 10_000
+"""Cameras of which something is known at most."""
+Camera: TypeAlias = tuple[Hashable, str, bytes | None]
+"""Lane, topic and, if cameras are told by it, key."""
 NO_RECORD: Final = RecordContext("", "")
 """What rows that came from no bus have for a record: they are one stream."""
 
 
 class LaneRunner(RowRunner, StatefulRunner, Generic[State]):
-    """Rows one by one, each with the state of its lane. A row that fails leaves the state as it was.
+    """Rows one by one, each with the state of its camera. A row that fails leaves the state as it was.
 
-    A lane's state is made with its first row and discarded when the lane ends: a camera that connects again begins
-    anew. Nothing is held, and nothing of a lane outlives the process; `saved` is what does.
+    A camera is a topic of a lane, or a key of such a topic if several cameras share it. Its state is made with its
+    first row and discarded when the lane ends: a camera that connects again begins anew. Of more than `MOST_CAMERAS`
+    those that were silent longest are forgotten, since topics and keys may come from strangers. Nothing is held, and
+    nothing of a lane outlives the process; `saved` is what does.
     """
 
     pure: ClassVar[bool] = False
     writes: ClassVar[bool] = False
 
-    def __init__(self, frame_rate: float) -> None:
-        """`frame_rate`: frames a second of records without timestamps."""
+    def __init__(self, frame_rate: float, *, by_key: bool) -> None:
+        """`frame_rate`: frames a second of records without timestamps; `by_key`: each key is a camera of its own."""
         self._frame_rate = frame_rate
-        self._lanes: dict[Hashable, tuple[State, LaneClock]] = {}
+        self._by_key = by_key
+        self._cameras: OrderedDict[Camera, tuple[State, LaneClock]] = OrderedDict()
 
     @abstractmethod
     def begin(self, record: RecordContext) -> State:
-        """The state of a new lane."""
+        """The state of a new camera, or of one that has connected again."""
 
     @abstractmethod
     def checked(self, data: Data) -> Any:
@@ -46,7 +54,7 @@ class LaneRunner(RowRunner, StatefulRunner, Generic[State]):
 
     @abstractmethod
     def step(self, data: Data, found: Any, state: State, now: float) -> Data | None:
-        """The result of a record of which `checked` gave `found`, `now` seconds after the first of its lane."""
+        """The result of a record of which `checked` gave `found`, `now` seconds after the first of its camera."""
 
     def saved(self) -> dict[str, Any]:
         """What outlives the process, as JSON."""
@@ -56,14 +64,18 @@ class LaneRunner(RowRunner, StatefulRunner, Generic[State]):
         """Take over what `saved` gave."""
 
     def ended(self, state: State) -> None:
-        """The lane with this state has ended."""
+        """The connection of the camera with this state has ended."""
 
     def run(self, data: Data) -> Data | None:
         record = data.record or NO_RECORD
         found = self.checked(data)
-        if record.lane not in self._lanes:
-            self._lanes[record.lane] = self.begin(record), LaneClock(self._frame_rate)
-        state, clock = self._lanes[record.lane]
+        camera = record.lane, record.topic, record.key if self._by_key else None
+        known = self._cameras.pop(camera, None)
+        if known is None:
+            known = self.begin(record), LaneClock(self._frame_rate)
+            if len(self._cameras) >= MOST_CAMERAS:
+                self.ended(self._cameras.popitem(last=False)[1][0])
+        self._cameras[camera] = state, clock = known
         return self.step(data, found, state, clock.advance(record.timestamp))
 
     def tick(self, now: float) -> Result:
@@ -73,9 +85,9 @@ class LaneRunner(RowRunner, StatefulRunner, Generic[State]):
         return Result(Batch({}, 0, rows=NONE_HELD))
 
     def forget(self, lanes: Iterable[Hashable]) -> None:
-        for lane in lanes:
-            if lane in self._lanes:
-                self.ended(self._lanes.pop(lane)[0])
+        gone = set(lanes)
+        for camera in [one for one in self._cameras if one[0] in gone]:
+            self.ended(self._cameras.pop(camera)[0])
 
     def snapshot(self) -> bytes:
         return json.dumps(self.saved()).encode()

@@ -38,7 +38,7 @@ class MotionRunner(LaneRunner[Scene]):
     keeps_keys: ClassVar[bool] = True
 
     def __init__(self, step: Motion, context: OpenContext) -> None:
-        super().__init__(step.frame_rate)
+        super().__init__(step.frame_rate, by_key=step.by_key)
         self._step = step
         self._cv2 = opencv()
 

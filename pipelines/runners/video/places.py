@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from pipelines.data.record import RecordContext
+from pipelines.steps.video.zones import Place
+
 Point: TypeAlias = tuple[float, float]
 
 
@@ -61,6 +64,15 @@ class Gate:
 
     def _cross(self, point: Point) -> float:
         return self._along[0] * (point[1] - self._start[1]) - self._along[1] * (point[0] - self._start[0])
+
+
+def place_of(place: Place, record: RecordContext | None) -> bool:
+    """Whether the camera of a record, by its topic or its key, has a zone or line."""
+    if place.cameras is None:
+        return True
+    if record is None:
+        return False
+    return record.topic in place.cameras or (record.key or b"").decode(errors="replace") in place.cameras
 
 
 def _distance(point: Point, start: Point, end: Point) -> float:

@@ -31,7 +31,7 @@ class TrackRunner(LaneRunner[Tracker]):
     keeps_keys: ClassVar[bool] = True
 
     def __init__(self, step: Track, context: OpenContext) -> None:
-        super().__init__(step.frame_rate)
+        super().__init__(step.frame_rate, by_key=step.by_key)
         solver()
         self._step = step
         self._settings = TrackerSettings(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from typing import Any, ClassVar
 
 from pipelines.data.data import Data
@@ -10,13 +11,11 @@ from pipelines.data.record import RecordContext
 from pipelines.errors import DataError
 from pipelines.runners.runner import OpenContext
 from pipelines.runners.video.boxrows import boxes_of, corners_of, ids_of
-from pipelines.runners.video.lanerunner import NO_RECORD, LaneRunner
-from pipelines.runners.video.places import Area, Gate
+from pipelines.runners.video.lanerunner import MOST_CAMERAS, NO_RECORD, LaneRunner
+from pipelines.runners.video.places import Area, Gate, place_of
 from pipelines.runners.video.visits import Event, Sighting, Totals, Visits, WatchedLine, WatchedZone
 from pipelines.steps.video.zones import Place, Zones
 from pipelines.values import TypedList, ValueType
-
-Camera = tuple[str, str, int]
 
 
 class ZonesRunner(LaneRunner[Visits]):
@@ -31,9 +30,10 @@ class ZonesRunner(LaneRunner[Visits]):
     keeps_keys: ClassVar[bool] = True
 
     def __init__(self, step: Zones, context: OpenContext) -> None:
-        super().__init__(step.frame_rate)
+        super().__init__(step.frame_rate, by_key=step.by_key)
         self._step = step
-        self._totals: dict[Camera, Totals] = {}
+        # The camera that connected last is the last one.
+        self._totals: dict[tuple[str, str, Hashable], Totals] = {}
 
     @property
     def reads(self) -> frozenset[str] | None:
@@ -44,18 +44,22 @@ class ZonesRunner(LaneRunner[Visits]):
         zones = {
             name: WatchedZone(Area(zone.points), _labels(zone), zone.dwell)
             for name, zone in step.zones.items()
-            if _has(zone, record.topic)
+            if place_of(zone, record)
         }
         lines = {
             name: WatchedLine(Gate(line.start, line.end), _labels(line))
             for name, line in step.lines.items()
-            if _has(line, record.topic)
+            if place_of(line, record)
         }
-        camera = (record.source, record.topic, record.partition)
-        if camera not in self._totals:
+        camera = (record.source, record.topic, record.key if step.by_key else record.partition)
+        totals = self._totals.pop(camera, None)
+        if totals is None:
             zeros = {name: Counter(entered=0, left=0) for name in zones}
-            self._totals[camera] = Totals(zeros | {name: Counter({"in": 0, "out": 0}) for name in lines})
-        return Visits(zones, lines, step.margin, step.lost_after, self._totals[camera])
+            totals = Totals(zeros | {name: Counter({"in": 0, "out": 0}) for name in lines})
+            if len(self._totals) >= MOST_CAMERAS:
+                del self._totals[next(iter(self._totals))]
+        self._totals[camera] = totals
+        return Visits(zones, lines, step.margin, step.lost_after, totals)
 
     def ended(self, state: Visits) -> None:
         state.end()
@@ -86,10 +90,6 @@ class ZonesRunner(LaneRunner[Visits]):
         data[self._step.events_name] = events or TypedList(ValueType.DATA)
         data[self._step.counts_name] = Data(counts)
         return data
-
-
-def _has(place: Place, camera: str) -> bool:
-    return place.cameras is None or camera in place.cameras
 
 
 def _labels(place: Place) -> frozenset[str] | None:

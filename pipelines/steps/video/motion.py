@@ -41,6 +41,8 @@ class Motion(Step):
     """Seconds after which a frame passes without motion; none: never."""
     width: Annotated[Int, Field(ge=16, le=4096)] = 320
     """Pixels across of the small gray picture in which motion is looked for."""
+    by_key: bool = False
+    """Whether each key of the records is a camera of its own; by default each topic is, and each partition of it."""
     frame_rate: FrameRate = 30.0
     """Frames a second of records that have no timestamp."""
 

@@ -47,6 +47,8 @@ class Track(Step):
     """Seconds for which such a track still has a box, where it is expected: so that a face stays blurred. Not more than `maxAge`."""  # noqa: E501
     unconfirmed: Literal["KEEP", "DROP"] = "KEEP"
     """Whether boxes without a confirmed track stay."""
+    by_key: bool = False
+    """Whether each key of the records is a camera of its own; by default each topic is, and each partition of it."""
     frame_rate: FrameRate = 30.0
     """Frames a second of records that have no timestamp."""
 

@@ -22,7 +22,7 @@ class Place(Config):
     labels: tuple[str, ...] | None = None
     """Labels of the boxes that count; none: all."""
     cameras: tuple[str, ...] | None = None
-    """Names of the cameras, which are the topics of their records, that have it; none: all."""
+    """Names of the cameras that have it, which are the topics or the keys of their records; none: all."""
 
 
 class Zone(Place):
@@ -84,6 +84,8 @@ class Zones(Step):
     """Key of the events, a list."""
     counts_name: Key = "counts"
     """Key of the counts: of a zone `inside`, `entered`, `left`; of a line `in`, `out`."""
+    by_key: bool = False
+    """Whether each key of the records is a camera of its own; by default each topic is, and each partition of it."""
     frame_rate: FrameRate = 30.0
     """Frames a second of records that have no timestamp."""
 

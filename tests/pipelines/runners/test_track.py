@@ -18,6 +18,7 @@ from pydantic import ValidationError
 import pipelines
 from pipelines import BoundingBox, Data, StepError, Track
 from pipelines.runners.runner import OpenContext
+from pipelines.runners.video import lanerunner
 from pipelines.runners.video.association import assigned, overlaps
 from pipelines.runners.video.kalman import PLACE_VARIANCE, SPEED_VARIANCE, BoxFilters
 from pipelines.runners.video.laneclock import LaneClock
@@ -109,6 +110,25 @@ def test_each_camera_has_its_own_tracks_and_ids_are_of_all() -> None:
     b = frames(walk(4), camera="b", lane=("b", 1))
     found = tracked([one for pair in zip(a, b, strict=True) for one in pair])
     assert [one["ids"] for one in found] == [[0], [0], [0], [0], [1], [2], [1], [2]]
+
+
+def test_cameras_that_share_a_lane_are_told_by_their_topics_or_their_keys() -> None:
+    """Devices of one MQTT session have topics of their own; in Kafka several may share a partition."""
+    by_topic = [frames(walk(4), camera=name) for name in ("a", "b")]
+    mixed = [one for pair in zip(*by_topic, strict=True) for one in pair]
+    assert [one["ids"] for one in tracked(mixed)][-2:] == [[1], [2]]
+    by_key = [frames(walk(4), key=name) for name in (b"a", b"b")]
+    mixed = [one for pair in zip(*by_key, strict=True) for one in pair]
+    assert [one["ids"] for one in tracked(mixed, by_key=True)][-2:] == [[1], [2]]
+    assert [one["ids"] for one in tracked(mixed)][-2:] == [[1], [1]]
+
+
+def test_cameras_without_end_take_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanerunner, "MOST_CAMERAS", 3)
+    runner = TrackRunner(Track(by_key=True), OpenContext())
+    for name in range(10):
+        runner.run_batch(pipelines.Batch.of(frames(walk(3), key=b"%d" % name)))
+    assert len(runner._cameras) == 3
 
 
 def test_a_camera_that_connects_again_begins_anew_and_ids_are_not_used_again() -> None:

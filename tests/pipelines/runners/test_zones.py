@@ -138,6 +138,14 @@ def test_cameras_do_not_share_counts_and_a_connection_goes_on_with_them() -> Non
     )
 
 
+def test_a_camera_may_be_told_by_its_key() -> None:
+    only = {"yard": {**YARD["yard"], "cameras": ["north"]}}
+    given = [*at(0.5, key=b"north"), *at(0.5, key=b"south"), *at(0.5, key=b"north", start=0.1)]
+    found = watched(given, zones=only, by_key=True)
+    assert [list(one["counts"]) for one in found] == [["yard"], [], ["yard"]]
+    assert [len(one["events"]) for one in found] == [1, 0, 0]
+
+
 def test_a_clock_that_goes_back_gives_no_negative_times() -> None:
     zone = {"yard": {**YARD["yard"], "dwell": 0.2}}
     found = watched([*at(0.5, 0.5), *at(0.5, 0.5, 0.5, 0.2, start=-3600.0)], zones=zone)
