@@ -36,7 +36,7 @@ class OnnxRunner(ModelRunner):
         keys = super().reads
         if keys is None or not self._stacks:
             return keys
-        return (keys - self._stacks.keys()).union(*(stack.keys for stack in self._stacks.values()))
+        return frozenset(keys - self._stacks.keys()).union(*(stack.keys for stack in self._stacks.values()))
 
     def run_batch(self, batch: Batch) -> Result:
         if self._stacks:

@@ -210,6 +210,8 @@ def doubling(tmp_path: Path) -> Path:
 def test_onnx_takes_its_inputs_from_several_values(doubling: Path) -> None:
     step = Onnx(str(doubling), inputs={"X": ["temp", {"field": "hour", "default": 0}], "bias": "offset"})
     with pipelines.Sequence([step]).open() as executor:
+        # Codecs keep what they learn about a set of keys.
+        assert {executor.reads: 1} == {frozenset({"temp", "hour", "offset"}): 1}
         good, bad = executor.run_many([Data({"temp": 1.5, "offset": 1}), Data({"hour": 3, "offset": 0})])
     assert isinstance(good, Data)
     assert good["Y"].tolist() == [4.0, 1.0]
