@@ -8,6 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import Final, Literal
 
+from connectors.codecs.registry import CODECS
 from pipelines.errors import DefinitionError, StreamerError
 
 Kind = Literal["kafka", "mqtt", "file", "memory"]
@@ -163,8 +164,8 @@ _RUN: Final[Mapping[SourceKind, str]] = {
     streamer broker --topic $name.in:4 --topic $name.out --topic $name.dead
     streamer run $name.yaml
 
-    streamer send $name.in input.jsonl
-    streamer tap $name.out --from earliest --count 2
+    streamer send $name.yaml input.jsonl
+    streamer tap $name.yaml --from earliest --count 2
 """,
     "mqtt": """With a broker that runs in a terminal of its own, and the service in another one:
 
@@ -192,8 +193,7 @@ _README = """# $name
 | --- | --- |
 | `$name.yaml` | the service: where records come from, where results go |
 | `$name.pipeline.yaml` | the steps |
-| `${module}_steps.py` | steps in Python |
-| `cases/` | records, and what is expected of them |
+$code| `cases/` | records, and what is expected of them |
 $input
     streamer check $name.yaml
     streamer test $name.yaml
@@ -201,30 +201,60 @@ $input
 $run"""
 
 
-def files_of(name: str, source: SourceKind, sink: Kind) -> dict[str, str]:
+def files_of(
+    name: str, source: SourceKind, sink: Kind, *, codec: str | None = None, model: Path | None = None
+) -> dict[str, str | bytes]:
     """The files of a new service by their paths in its folder.
 
-    Raises `DefinitionError` for a name that is not letters, digits, `-` and `_`, a letter first.
+    `codec` is that of the payloads, on buses; `model` an ONNX model that is copied and run instead of a step in Python.
+    Raises `DefinitionError` for a name that is not letters, digits, `-` and `_`, a letter first, for a codec that there
+    is not, and what `files_for_model` raises.
     """
     if _NAME.fullmatch(name) is None:
         raise DefinitionError(f'"{name}" is no name for a service; use letters, digits, - and _, a letter first')
     words = {"name": name, "module": name.replace("-", "_"), "kept": "camera, time" if source == "camera" else "id"}
     # What is put into a template is a template itself, filled before.
-    parts = {key: Template(text).substitute(words) for key, text in _parts(source, sink).items()}
+    if codec is not None:
+        CODECS.get(codec)
+    parts = {key: Template(text).substitute(words) for key, text in _parts(source, sink, codec).items()}
+    parts["code"] = f"| `{words['module']}_steps.py` | steps in Python |\n"
+    if model is not None:
+        return _around_a_model(name, words, parts, model, source)
     templates = {
         f"{name}.yaml": _SERVICE,
         f"{name}.pipeline.yaml": _PIPELINE,
         f"{words['module']}_steps.py": _CAMERA_STEPS if source == "camera" else _STEPS,
         "README.md": _README,
     }
-    filled = {path: Template(text).substitute(words, **parts) for path, text in templates.items()}
+    filled: dict[str, str | bytes] = {
+        path: Template(text).substitute(words, **parts) for path, text in templates.items()
+    }
     if source != "camera":
         filled["input.jsonl"] = _INPUT
     cases = _CAMERA_CASES if source == "camera" else _CASES
     return {**filled, **{f"cases/{path}": text for path, text in cases.items()}}
 
 
-def create(folder: Path, files: Mapping[str, str]) -> None:
+def _around_a_model(
+    name: str, words: Mapping[str, str], parts: Mapping[str, str], model: Path, source: SourceKind
+) -> dict[str, str | bytes]:
+    from streamer.definition.modelscaffold import files_for_model
+
+    if source == "camera":
+        raise DefinitionError(
+            "--model is for records of values; for cameras begin without it and add the model's steps"
+        )
+    found = files_for_model(model)
+    parts = {**parts, "code": f"| `{model.name}` | the model |\n"}
+    return {
+        f"{name}.yaml": Template(_SERVICE).substitute(words, **parts),
+        f"{name}.pipeline.yaml": found.pop("pipeline"),
+        "README.md": Template(_README).substitute(words, **parts),
+        **found,
+    }
+
+
+def create(folder: Path, files: Mapping[str, str | bytes]) -> None:
     """Write the files. Raises `StreamerError` if the folder holds something already, or cannot be written."""
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -234,11 +264,24 @@ def create(folder: Path, files: Mapping[str, str]) -> None:
         for path, text in files.items():
             file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
+            file.write_bytes(text if isinstance(text, bytes) else text.encode())
     except OSError as error:
         raise StreamerError(f"{folder}: cannot be written: {error.strerror or error}") from error
 
 
-def _parts(source: SourceKind, sink: Kind) -> dict[str, str]:
+def _with_codec(text: str, kind: SourceKind, codec: str | None) -> str:
+    if codec is None or kind in ("file", "camera"):
+        return text
+    text = text.replace("  codec: json\n", "")
+    # What fails goes to the dead letter as it came, by no codec.
+    return text.replace(f"  type: {kind}\n", f"  type: {kind}\n  codec: {codec}\n", 1)
+
+
+def _parts(source: SourceKind, sink: Kind, codec: str | None) -> dict[str, str]:
     given = "" if source == "camera" else "| `input.jsonl` | records to try it with |\n"
-    return {"source": _SOURCES[source], "sink": _SINKS[sink], "run": _RUN[source], "input": given}
+    return {
+        "source": _with_codec(_SOURCES[source], source, codec),
+        "sink": _with_codec(_SINKS[sink], sink, codec),
+        "run": _RUN[source],
+        "input": given,
+    }

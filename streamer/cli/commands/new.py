@@ -20,9 +20,19 @@ def new(
         Kind | None, typer.Option("--sink", help="Where results go; by default as the source, of cameras a file.")
     ] = None,
     folder: Annotated[Path | None, typer.Option("--folder", help="Where to; by default a new folder NAME.")] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", metavar="FILE", help="An ONNX model to run; records are made to fit its inputs."),
+    ] = None,
+    codec: Annotated[
+        str | None,
+        typer.Option(
+            "--codec", help="What payloads are, json or another codec's name; with --model json.", show_default=False
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a small service that works: service file, pipeline, a step in Python, cases, records to try it with.
+    """Write a small service that works: service file, pipeline, a step in Python or a model, cases, records to try.
 
     Nothing is overwritten: a folder that holds something is an error.
     """
@@ -30,7 +40,8 @@ def new(
     from streamer.definition.scaffold import create, files_of
 
     place = Path(name) if folder is None else folder
-    files = files_of(name, source, sink or ("file" if source == "camera" else source))
+    codec = "json" if codec is None and model is not None else codec
+    files = files_of(name, source, sink or ("file" if source == "camera" else source), codec=codec, model=model)
     create(place, files)
     if as_json:
         say_json({"folder": str(place), "files": list(files)})

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import streamer
 
@@ -96,3 +98,68 @@ def test_nothing_is_overwritten(cli: Any) -> None:
 def test_a_name_that_is_none_is_refused(cli: Any, name: str) -> None:
     assert cli("new", "--source", "file", "--", name).code == 2
     assert list(Path().iterdir()) == []
+
+
+def _model(
+    path: Path, inputs: list[tuple[str, int, list[Any]]], nodes: list[Any], output: tuple[str, list[Any]]
+) -> Path:
+    made = [helper.make_tensor_value_info(*one) for one in inputs]
+    graph = helper.make_graph(
+        nodes, "g", made, [helper.make_tensor_value_info(output[0], TensorProto.FLOAT, output[1])]
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+@pytest.mark.parametrize("source", ["kafka", "mqtt", "file"])
+@pytest.mark.parametrize(
+    ("inputs", "keys"),
+    [
+        ([("X", 1, ["N", 3])], ["id", "f1", "f2", "f3"]),
+        ([("temp", 1, ["N", 1]), ("n", 7, ["N", 1])], ["id", "temp", "n"]),
+        ([("flat", 1, ["N"])], ["id", "flat"]),
+        ([("deep", 1, [None, 2, "k"])], ["id", "deep"]),
+        ([("id", 1, ["N", 70])], ["id"]),
+    ],
+)
+@pytest.mark.slow
+def test_a_service_around_a_model_fits_its_inputs(cli: Any, source: str, inputs: Any, keys: list[str]) -> None:
+    nodes = [helper.make_node("Cast", [inputs[0][0]], ["y"], to=1)]
+    model = _model(Path("fans.onnx"), inputs, nodes, ("y", inputs[0][2]))
+    ended = cli("new", "fans", "--model", model, "--source", source)
+    if inputs[0][0] == "id":
+        assert 'the model has an input "id"' in ended.err
+        assert not Path("fans").exists()
+        return
+    assert ended.code == 0, ended.err
+    assert [list(json.loads(line)) for line in Path("fans/input.jsonl").read_text().splitlines()] == [keys] * 3
+    assert cli("check", "fans/fans.yaml").code == 0
+    ended = cli("test", "fans/fans.yaml")
+    assert "3 cases: 3 ok, 0 wrong" in ended.out, ended.out + ended.err
+    if source == "file":
+        assert cli("run", "fans/fans.yaml").code == 0
+        assert [json.loads(line)["id"] for line in Path("fans/output.jsonl").read_text().splitlines()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("model.pkl", b"x", "an ONNX model is needed"),
+        ("none.onnx", None, "none.onnx: no such file"),
+        ("broken.onnx", b"broken", "onnxruntime cannot load it"),
+    ],
+)
+def test_what_is_no_model_is_told_and_nothing_is_written(cli: Any, name: str, content: bytes | None, said: str) -> None:
+    if content is not None:
+        Path(name).write_bytes(content)
+    ended = cli("new", "fans", "--model", name)
+    assert ended.code == 2
+    assert said in ended.err
+    assert not Path("fans").exists()
+
+
+def test_a_new_service_has_the_codec_that_is_asked_for(cli: Any) -> None:
+    assert cli("new", "mine", "--codec", "msgpack").code == 0
+    assert Path("mine/mine.yaml").read_text().count("codec: msgpack") == 2
+    assert cli("check", "mine/mine.yaml").code == 0
+    assert 'no codec of type "jsn"; did you mean "json"?' in cli("new", "other", "--codec", "jsn").err

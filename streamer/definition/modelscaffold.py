@@ -1,0 +1,141 @@
+"""The files of a new service around a model: what goes in and comes out is read from the model."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pipelines
+from pipelines.data.data import Data
+from pipelines.errors import DefinitionError, StreamerError
+from pipelines.plugins.requirements import Package
+
+MODEL_STEP: Final = "model"
+"""The name of the step that runs the model."""
+
+_MOST_FIELDS: Final = 64
+"""Inputs of more elements than this are one list in a record, others have a field for each element."""
+_ANY: Final = 4
+"""The length of a dimension that the model leaves open."""
+_SAMPLES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    """Of one record, without the dimension of the batch."""
+    fields: tuple[str, ...]
+    """The keys that are stacked into it; empty: one key, its name, holds all of it."""
+
+
+def files_for_model(model: Path) -> dict[str, str | bytes]:
+    """The model, the pipeline that runs it, records to try it with, and cases, by their paths in the service's folder.
+
+    The cases expect what the model makes of these records now. Raises `DefinitionError` for a file that is no ONNX
+    model, `MissingPackageError` without onnxruntime, and `StreamerError` if the model cannot be run on records that
+    fit its inputs.
+    """
+    inputs = _inputs(model)
+    step: dict[str, Any] = {"@type": "ONNX", "name": MODEL_STEP, "modelUri": model.name}
+    stacked = {one.name: list(one.fields) for one in inputs if one.fields}
+    if stacked:
+        step["inputs"] = {one.name: stacked.get(one.name, one.name) for one in inputs}
+    chance = random.Random(7)  # noqa: S311 - samples, no secrets
+    samples = [{"id": number, **_sample(inputs, chance)} for number in range(1, _SAMPLES + 1)]
+    results = _run(model, step, samples)
+    lines = '  - "@type": ONNX\n' + "".join(
+        f"    {key}: {json.dumps(value)}\n" for key, value in step.items() if key != "@type"
+    )
+    first, last = {"id": 1, **results[0]}, {"id": _SAMPLES, **results[-1]}
+    return {
+        model.name: model.read_bytes(),
+        "pipeline": f"# The inputs of the model, and the keys of a record that fill them.\nsteps:\n{lines}",
+        "input.jsonl": "".join(json.dumps(sample) + "\n" for sample in samples),
+        "cases/first.yaml": "# What goes in, and what the model made of it when this was written.\n"
+        + _case(samples[0], first),
+        "cases/last.yaml": _case(samples[-1], last),
+        "cases/broken.yaml": f"input: {{id: 9}}  # nothing for the model\nfails: {MODEL_STEP}  # where it fails\n",
+    }
+
+
+def _case(sample: dict[str, Any], result: dict[str, Any]) -> str:
+    return f"input: {json.dumps(sample)}\nexpect: {json.dumps(result)}\n"
+
+
+def _inputs(model: Path) -> list[_Input]:
+    if model.suffix != ".onnx":
+        raise DefinitionError(f"{model}: an ONNX model is needed, a file that ends in .onnx; docs/models.md makes one")
+    if not model.is_file():
+        raise DefinitionError(f"{model}: no such file")
+    Package("onnxruntime", extra="onnx").check("a service around an ONNX model")
+    import onnxruntime
+
+    try:
+        session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise DefinitionError(f"{model}: onnxruntime cannot load it: {' '.join(str(error).split())[:300]}") from error
+    given = session.get_inputs()
+    if any(one.name == "id" for one in given):
+        raise DefinitionError(
+            f'{model}: the model has an input "id", which records are told apart by; write the service by hand'
+        )
+    return [_input(one.name, one.type, one.shape, alone=len(given) == 1) for one in given]
+
+
+def _input(name: str, kind: str, shape: Sequence[Any], *, alone: bool) -> _Input:
+    inner = tuple(length if isinstance(length, int) and length > 0 else _ANY for length in shape[1:])
+    if len(inner) != 1 or inner[0] > _MOST_FIELDS:
+        return _Input(name, kind, inner, ())
+    if inner[0] == 1:
+        return _Input(name, kind, inner, (name,))
+    return _Input(
+        name, kind, inner, tuple(f"{'f' if alone else f'{name}_'}{place}" for place in range(1, inner[0] + 1))
+    )
+
+
+def _sample(inputs: Sequence[_Input], chance: random.Random) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for one in inputs:
+        if one.fields:
+            found |= {field: _value(one.type, chance) for field in one.fields}
+        else:
+            found[one.name] = _filled(one.type, one.shape, chance)
+    return found
+
+
+def _filled(kind: str, shape: Sequence[int], chance: random.Random) -> Any:
+    if not shape:
+        return _value(kind, chance)
+    return [_filled(kind, shape[1:], chance) for _ in range(shape[0])]
+
+
+def _value(kind: str, chance: random.Random) -> Any:
+    if "string" in kind:
+        return chance.choice(["a", "b"])
+    if "bool" in kind:
+        return chance.random() < 0.5
+    return chance.randrange(10) if "int" in kind else round(chance.random(), 3)
+
+
+def _run(model: Path, step: dict[str, Any], samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    from connectors.codecs.registry import codec_of
+    from pipelines.data.batch import Batch
+
+    found: list[dict[str, Any]] = []
+    with pipelines.loads(json.dumps({"steps": [step]}), base=model.absolute().parent).open() as executor:
+        for outcome in executor.run_many(samples):
+            if not isinstance(outcome, Data):
+                raise StreamerError(
+                    f"{model}: it cannot be run on records like {json.dumps(samples[0])[:200]}: {outcome}"
+                )
+            encoded = codec_of("json").encode(Batch.of([outcome]))
+            for error in encoded.failed.values():
+                raise error
+            found.append(json.loads(encoded.values[0] or b"{}"))
+    return found
