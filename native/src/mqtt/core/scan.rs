@@ -17,9 +17,16 @@ pub struct Row {
     pub flags: u8,
 }
 
+/// Topics that came of late are found without the table, by their last bytes: the table's keyed hash, which nobody can
+/// fill with collisions, takes longer than all else that is done with a message.
+const RECENT: usize = 256;
+/// Bytes of a topic above which it is looked up in the table always, so that little is kept twice.
+const LONGEST_RECENT: usize = 256;
+
 /// The codes of topics, in the order in which they first came.
 pub struct Topics {
     codes: HashMap<Vec<u8>, i32>,
+    recent: Vec<Option<(Vec<u8>, i32)>>,
     bytes: usize,
     most: usize,
     most_bytes: usize,
@@ -29,6 +36,7 @@ impl Topics {
     pub fn new(most: usize, most_bytes: usize) -> Topics {
         Topics {
             codes: HashMap::new(),
+            recent: vec![None; RECENT],
             bytes: 0,
             most: most.min(i32::MAX as usize),
             most_bytes,
@@ -41,7 +49,22 @@ impl Topics {
 
     pub fn clear(&mut self) {
         self.codes.clear();
+        self.recent.fill(None);
         self.bytes = 0;
+    }
+
+    /// The code of a topic that is known.
+    pub fn code(&mut self, topic: &[u8]) -> Option<i32> {
+        let recent = self.recent.get_mut(place(topic))?;
+        match recent {
+            Some((name, code)) if name.as_slice() == topic => return Some(*code),
+            _ => (),
+        }
+        let code = *self.codes.get(topic)?;
+        if topic.len() <= LONGEST_RECENT {
+            *recent = Some((topic.to_vec(), code));
+        }
+        Some(code)
     }
 
     pub fn add(&mut self, topic: &[u8]) -> i32 {
@@ -53,6 +76,19 @@ impl Topics {
         self.bytes += topic.len();
         code
     }
+}
+
+/// The place of a topic among those that came of late.
+fn place(topic: &[u8]) -> usize {
+    let last = topic.last_chunk().map_or_else(
+        || {
+            topic
+                .iter()
+                .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+        },
+        |last: &[u8; 8]| u64::from_le_bytes(*last),
+    );
+    (last.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as usize
 }
 
 /// What one connection is scanned with.
@@ -94,8 +130,8 @@ impl Scanner {
             let Some((packet, row, topic)) = self.message(rest, found.end) else {
                 break;
             };
-            let code = match self.topics.codes.get(topic) {
-                Some(code) => *code,
+            let code = match self.topics.code(topic) {
+                Some(code) => code,
                 None if !packet::is_topic(topic) => break,
                 None if self.topics.full() && !rows.is_empty() => break,
                 None => {
@@ -227,6 +263,27 @@ mod tests {
         assert_eq!(scanner.scan(bytes, 0, 10, &mut rows).end, 5);
         let found = scanner.scan(bytes, 5, 10, &mut rows);
         assert!(found.anew && found.end == 10 && rows[0].code == 0);
+    }
+
+    #[test]
+    fn topics_that_end_alike_are_told_apart() {
+        let mut topics = Topics::new(1 << 16, 1 << 20);
+        let names: Vec<Vec<u8>> = (0..2000)
+            .map(|number| format!("{number}/temperature").into_bytes())
+            .chain((0..100).map(|number| vec![b'x'; number + 1]))
+            .collect();
+        for (code, name) in names.iter().enumerate() {
+            assert_eq!(topics.code(name), None);
+            assert_eq!(topics.add(name), code as i32);
+        }
+        for _ in 0..2 {
+            for (code, name) in names.iter().enumerate() {
+                assert_eq!(topics.code(name), Some(code as i32));
+                assert_eq!(topics.code(name), Some(code as i32));
+            }
+        }
+        topics.clear();
+        assert_eq!(topics.code(&names[7]), None);
     }
 
     #[test]
