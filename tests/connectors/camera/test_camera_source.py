@@ -248,6 +248,16 @@ def test_fields_that_cannot_be_right_are_told(fields: dict[str, Any], text: str)
     assert "s3cret" not in str(caught.value)
 
 
+def test_files_and_folders_are_relative_to_the_service_file_and_told_to_those_who_allow_files(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    cameras = {"film": "film.mp4", "photos": {"url": "photos"}, "gate": "rtsp://h/x", "test": "lavfi:testsrc2"}
+    config = CameraSourceConfig.model_validate({"cameras": cameras}, context={"base": tmp_path})
+    assert config.file_keys == {
+        "cameras.film.url": tmp_path / "film.mp4",
+        "cameras.photos.url": tmp_path / "photos",
+    }
+
+
 def test_each_gives_fields_to_all_cameras_that_do_not_say_otherwise() -> None:
     config = CameraSourceConfig.model_validate(
         {
