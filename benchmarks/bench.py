@@ -99,7 +99,7 @@ class Bench:
     @contextmanager
     def _filled(self, row: Row, count: int) -> Iterator[_Filled]:
         messages = Messages(row.content)
-        checker = Checker(messages, write_model(self._folder, row.content.floats, scores=row.content.json))
+        checker = Checker(messages, write_model(self._folder, row.content.floats, scores=row.content.scores))
         topic = f"bench-{row.name}-{uuid.uuid4().hex[:8]}"
         self._say.note(f"{row.name}: sending {count:,} messages")
         with self._topics.created([topic]):
@@ -135,7 +135,7 @@ class Bench:
         )
 
     def _paced(self, row: Row, program: Contestant, seconds: float) -> str:
-        write_model(self._folder, row.content.floats, scores=row.content.json)
+        write_model(self._folder, row.content.floats, scores=row.content.scores)
         job = self._job(row, None)
         if program.relays:
             # The floor of latency: each record goes on as soon as it is there.
@@ -147,7 +147,7 @@ class Bench:
     def _together(self, row: Row, program: Contestant, processes: int) -> str:
         count = row.counted(self._share)
         messages = Messages(row.content)
-        write_model(self._folder, row.content.floats, scores=row.content.json)
+        write_model(self._folder, row.content.floats, scores=row.content.scores)
         job = self._job(row, None)
         jobs = [replace(job, folder=self._own_folder(f"{job.group}-{index}")) for index in range(processes)]
         rate, cost = drain_together(
@@ -164,7 +164,7 @@ class Bench:
             sink=f"{name}-out",
             dead=f"{name}-dead",
             group=name,
-            model=str(model_path(self._folder, row.content.floats, scores=row.content.json)),
+            model=str(model_path(self._folder, row.content.floats, scores=row.content.scores)),
             floats=row.content.floats,
             batch=row.batch,
             max_wait=MAX_WAIT,
@@ -172,6 +172,7 @@ class Bench:
             keep=row.content.keep,
             headers=bool(row.content.headers),
             json=row.content.json,
+            avro=row.content.avro,
             features=row.content.features,
             folder=self._own_folder(name),
         )

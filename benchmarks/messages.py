@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnxruntime as ort
 
+from benchmarks.programs.avrowork import RESULT, record_schema
 from benchmarks.rows import Content
 from protos import data_pb2 as pb
 
@@ -41,6 +43,11 @@ class Messages:
         self._ids = [_entry("device_id", sValue=device, type=pb.DataScheme.STRING) for device in self._devices]
         self._stamp = pb.DataMap(mapItems={"ts": pb.DataScheme(type=pb.DataScheme.INT64)})
         self._jsons = [_json_parts(content, array.tolist()) for array in self.arrays] if content.json else []
+        self._avro: Any = None
+        if content.avro:
+            import fastavro
+
+            self._avro = fastavro.parse_schema(record_schema(content.features))
         self._orders = list(itertools.permutations(range(3)))[: content.orders]
 
     def message(self, number: int, stamp: int | None = None) -> Payload:
@@ -52,6 +59,8 @@ class Messages:
             device = self._devices[at]
             head, tail = self._jsons[number % _ARRAYS]
             return Payload(device.encode(), f'{head}"device_id": "{device}", "ts": {stamp}{tail}'.encode(), None)
+        if content.avro:
+            return self._avro_message(number, FIRST_STAMP + number if stamp is None else stamp)
         if content.headers:
             headers = [("traceparent", b"00-%032x-%016x-01" % (number + 1, number + 1)), ("source", b"bench")]
         if not content.keep:
@@ -63,6 +72,15 @@ class Messages:
         self._stamp.mapItems["ts"].iValue = FIRST_STAMP + number if stamp is None else stamp
         parts = (x, self._ids[at], self._stamp.SerializeToString())
         return Payload(key, b"".join([parts[place] for place in self._orders[at % len(self._orders)]]), headers)
+
+    def _avro_message(self, number: int, stamp: int) -> Payload:
+        import fastavro
+
+        device, numbers = self._devices[number % _DEVICES], self.arrays[number % _ARRAYS].tolist()
+        values = dict(zip(self.content.features, numbers, strict=True))
+        written = io.BytesIO()
+        fastavro.schemaless_writer(written, self._avro, {"device_id": device, "ts": stamp, **values})
+        return Payload(device.encode(), written.getvalue(), None)
 
     def is_poison(self, number: int) -> bool:
         """Whether this message is broken."""
@@ -78,6 +96,7 @@ class Checker:
 
     def __init__(self, messages: Messages, model: Path) -> None:
         self._messages = messages
+        self._result: Any = RESULT
         session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
         self._expected = session.run(None, {"x": messages.arrays})[0]
 
@@ -85,7 +104,12 @@ class Checker:
         """Which message this is the result of. Raises `ValueError` if it is wrong; of values a sample is compared."""
         content = self._messages.content
         if content.json:
-            return self._json_number(key, value)
+            return self._plain_number(key, json.loads(value))
+        if content.avro:
+            import fastavro
+
+            found: Any = fastavro.schemaless_reader(io.BytesIO(value), self._result, None)
+            return self._plain_number(key, found)
         items = pb.DataMap.FromString(value).mapItems
         number = items["ts"].iValue - FIRST_STAMP if content.keep else int(key)
         if number % _CHECKED:
@@ -108,8 +132,7 @@ class Checker:
             raise ValueError(f"result {number} has other numbers than the model gives")
         return number
 
-    def _json_number(self, key: bytes, value: bytes) -> int:
-        found = json.loads(value)
+    def _plain_number(self, key: bytes, found: dict[str, Any]) -> int:
         number: int = found["ts"] - FIRST_STAMP
         if number % _CHECKED:
             return number

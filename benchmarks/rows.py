@@ -23,6 +23,13 @@ class Content(NamedTuple):
     """Keys of single numbers that make the model's input together; else it is the array of `x`."""
     others: int = 0
     """Keys that nobody reads, numbers and texts."""
+    avro: bool = False
+    """Bare Avro records instead of protobuf, of `features`, `device_id` and `ts`, and a model as for JSON."""
+
+    @property
+    def scores(self) -> bool:
+        """Whether the model gives one number for each message."""
+        return self.json or self.avro
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,7 @@ class Row:
 _SMALL, _LARGE = Content(), Content(floats=784)
 _SENSORS = ("temp", "vib", "rpm", "amps", "volts", "flow")
 _JSON = Content(json=True)
+_AVRO = Content(floats=6, features=_SENSORS, avro=True)
 
 ROWS = (
     Row("realistic", "32 floats, device_id, ts; batch 512", _SMALL, 512, 600_000, rounds=3, peers=True),
@@ -66,6 +74,7 @@ ROWS = (
         512,
         200_000,
     ),
+    Row("avro-8", "Avro, 8 fields; batch 512", _AVRO, 512, 200_000),
     Row("bare", "32 floats alone, batch 512", _SMALL._replace(keep=False), 512, 200_000, extra=True),
     Row("784-headers", "784 floats, two headers", _LARGE._replace(headers=2), 512, 80_000, extra=True),
 )

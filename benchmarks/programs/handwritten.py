@@ -1,9 +1,10 @@
-"""The baseline: `consume`, protobuf or JSON, numpy, `session.run`, protobuf or JSON, `produce`, written by hand."""
+"""The baseline: `consume`, protobuf, JSON or Avro, numpy, `session.run`, the same again, `produce`, written by hand."""
 
 from __future__ import annotations
 
 from confluent_kafka import Message, Producer
 
+from benchmarks.programs.avrowork import AvroWork
 from benchmarks.programs.job import Job
 from benchmarks.programs.jsonwork import JsonWork
 from benchmarks.programs.loop import Failures, loop, send
@@ -13,7 +14,7 @@ from benchmarks.programs.work import Work
 def main() -> None:
     """Run until SIGTERM."""
     job = Job.from_arguments()
-    work = JsonWork(job) if job.json else Work(job)
+    work = JsonWork(job) if job.json else AvroWork(job) if job.avro else Work(job)
 
     def step(messages: list[Message], producer: Producer, failures: Failures) -> None:
         results = work.run([message.value() for message in messages])

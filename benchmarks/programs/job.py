@@ -44,6 +44,8 @@ class Job:
     """A folder for whatever the program writes."""
     json: bool = False
     """Whether records and results are plain JSON."""
+    avro: bool = False
+    """Whether records and results are Avro, by the schemas of `benchmarks.programs.avrowork`."""
     features: Sequence[str] = ()
     """Keys of the numbers that make the model's input; none: it is the array of `x`."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.programs.avrowork import RESULT, record_schema
 from benchmarks.programs.job import FirstRecord, Job
 from streamer.agent.agent import Agent
 from streamer.agent.signals import stopped_by_signals
@@ -36,7 +37,11 @@ def main() -> None:
 
 def service_file(job: Job) -> dict[str, Any]:
     """What the service file says."""
-    codec = {"codec": "json"} if job.json else {}
+    codec: dict[str, Any] = {"codec": "json"} if job.json else {}
+    written = codec
+    if job.avro:
+        codec = {"codec": {"type": "avro", "schema": record_schema(job.features)}}
+        written = {"codec": {"type": "avro", "schema": RESULT}}
     inputs = {"inputs": {"x": list(job.features)}} if job.features else {}
     return {
         "name": "bench",
@@ -51,7 +56,7 @@ def service_file(job: Job) -> dict[str, Any]:
             "linger": f"{job.linger * 1000:g}ms",
             # As all the others.
             "compression": "none",
-            **codec,
+            **written,
         },
         "dead_letter": {"type": "kafka", "bootstrap": job.bootstrap, "topic": job.dead},
         "control": {"listen": "127.0.0.1:0"},

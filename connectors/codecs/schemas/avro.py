@@ -127,9 +127,9 @@ class Avro(Codec):
                     continue
                 try:
                     rows.append(self._read(payload, row, payloads))
+                except ConnectorError:
+                    raise
                 except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for bytes that are no record
-                    if isinstance(error, ConnectorError):
-                        raise
                     failed[first + row] = error if isinstance(error, WireError) else _no_record(error)
                 else:
                     numbers.append(first + row)
@@ -175,7 +175,7 @@ class Avro(Codec):
         schema = self._given
         if payloads.headers is not None:
             frame = values[0][:ID_SIZE]
-            if any(payloads.headers) or not all([value.startswith(frame) for value in values]):
+            if any(payloads.headers) or not all(value.startswith(frame) for value in values):
                 return None
             try:
                 schema, begin = self._framed(values[0], None)
@@ -247,8 +247,9 @@ class Avro(Codec):
 
     def _made_writer(self, rows: list[dict[str, Any]]) -> _Writer:
         if self._registry is None:
+            assert self._given is not None
             return _Writer(self._given, Frame(b""))
-        if self._text is not None:
+        if self._text is not None and self._given is not None:
             text = self._text
             registered = self._registry.written(
                 self._registry.subject(self._config.sink_topic, _record_name(text)), "AVRO", text
