@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final
 
@@ -102,11 +103,13 @@ def _read_alike(
     return ReadRows(columns, failed)
 
 
-def alike_rows(batch: Batch, form: PlainForm = AS_OBJECTS) -> tuple[Sequence[str], list[dict[str, Any]]] | None:
+def alike_rows(
+    batch: Batch, more: Mapping[str, Any], form: PlainForm = AS_OBJECTS
+) -> tuple[Sequence[str], list[dict[str, Any]]] | None:
     """The keys of a batch whose rows all have them, and the plain values of each row; `None` for another batch.
 
-    As `plain_rows` gives them, for columns of which whole lists are there: those of numbers, texts and bytes, and those
-    that nobody asked for.
+    `more` is put into each row. Values are as `plain_rows` gives them, of columns of which whole lists are there: those
+    of numbers, arrays, texts and bytes, and those that nobody asked for.
     """
     if not batch.columns:
         return None
@@ -125,7 +128,9 @@ def alike_rows(batch: Batch, form: PlainForm = AS_OBJECTS) -> tuple[Sequence[str
                 return None
         else:
             return None
-    return names, [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    # Dictionaries made without a step of Python's for each row.
+    keys = repeat((*names, *more))
+    return names, list(map(dict, map(zip, keys, zip(*columns, *map(repeat, more.values()), strict=False))))
 
 
 _WHOLE: Final = frozenset({ValueType.STRING, ValueType.BYTES})

@@ -139,18 +139,17 @@ class Avro(Codec):
     def encode(self, batch: Batch) -> Encoded:
         """A record for each row, by the schema of the results."""
         failed: dict[int, Exception] = {}
-        alike = alike_rows(batch)
-        names, rows = alike or (None, plain_rows(batch, AS_OBJECTS, failed))
+        if self._writer is not None and batch.size >= _MANY:
+            together = self._writer.together(batch)
+            if together is not None:
+                return Encoded(together, failed, self._writer.frame.headers(batch.size))
+        rows = plain_rows(batch, AS_OBJECTS, failed)
         if not rows:
             return Encoded([], failed)
         writer = self._writer_for(rows, failed)
         if writer is None:
             return Encoded([None] * len(rows), failed)
         headers = writer.frame.headers(len(rows))
-        if names is not None and writer.names.issuperset(names):
-            together = writer.together(rows)
-            if together is not None:
-                return Encoded(together, failed, headers)
         values: list[bytes | None] = [None] * len(rows)
         for at, row in enumerate(rows):
             if at in failed:
@@ -299,15 +298,18 @@ class _Writer:
         self._write: Callable[..., None] = fastavro.schemaless_writer
         self._schema = schema
 
-    def together(self, rows: list[dict[str, Any]]) -> list[bytes] | None:
-        """The payloads of all rows, written in one call with a guard between them; `None` if a row cannot be written.
-
-        There is a field for each of their keys.
+    def together(self, batch: Batch) -> list[bytes] | None:
+        """The payloads of all rows, written in one call with a guard between them; `None` if that is not possible:
+        a row lacks a value that others have, or it cannot be written.
         """
         guard, prefix = secrets.token_bytes(GUARD_SIZE), self.frame.prefix
+        alike = alike_rows(batch, {GUARD: guard})
+        if alike is None or not self.names.issuperset(alike[0]):
+            return None
+        rows = alike[1]
         buffer = io.BytesIO()
         try:
-            self._write(buffer, self._schema.many, [{**row, GUARD: guard} for row in rows])
+            self._write(buffer, self._schema.many, rows)
         except Exception:  # noqa: BLE001 - which row it is shows when each is written by itself
             return None
         parts = buffer.getvalue().split(guard)
@@ -368,7 +370,9 @@ def _long(number: int) -> bytes:
 
 
 def _no_record(error: Exception) -> WireError:
-    return WireError(f"the payload does not follow its schema: {type(error).__name__}: {error}")
+    # fastavro's own text for it names an object in memory.
+    why = "it ends too soon" if isinstance(error, EOFError) else f"{type(error).__name__}: {error}"
+    return WireError(f"the payload does not follow its schema: {why}")
 
 
 def _too_large(size: int, most: int) -> WireError:
