@@ -15,6 +15,9 @@ from pipelines.values import BoundingBox
 MOST_BOXES: Final = 1000
 """Boxes of a frame at most: comparing each with each takes time and memory that grow with their square."""
 
+FARTHEST: Final = 1e9
+"""How far from 0 a number of a box may be: areas and products of such numbers are still exact enough."""
+
 
 def boxes_of(data: Data, key: str | None, ids_name: str | None = None) -> tuple[str, list[BoundingBox]]:
     """The key and the list of a record's boxes. Raises `DataError` for more than `MOST_BOXES`.
@@ -30,11 +33,15 @@ def boxes_of(data: Data, key: str | None, ids_name: str | None = None) -> tuple[
 
 
 def corners_of(boxes: list[BoundingBox], key: str) -> Doubles:
-    """`x1, y1, x2, y2` of each box, `(N, 4)`, in their order. Raises `DataError` for numbers that are not finite."""
+    """`x1, y1, x2, y2` of each box, `(N, 4)`, in their order.
+
+    Raises `DataError` for numbers that are not finite, or farther from 0 than `FARTHEST`.
+    """
     corners = np.array([(box.x1, box.y1, box.x2, box.y2) for box in boxes], np.float64).reshape(len(boxes), 4)
-    if not np.isfinite(corners).all():
-        wrong = int(np.flatnonzero(~np.isfinite(corners).all(axis=1))[0])
-        raise DataError(f'box {wrong} of "{key}" is {boxes[wrong]!r}: its numbers have to be finite')
+    fits = np.abs(corners) <= FARTHEST
+    if not fits.all():
+        wrong = int(np.flatnonzero(~fits.all(axis=1))[0])
+        raise DataError(f'box {wrong} of "{key}" is {boxes[wrong]!r}: its numbers have to be finite, and below 1e9')
     if (corners[:, :2] > corners[:, 2:]).any():
         return np.hstack([np.minimum(corners[:, :2], corners[:, 2:]), np.maximum(corners[:, :2], corners[:, 2:])])
     return corners

@@ -220,6 +220,17 @@ def test_rows_that_cannot_be_used_fail_alone_and_change_nothing() -> None:
     assert result_of(found[7])["ids"] == [1]
 
 
+@pytest.mark.parametrize("number", [1e300, -1e12, float("inf"), float("nan")])
+def test_numbers_without_measure_fail_their_own_row(number: float) -> None:
+    given = frames(walk(5))
+    given[2]["boxes"] = [box(0.5, 0.5), BoundingBox.corners(0, number, 0, 1)]
+    with pipelines.Sequence([Track()]).open() as executor:
+        found = executor.run_many(given)
+    assert isinstance(found[2], StepError)
+    assert "have to be finite, and below 1e9" in str(found[2])
+    assert result_of(found[4])["ids"] == [1]
+
+
 def test_boxes_without_area_and_turned_around_do_no_harm() -> None:
     flat = [BoundingBox.corners(0.5, 0.5, 0.5, 0.5, None, 0.9)] * 5
     assert ids(frames(flat)) == [[0]] * 5
