@@ -87,6 +87,9 @@ class _Kept(threading.local):
             self._kept.popitem(last=False)
         return made
 
+    def drop(self, key: tuple[Any, ...]) -> None:
+        self._kept.pop(key, None)
+
 
 # A scaler that is given other sizes or formats than before sets itself up anew, hence one for each.
 _SCALERS: Final = _Kept()
@@ -95,6 +98,8 @@ _CROPS: Final = _Kept()
 
 def _reformatted(frame: Any, width: int, height: int, pixel_format: str) -> Any:
     """The frame in another size and format; itself if it has them. One thread: the pipeline has threads of its own."""
+    from av.error import FFmpegError
+
     smaller = width <= frame.width and height <= frame.height
     key = (frame.width, frame.height, frame.format.name, width, height, pixel_format)
     scaler = _SCALERS.get(key, _scaler)
@@ -107,7 +112,7 @@ def _reformatted(frame: Any, width: int, height: int, pixel_format: str) -> Any:
             interpolation="AREA" if smaller else "BILINEAR",
             threads=1,
         )
-    except (ValueError, OSError) as error:
+    except (FFmpegError, ValueError, OSError) as error:
         raise DataError(
             f"the video frame ({frame.width} x {frame.height}, {frame.format.name}) cannot be converted to "
             f"{width} x {height}, {pixel_format}: {error}"
@@ -122,12 +127,16 @@ def _scaler() -> Any:
 
 def _cropped(frame: Any, part: Part) -> Any:
     """A part of a frame: libavfilter's crop, which moves the start of the planes and copies nothing."""
+    from av.error import FFmpegError
+
     properties = (frame.width, frame.height, frame.format.name, int(frame.colorspace), int(frame.color_range))
     try:
         graph = _CROPS.get((properties, part), lambda: _crop(*properties, part))
         graph.vpush(frame)
         return graph.vpull()
-    except (ValueError, OSError) as error:
+    except (FFmpegError, ValueError, OSError) as error:
+        # A graph that failed may keep the frame, and give it for the next one.
+        _CROPS.drop((properties, part))
         raise DataError(f"{part} of the video frame ({properties[:3]}) cannot be cut out: {error}") from None
 
 

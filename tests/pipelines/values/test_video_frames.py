@@ -107,6 +107,13 @@ def test_a_frame_of_too_many_pixels_is_refused_before_it_is_converted(monkeypatc
         Image(frame(width=16, height=16)).scaled(400, 400)
 
 
+def test_a_part_that_does_not_lie_in_the_frame_is_an_error_and_the_next_one_is_as_ever() -> None:
+    expected = Image(frame()).scaled(20, 20, part=(10, 10, 80, 80))
+    with pytest.raises(DataError, match="cannot be cut out"):
+        Image(frame()).scaled(20, 20, part=(10, 10, 4000, 80))
+    assert np.array_equal(Image(frame()).scaled(20, 20, part=(10, 10, 80, 80)), expected)
+
+
 def test_pictures_stay_when_their_frame_and_the_scaler_are_used_for_others() -> None:
     first = Image(frame()).scaled(64, 36)
     kept = first.copy()
