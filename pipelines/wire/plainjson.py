@@ -20,6 +20,7 @@ from pipelines.data.sparsecolumn import SparseColumn, by_key, divide, in_form
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError, without_traceback
 from pipelines.hotpath import compiled
 from pipelines.values import ValueType
+from pipelines.values.native import INT64_MAX, INT64_MIN
 from pipelines.wire.jsontext import Pointer, check_size, documents, members, parsed, text_of
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.plainvalues import PlainForm, PlainRules, read_column
@@ -101,17 +102,29 @@ class Document:
             values = {**{key: value for key, value in values.items() if key not in inside}, **inside}
         self.values = values
 
-    def raw(self, key: str) -> bytes | None:
+    def raw(self, key: str) -> str | None:
         """The text of the value of this key; `None` if there is none, or null."""
-        if self.values.get(key) is None:
+        value = self.values.get(key)
+        if value is None:
             return None
         if self._spans is None:
+            if (text := self._only_text(value)) is not None:
+                return text
             self._spans = members(self.text)
             for name, pointer in self._fields:
                 if (span := pointer.span(self.text)) is not None:
                     self._spans[name] = span
         begin, end = self._spans[key]
-        return self.text[begin:end].encode()
+        return self.text[begin:end]
+
+    def _only_text(self, value: Any) -> str | None:
+        """The one text that this value can have come as; `None` if it has several, as `1.10` and `1.1` are one."""
+        kind = value.__class__
+        if kind is int:
+            return str(value) if value and INT64_MIN <= value <= INT64_MAX else None
+        if kind is bool:
+            return "true" if value else "false"
+        return f'"{value}"' if kind is str and "\\" not in self.text else None
 
 
 class Undecoded(Sequence["bytes | None"]):
@@ -133,10 +146,15 @@ class Undecoded(Sequence["bytes | None"]):
     def __getitem__(self, row: int | slice) -> bytes | None | Undecoded:
         if isinstance(row, slice):
             return Undecoded(self.documents[row], self.key)
-        return self.documents[row].raw(self.key)
+        text = self.documents[row].raw(self.key)
+        return None if text is None else text.encode()
 
     def __iter__(self) -> Iterator[bytes | None]:
-        return (document.raw(self.key) for document in self.documents)
+        return (None if text is None else text.encode() for text in self.texts())
+
+    def texts(self) -> list[str | None]:
+        """All texts, as `str`."""
+        return [document.raw(self.key) for document in self.documents]
 
     def take(self, rows: Rows) -> Undecoded:
         """The texts at these positions, still not looked for."""
@@ -244,9 +262,11 @@ class JsonWriter:
         """Position and text of each row that has the key."""
         inner, rows = (column.column, column.rows) if isinstance(column, SparseColumn) else (column, None)
         if isinstance(inner, WireColumn) and isinstance(inner.decoder, JsonDecoder):
-            for at, entry in enumerate(inner.entries):
-                if entry is not None:
-                    yield (at if rows is None else rows[at]), entry.decode()
+            entries = inner.entries
+            found = entries.texts() if isinstance(entries, Undecoded) else map(_text, entries)
+            for at, raw in enumerate(found):
+                if raw is not None:
+                    yield (at if rows is None else rows[at]), raw
             return
         if not self._pretty and (texts := self._numbers(column)) is not None:
             yield from enumerate(texts)
@@ -364,6 +384,10 @@ def _is_text(key: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode()
 
 
 def _without_nan(plain: Any) -> Any:

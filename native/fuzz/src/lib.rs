@@ -2,6 +2,7 @@
 
 #[path = "../../src/arena.rs"]
 pub mod arena;
+pub mod json;
 pub mod mqtt;
 #[path = "../../src/protodata/core/mod.rs"]
 pub mod wire;

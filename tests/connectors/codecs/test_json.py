@@ -478,7 +478,7 @@ values = st.recursive(
 keys = st.one_of(st.sampled_from(["a", "b", "c", "@type", "é", ""]), st.text(max_size=3))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     records=st.lists(st.dictionaries(keys, values, max_size=5), max_size=6),
     wanted=st.sets(st.sampled_from(["a", "b", "é"])),

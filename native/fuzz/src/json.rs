@@ -1,0 +1,182 @@
+//! What must hold of any bytes that are read as plain JSON, and that another parser takes what is taken here.
+
+#[path = "../../src/json/core/mod.rs"]
+pub mod core;
+
+use serde::de::IgnoredAny;
+
+use self::core::column::Column;
+use self::core::columns;
+use self::core::encode::{self, Element, Output, Source, Spans};
+use self::core::scan::{Counts, Limits, skip};
+use self::core::table::{Field, NULL, Options, Payloads, Step, Table};
+use crate::arena::Arena;
+
+/// Reads payloads, which NUL stands between, in every way, and writes what was found.
+pub fn records(bytes: &[u8]) {
+    let mut starts = Vec::new();
+    let mut lengths = Vec::new();
+    for payload in bytes.split(|byte| *byte == 0) {
+        starts.push(payload.as_ptr() as i64 - bytes.as_ptr() as i64);
+        lengths.push(payload.len() as i64);
+    }
+    let payloads = Payloads {
+        bytes,
+        starts: &starts,
+        lengths: &lengths,
+    };
+    for each in [false, true] {
+        for (all, fields) in [(true, vec![]), (false, vec![]), (true, pointers())] {
+            read(payloads, each, all, &fields);
+        }
+    }
+}
+
+fn pointers() -> Vec<Field> {
+    let step = |key: &str, index| Step {
+        key: key.into(),
+        index,
+    };
+    vec![
+        Field {
+            key: b"a".to_vec(),
+            steps: vec![step("b", None), step("0", Some(0))],
+        },
+        Field {
+            key: b"whole".to_vec(),
+            steps: vec![],
+        },
+    ]
+}
+
+fn read(payloads: Payloads<'_>, each: bool, all: bool, fields: &[Field]) {
+    let options = Options {
+        wanted: &|_| all,
+        fields,
+        each,
+        bare: false,
+        longest: 1 << 20,
+        limits: Limits {
+            depth: 32,
+            keys: 100,
+            elements: 1000,
+        },
+    };
+    let table = Table::read(payloads, &options).expect("the payloads lie in the buffer");
+    let layout = columns::layout(&table, payloads.bytes);
+    let mut arena = Arena::take(layout.size);
+    columns::fill(arena.bytes_mut(), &layout, &table);
+    let rows = table.rows.len();
+    if !each {
+        assert_eq!(rows + table.odd.len(), payloads.starts.len());
+        for row in &table.rows {
+            let start = payloads.starts[*row as usize] as usize;
+            let text = &payloads.bytes[start..start + payloads.lengths[*row as usize] as usize];
+            let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+            assert!(serde_json::from_slice::<IgnoredAny>(text).is_ok());
+        }
+    }
+    for column in table.columns.iter().chain(&table.fields) {
+        spans(column, payloads.bytes, rows);
+    }
+    written(&table, payloads.bytes, rows);
+}
+
+/// Every value ends where it ends, alone too.
+fn spans(column: &Column, bytes: &[u8], rows: usize) {
+    let places: Vec<usize> = column.rows().collect();
+    assert_eq!(places.len(), column.starts.len());
+    assert!(places.windows(2).all(|pair| pair[0] < pair[1]));
+    assert!(places.last().is_none_or(|last| *last < rows));
+    assert!(!column.wanted || column.cells.len() == column.starts.len());
+    for (start, length) in column.starts.iter().zip(&column.lengths) {
+        let value = &bytes[*start as usize..][..*length as usize];
+        assert_eq!(skip(value, 0, &mut Counts::default()), Some(value.len()));
+        assert_ne!(value, b"null");
+    }
+}
+
+/// What passes through is an object that is read again; numbers are written as they are read.
+fn written(table: &Table, bytes: &[u8], rows: usize) {
+    let mut outputs = Vec::new();
+    let spread: Vec<(&Column, Vec<i64>, Vec<i64>)> = table
+        .columns
+        .iter()
+        .map(|column| {
+            let (mut starts, mut lengths) = (vec![0; rows], vec![NULL; rows]);
+            for (place, row) in column.rows().enumerate() {
+                starts[row] = column.starts[place];
+                lengths[row] = column.lengths[place];
+            }
+            (column, starts, lengths)
+        })
+        .collect();
+    for (column, starts, lengths) in &spread {
+        outputs.push(Output {
+            prefix: [b"\"", &column.key[..], b"\":"].concat(),
+            source: Source::Json(Spans {
+                bytes,
+                starts,
+                lengths,
+            }),
+        });
+    }
+    let (out, starts, lengths) = encode::objects(rows, &outputs, &[]);
+    for (start, length) in starts.iter().zip(&lengths) {
+        let text = &out[*start as usize..][..*length as usize];
+        assert!(serde_json::from_slice::<IgnoredAny>(text).is_ok());
+    }
+    let floats: Vec<f64> = bytes
+        .chunks_exact(8)
+        .map(|raw| f64::from_le_bytes(raw.try_into().unwrap()))
+        .filter(|float| float.is_finite())
+        .collect();
+    let raw: Vec<u8> = floats
+        .iter()
+        .flat_map(|float| float.to_ne_bytes())
+        .collect();
+    let array = Output {
+        prefix: b"\"x\":".to_vec(),
+        source: Source::Numbers {
+            element: Element::Float64,
+            shape: vec![floats.len()],
+            values: &raw,
+            present: None,
+            whole: None,
+        },
+    };
+    let (out, _, _) = encode::objects(1, &[array], &[]);
+    let inner = &out[b"{\"x\":[".len()..out.len() - 2];
+    let again: Vec<f64> = std::str::from_utf8(inner)
+        .unwrap()
+        .split(',')
+        .filter(|text| !text.is_empty())
+        .map(|text| text.parse().unwrap())
+        .collect();
+    assert_eq!(again.len(), floats.len());
+    assert!(
+        again
+            .iter()
+            .zip(&floats)
+            .all(|(a, b)| a.to_bits() == b.to_bits())
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_corpus_passes_whatever_byte_of_it_is_another() {
+        for file in std::fs::read_dir("corpus/json").expect("in native/fuzz") {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            super::records(&bytes);
+            for place in 0..bytes.len() {
+                let mut other = bytes.clone();
+                for byte in b"\0\x1f \"\\,:[]{}0-.eu\xff" {
+                    other[place] = *byte;
+                    super::records(&other);
+                }
+                super::records(&bytes[..place]);
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+"""Made and mutilated records through both ways of the codec: equal rows, values, types, failures, and bytes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from connectors.codec import Codec, Decoded
+from connectors.codecs.registry import codec_of
+from connectors.records import Lane, Records, Span
+from pipelines import Batch
+from pipelines.data.columns import Column
+from pipelines.data.spans import Spans
+from pipelines.errors import RowsFailed
+from pipelines.hotpath import why_not
+
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=f"there is one way only: {why_not()}")
+
+SCRAPS = [
+    "0", "-0", "7", "30.5", "1e2", "-1.5E-3", "9223372036854775807", "9223372036854775808", "1e400", "0.1", "5e-324",
+    "9007199254740993", "9007199254740993.0", "123456789012345678901234567890.5", "true", "false", "null", '""', '"a"',
+    '"é"', '"\\u00e9\\n"', '"\\ud83d\\ude00"', '"\\ud800"', '"' + "x" * 40 + '"', "[]", "[1, 2]", "[1, 2.5]", "[1.5]",
+    "[3]", "[[1], [2]]", '["a"]', "[1, null]", "[true]", "[9007199254740993]", "[18446744073709551616, 0.5]", "{}",
+    '{"k": 1}', '{"k": null, "coords": [1, 2]}', '{"k": [{"l": [1, {"m": "]}"}]}]}', "01", "1.", "+1", "NaN", "nul",
+    "[1,]", '{"k"}', '"\x01"', '"\\x"', "[1 2]", "]", "",
+]  # fmt: skip
+KEYS = ['"a"', '"b"', '"a"', '"c"', '"é"', '"\\u0061"', '""', '"@type"', '"long key of many characters"', "b"]
+
+spaces = st.sampled_from(["", "", " ", "\n", "\t "])
+member = st.tuples(spaces, st.sampled_from(KEYS), spaces, spaces, st.sampled_from(SCRAPS), spaces).map(
+    lambda parts: f"{parts[0]}{parts[1]}{parts[2]}:{parts[3]}{parts[4]}{parts[5]}"
+)
+record = st.lists(member, max_size=5).map(lambda members: "{" + ",".join(members) + "}")
+usual = st.tuples(st.sampled_from(SCRAPS[:12]), st.sampled_from(SCRAPS[24:30]), st.sampled_from(SCRAPS[17:24])).map(
+    lambda values: f'{{"a":{values[0]},"b":{values[1]},"c":{values[2]}}}'
+)
+
+
+@st.composite
+def mutilated(draw: st.DrawFn) -> bytes:
+    text = draw(st.one_of(record, usual)).encode()
+    for _ in range(draw(st.integers(0, 2))):
+        at = draw(st.integers(0, len(text)))
+        what = draw(
+            st.sampled_from([b"", b'"', b"}", b",", b"\\", b"\x00", b"\xff", b"1", b"e", b" ", b"\xef\xbb\xbf", b"{"])
+        )
+        text = text[:at] + what + text[at + draw(st.integers(0, 2)) :]
+    return text
+
+
+def decoded(codec: Codec, payloads: Sequence[Any], wanted: frozenset[str], *, spans: bool) -> Decoded:
+    values: Any = Spans.of(list(payloads)) if spans else list(payloads)
+    rows = np.arange(len(payloads), dtype=np.int64)
+    lanes = [Span(Lane("bus", "0", 0), 0, len(payloads))]
+    return codec.decode(Records("bus", values, None, rows, lanes, ["topic"], [0], 0), wanted, 3)
+
+
+def shown(column: Column) -> list[str] | str:
+    """Values with their types, and the array where there is one."""
+    try:
+        values = [f"{type(value).__name__} {value!r}" for value in column.values()]
+    except RowsFailed as error:
+        return f"rows {sorted(error.failures)} fail"
+    return values
+
+
+def array(column: Column) -> str:
+    try:
+        found = column.array
+    except Exception as error:  # noqa: BLE001 - which error it is is compared
+        return type(error).__name__
+    return f"{found.dtype} {found.tolist()}"
+
+
+def same(payloads: Sequence[Any], wanted: frozenset[str], *, spans: bool = False, **options: Any) -> None:
+    plain, native = (codec_of({"type": "json", **options}, way) for way in ("python", "native"))
+    a, b = (decoded(codec, payloads, wanted, spans=spans) for codec in (plain, native))
+    assert {row: str(error) for row, error in a.failed.items()} == {row: str(error) for row, error in b.failed.items()}
+    assert a.batch.rows.tolist() == b.batch.rows.tolist()
+    assert set(a.batch.keys()) == set(b.batch.keys())
+    if not a.failed:
+        assert a.batch.keys() == b.batch.keys()
+    # As they came, before anybody has looked into them.
+    texts = [list(codec.encode(batch).values) for codec, batch in ((plain, a.batch), (native, _like(b.batch, a.batch)))]
+    assert texts[0] == texts[1]
+    for key in a.batch.columns:
+        one, other = a.batch[key] if key in wanted else a.batch.column(key), b.batch.column(key)
+        assert shown(one) == shown(other), key
+        if key in wanted:
+            assert array(one) == array(other), key
+    # And made of values, which may fail.
+    made = [_rows(codec, batch) for codec, batch in ((plain, a.batch), (native, _like(b.batch, a.batch)))]
+    assert made[0] == made[1]
+
+
+def _like(batch: Batch, other: Batch) -> Batch:
+    return batch.select({key: batch.column(key) for key in other.columns})
+
+
+def _rows(codec: Codec, batch: Batch) -> tuple[list[Any], list[int]]:
+    failed: dict[int, Exception] = {}
+    values = batch.row_values(failed)
+    columns = {key: Column.of([row[key] for row in values if key in row]) for key in batch.columns}
+    made = [
+        codec.encode(Batch({key: column}, len(column))) for key, column in columns.items() if not key.startswith("@")
+    ]
+    return [list(one.values) for one in made], sorted(failed)
+
+
+payloads = st.lists(st.one_of(mutilated(), mutilated(), st.none()), max_size=10)
+wanted = st.frozensets(st.sampled_from(["a", "b", "c", "é", "", "zzz"]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(payloads=payloads, wanted=wanted, spans=st.booleans())
+def test_both_ways_read_and_write_the_same(payloads: list[bytes | None], wanted: frozenset[str], spans: bool) -> None:
+    same(payloads, wanted, spans=spans)
+
+
+@settings(max_examples=25, deadline=None)
+@given(payloads=payloads, wanted=wanted)
+def test_with_fields_and_limits_too(payloads: list[bytes | None], wanted: frozenset[str]) -> None:
+    fields = {"a": "/b/0", "zzz": "/a/k", "whole": "", "deep": "/c/k/0/l/1/m"}
+    same(payloads, wanted, fields=fields, max_depth=4, max_keys=3, max_elements=6, max_bytes=80)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    parts=st.lists(st.lists(mutilated(), max_size=3), max_size=5),
+    wanted=wanted,
+    form=st.sampled_from([b"[%s]", b"%s", b" [ %s ] \n"]),
+)
+def test_with_several_rows_in_a_payload_too(parts: list[list[bytes]], wanted: frozenset[str], form: bytes) -> None:
+    between = b"\n" if form == b"%s" else b", "
+    same([form % between.join(own) for own in parts], wanted, each=True)
+
+
+def test_what_one_way_gives_is_told_from_something_else() -> None:
+    """The comparison itself finds differences."""
+    with pytest.raises(AssertionError):
+        assert shown(Column.of([1])) == shown(Column.of([1.0]))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(width=64), min_size=1), st.lists(st.floats(width=32), min_size=1), st.lists(st.text()))
+def test_numbers_and_texts_are_written_alike(doubles: list[float], singles: list[float], texts: list[str]) -> None:
+    columns = {
+        "d": Column.of([np.array(doubles)]),
+        "f": Column.of([np.array(singles, np.float32)]),
+        "i": Column.of([np.array([2**64 - 1, 0], np.uint64)]),
+        "t": Column.of([texts]),
+        "s": Column.of(["".join(texts)]),
+    }
+    found = [list(codec_of("json", way).encode(Batch(columns, 1)).values) for way in ("python", "native")]
+    assert found[0] == found[1]
+    read = json.loads(found[1][0] or b"null")
+    if np.isfinite(doubles).all():
+        assert read["d"] == doubles
+    if np.isfinite(singles).all():
+        assert (np.array(read["f"], np.float32) == np.array(singles, np.float32)).all()
