@@ -183,6 +183,11 @@ class SourceConfig(ConnectorConfig):
         """The topics that it reads: names, or regular expressions that begin with ^; empty for one without topics."""
         return ()
 
+    @property
+    def perishable(self) -> bool:
+        """Whether its source is `perishable`, which is known before it is built."""
+        return False
+
     def topic_extras(self, topic: str) -> Mapping[str, Any]:
         """What a record of this topic says by its topic alone, by the names of `Records.extras`: the named levels of
         `factory/{line}/{machine}`. For records that did not come from the source: those of tests."""

@@ -214,6 +214,11 @@ class CameraSourceConfig(SourceConfig):
 
         return CameraBrowser(self.label, {name: camera.settings for name, camera in self.cameras.items()})
 
+    @property
+    def perishable(self) -> bool:
+        """As its source says: whether all cameras give their latest picture."""
+        return self.build().perishable
+
     def build(self) -> CameraSource:
         """The source, not yet open."""
         return CameraSource({name: camera.settings for name, camera in self.cameras.items()}, self.label)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +15,8 @@ from connectors.view.board import Board
 from connectors.view.pages import Pages
 from connectors.view.result import Taking, data_of
 from pipelines.errors import ConnectorError
+
+_log = logging.getLogger(__name__)
 
 
 class ViewSink(Sink):
@@ -48,6 +51,7 @@ class ViewSink(Sink):
             raise ConnectorError(
                 f'sink {self.name}: listen "{self._listen}": {error}; choose another address or port'
             ) from error
+        _log.info("sink %s shows results at http://%s:%d", self.name, *self._server.address)
         self.board.start()
 
     def send(self, messages: Messages, deadline: float) -> Refused:

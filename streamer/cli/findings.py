@@ -170,7 +170,8 @@ def _together(service: Service) -> list[Finding]:
 
 
 def _batch(service: Service) -> Finding:
-    batch = service.batch
+    perishable = all(source.perishable for source in service.sources)
+    batch = service.batch.for_sources(perishable=perishable, in_flight=service.limits.in_flight)
     most = batch.max_records
     ahead = [(config.label, config.most_ahead) for config in service.sources if config.most_ahead is not None]
     narrow = [(label, window) for label, window in ahead if window < most]

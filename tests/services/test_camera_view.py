@@ -16,6 +16,7 @@ import pytest
 from pipelines import BoundingBox, Data
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
+from streamer.cli.findings import examined
 from streamer.definition.loading import loads
 
 SERVICE = """
@@ -106,3 +107,12 @@ def test_a_page_goes_on_while_another_sink_is_away(running: Any) -> None:
     later = pieces(view.address, 10)
     assert min(facts["number"] for facts in later) > max(facts["number"] for facts in first)
     assert agent.meters.in_flight() < 2 * (320 * 240 + 160 * 120) * 2
+
+
+def test_check_says_that_cameras_are_run_in_rounds() -> None:
+    told = {True: "one record of each lane, as many as prove best", False: "up to 512 records"}
+    for policy, rounds in (("latest", True), ("fifo", False)):
+        service = loads(SERVICE.replace("  cameras:", f"  each: {{policy: {policy}}}\n  cameras:"))
+        assert service.sources[0].perishable is service.sources[0].build().perishable is rounds
+        (batch,) = [one for one in examined(service) if one.part == "batch"]
+        assert batch.text.startswith(told[rounds])
