@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 import time
 from abc import ABC, abstractmethod
@@ -12,11 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from connectors.camera.address import Address, Kind
-from pipelines.errors import ConnectorError, MissingPackageError
+from pipelines.errors import ConnectorError, MissingPackageError, nearest
 
 if TYPE_CHECKING:
     import av
     from av.video.stream import VideoStream
+
+_log = logging.getLogger(__name__)
 
 _PATIENT: Final = {"analyzeduration": "5000000", "probesize": "5000000"}
 _REMEMBERED: Final = 64
@@ -190,11 +193,7 @@ def check_size(width: int, height: int, most: int) -> None:
 def _opened(address: Address, opening: Opening, further: Mapping[str, str]) -> Any:
     av = pyav()
     options = {"max_pixels": str(opening.max_pixels), **address.options, **further, **(opening.options or {})}
-    hardware = None
-    if opening.hardware is not None:
-        from av.codec.hwaccel import HWAccel
-
-        hardware = HWAccel(opening.hardware, allow_software_fallback=True)
+    hardware = None if opening.hardware is None else _accelerator(opening.hardware)
     if address.path is not None and not address.path.exists():
         raise VideoError(f"there is no file {address.shown}")
     try:
@@ -208,6 +207,23 @@ def _opened(address: Address, opening: Opening, further: Mapping[str, str]) -> A
     except (av.FFmpegError, OSError, ValueError) as error:
         failed = reason(error, address, opening.wait, "answer")
     raise failed
+
+
+def _accelerator(kind: str) -> Any:
+    """The device that decodes; `None`, with a warning, where there is none. Raises `VideoError` for an unknown kind."""
+    import av
+    from av.codec.hwaccel import HWAccel, HWDeviceType
+
+    known = [one.name for one in HWDeviceType if one.name != "none"]
+    if kind not in known:
+        raise VideoError(f'hardware: there is no "{kind}"{nearest(kind, known)}; there are {", ".join(known)}')
+    try:
+        # Tried before the camera is connected to: a failure would look like one of the camera.
+        HWAccel(kind).create(av.Codec("h264", "r"))
+    except (av.FFmpegError, OSError, ValueError, NotImplementedError) as error:
+        _log.warning("hardware: %s cannot be had here (%s): the CPU decodes", kind, type(error).__name__)
+        return None
+    return HWAccel(kind, allow_software_fallback=True)
 
 
 def reason(error: Exception, address: Address, seconds: float, awaited: str) -> VideoError:

@@ -164,6 +164,23 @@ def test_test_pictures_come_at_their_rate() -> None:
         assert stamps[-1] - stamps[0] > 90
 
 
+def test_without_the_hardware_that_is_asked_for_the_cpu_decodes_and_an_unknown_one_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    video(str(tmp_path / "film.mp4"), frames=3)
+    film = {"url": str(tmp_path / "film.mp4"), "hardware": "vdpau"}
+    with reading({"film": film}) as reader:
+        reader.to_the_end()
+        assert [shown(one) for one in reader.of("film")] == [0, 1, 2]
+    assert "vdpau cannot be had here" in caplog.text
+    source = CameraSourceConfig.model_validate({"cameras": {"film": {**film, "hardware": "cudaa"}}}).build()
+    with (
+        CameraReader(source) as reader,
+        pytest.raises(ConnectorError, match='there is no "cudaa"; did you mean "cuda"'),
+    ):
+        reader.listen(20)
+
+
 def test_hls_is_read(tmp_path: Path) -> None:
     video(str(tmp_path / "film.mp4"), frames=20)
     with av.open(str(tmp_path / "film.mp4")) as film, av.open(str(tmp_path / "live.m3u8"), "w", format="hls") as list_:
