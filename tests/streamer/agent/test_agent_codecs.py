@@ -70,7 +70,7 @@ def test_records_and_results_wait_for_what_every_record_needs(use: Any, define: 
 def test_what_waiting_does_not_mend_stops_the_service_and_nothing_is_acknowledged(use: Any, define: Any) -> None:
     for answers in ([_gone(False)], [None, _gone(False)]):
         use(NeedsAnother(_answers(*answers)))
-        report = testing.run(_service(define), PAYLOADS)
+        report = testing.run(_service(define), PAYLOADS, check=False)
         assert (report.summary.reason, report.acknowledged, report.dead) == ("failed", 0, [])
         assert "the registry does not answer" in str(report.summary.error)
 
