@@ -217,19 +217,28 @@ def write_json(batch: Batch, form: JsonForm) -> WrittenJson:
     """
     writer = JsonWriter(form)
     failed: dict[int, Exception] = {}
-    rows: list[list[str]] = [[] for _ in range(batch.size)]
+    parts: list[list[str | None]] = []
+    rare: list[list[str]] | None = None
     for key, column in rare_last(batch):
         prefix = writer.prefix(key, column, failed)
-        if prefix is not None:
+        if prefix is None:
+            continue
+        if isinstance(column, SparseColumn):
+            rare = rare or [[] for _ in range(batch.size)]
             for row, text in writer.cells(key, column, failed):
-                rows[row].append(prefix + text)
+                rare[row].append(prefix + text)
+        else:
+            parts.append([None if text is None else prefix + text for text in writer.texts(key, column, failed)])
     begin, between, end = ("{\n  ", ",\n  ", "\n}") if form.pretty else ("{", ",", "}")
+    if rare is not None:
+        parts.append([between.join(own) if own else None for own in rare])
     texts: list[bytes | None] = [None] * batch.size
-    for row, entries in enumerate(rows):
+    for row, entries in enumerate(zip(*parts, strict=True) if parts else [()] * batch.size):
         if row in failed:
             continue
+        there = [entry for entry in entries if entry is not None] if None in entries else entries
         try:
-            texts[row] = (begin + between.join(entries) + end).encode() if entries else b"{}"
+            texts[row] = (begin + between.join(there) + end).encode() if there else b"{}"
         except UnicodeEncodeError as error:
             failed[row] = WireError(f"half of a surrogate pair at character {error.start} is no text")
     return WrittenJson(texts, failed)
@@ -257,6 +266,17 @@ class JsonWriter:
             failed.update((row, wrong) for row in column.positions())
             return None
         return f"{self.text(key)}:{' ' if self._pretty else ''}"
+
+    def texts(self, key: str, column: Column, failed: dict[int, Exception]) -> Sequence[str | None]:
+        """The text of each row, `None` where it has none."""
+        if isinstance(column, WireColumn) and isinstance(column.entries, Undecoded):
+            return column.entries.texts()
+        if not self._pretty and (numbers := self._numbers(column)) is not None:
+            return numbers
+        found: list[str | None] = [None] * len(column)
+        for row, text in self.cells(key, column, failed):
+            found[row] = text
+        return found
 
     def cells(self, key: str, column: Column, failed: dict[int, Exception]) -> Iterator[tuple[int, str]]:
         """Position and text of each row that has the key."""
