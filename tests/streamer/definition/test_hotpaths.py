@@ -60,7 +60,7 @@ def test_connectors_and_codecs_do_what_the_service_says() -> None:
     made = service(
         hot_path="python",
         source=KafkaSourceConfig(topics=("in",), group="g", codec={"type": "protodata", "max_depth": 3}),
-        sink=[KafkaSinkConfig(topic="out"), KafkaSinkConfig(topic="out2", codec="json")],
+        sink=[KafkaSinkConfig(topic="out"), KafkaSinkConfig(topic="out2", codec="konduit-json")],
         dead_letter=KafkaSinkConfig(topic="dead"),
     )
     reports = {part: (path, reason) for part, (path, reason) in build(made).hot_paths()}
