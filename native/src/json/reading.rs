@@ -17,6 +17,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<JsonReader>()
 }
 
+/// The steps of a pointer, each with the number of the element that it may be.
+type Steps = Vec<(String, Option<usize>)>;
+
 #[pyclass(frozen, module = "streamer_native._native")]
 struct JsonReader {
     wanted: HashSet<Vec<u8>>,
@@ -32,7 +35,7 @@ impl JsonReader {
     #[new]
     fn new(
         wanted: Vec<String>,
-        fields: Vec<(String, Vec<(String, Option<usize>)>)>,
+        fields: Vec<(String, Steps)>,
         each: bool,
         bare: bool,
         limits: (u64, u64, u64, u64),
@@ -42,7 +45,7 @@ impl JsonReader {
             key: key.into_bytes(),
             index,
         };
-        let field = |(key, steps): (String, Vec<_>)| Field {
+        let field = |(key, steps): (String, Steps)| Field {
             key: key.into_bytes(),
             steps: steps.into_iter().map(step).collect(),
         };
