@@ -258,7 +258,7 @@ def test_a_thousand_records_are_saved_and_read_back_and_a_torn_file_gives_what_i
     (tmp_path / "save.yaml").write_text(
         """
         name: save
-        source: {type: file, path: in.jsonl, format: jsonl}
+        source: {type: file, path: in.jsonl, format: jsonl, codec: konduit-json}
         pipeline: []
         sink: {type: file, path: records.bin}
         """
