@@ -37,7 +37,7 @@ def overridden(pipeline: Pipeline, settings: Mapping[str, Any], *, base: Path | 
             known = [*work.names, *work.types]
             hint = nearest(key.partition(".")[0], known)
             raise DefinitionError(
-                f'"{key}" names no step{hint}; say "STEP.field" with one of {", ".join(dict.fromkeys(known))}'
+                f'"{key}" names no step; say "STEP.field" with one of {", ".join(dict.fromkeys(known))}{hint}'
             )
     return found
 
@@ -102,8 +102,8 @@ def _with(step: Step | GraphStep, key: str, path: list[str], value: Any) -> Any:
     field = known.get(path[0])
     if field is None:
         raise DefinitionError(
-            f'"{key}": {step.type_name} has no field "{path[0]}"{nearest(path[0], known)}; '
-            f"it has {', '.join(dict.fromkeys(map(step.key, known.values())))}"
+            f'"{key}": {step.type_name} has no field "{path[0]}"; '
+            f"it has {', '.join(dict.fromkeys(map(step.key, known.values())))}{nearest(path[0], known)}"
         )
     try:
         return _remade(step, {field: _inner(getattr(step, field), path[1:], value, key)})

@@ -28,6 +28,9 @@ ENDINGS: Final = {
 }
 """What a file's ending says of it, in lower case."""
 
+CODECS_OF_FORMS: Final = {**CODECS, "konduit-jsonl": "konduit-json"}
+"""The codec that reads a format."""
+
 ROOM: Final = 4 << 20
 """Bytes of one part, but for a single larger record."""
 
@@ -90,8 +93,8 @@ def size_of(file: Path) -> int:
 
 
 def _records(file: Path, kind: str, codec: Codec, key: Template | None, at_most: int) -> Iterator[Part]:
-    reads = codec_of(CODECS[kind])
-    source = FileSource(file, kind, name=str(file))
+    reads = codec_of(CODECS_OF_FORMS[kind])
+    source = FileSource(file, kind.removeprefix("konduit-"), name=str(file))
     source.open()
     try:
         while len(records := _polled(source, file, at_most)):

@@ -41,7 +41,7 @@ def from_environment(environment: Mapping[str, str]) -> tuple[Level | None, bool
         else:
             known = [*levels, *forms]
             raise StreamerError(
-                f'{VARIABLE}: "{word}" is no level and no form{nearest(word, known)}; known are {", ".join(known)}'
+                f'{VARIABLE}: "{word}" is no level and no form; known are {", ".join(known)}{nearest(word, known)}'
             )
     return level, as_json
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streamer.cli.payloads import Part
     from streamer.cli.place import TopicPlace
 
-Format = Literal["auto", "jsonl", "protodata", "lines", "image", "raw"]
+Format = Literal["auto", "jsonl", "konduit-jsonl", "protodata", "lines", "image", "raw"]
 
 FULL = 30.0
 """Seconds that a full sink is waited for, and confirmations at the end."""
@@ -60,8 +60,9 @@ def send(
 
     Of a service file brokers, login, topic and codec are taken: it is sent what its source reads.
 
-    JSON lines are in Konduit's JSON form, one record a line. An image becomes the value `image`. Raw files become one
-    record each, their bytes as they are. Ctrl-C stops, after what was sent is confirmed.
+    JSON lines are plain JSON, one record a line; with --format konduit-jsonl they are in Konduit's form. An image becomes
+    the value `image`. Raw files become one record each, their bytes as they are. Ctrl-C stops, after what was sent is
+    confirmed.
     """
     import threading
 

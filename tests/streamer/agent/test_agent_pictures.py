@@ -66,7 +66,7 @@ def records(codec: str, *datas: Data) -> list[bytes]:
     return [data.to_bytes() if codec == "protodata" else data.to_json().encode() for data in datas]
 
 
-@pytest.mark.parametrize("codec", ["image", "protodata", "json"])
+@pytest.mark.parametrize("codec", ["image", "protodata", "konduit-json"])
 def test_a_batch_of_large_pictures_is_run_in_parts_whose_pixels_are_let_go(
     define: Callable[..., Service], codec: str
 ) -> None:

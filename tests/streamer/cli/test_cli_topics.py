@@ -41,7 +41,18 @@ def test_json_lines_are_sent_with_keys_and_headers_and_come_back_summarised(
 ) -> None:
     topic = topics()
     datas = [Data({"id": number, "x": np.arange(4, dtype="f4") * number, "name": "a"}) for number in range(3)]
-    ended = cli("send", topic, jsonl(tmp_path / "a.jsonl", datas), "--key", "dev-{id}", "-H", "from=test", *on)
+    ended = cli(
+        "send",
+        topic,
+        jsonl(tmp_path / "a.jsonl", datas),
+        "--format",
+        "konduit-jsonl",
+        "--key",
+        "dev-{id}",
+        "-H",
+        "from=test",
+        *on,
+    )
     assert ended.code == 0, ended.err
     assert ended.out.startswith(f"3 records sent to {topic}")
     records = tapped(cli, topic, *on)
@@ -62,7 +73,7 @@ def test_people_see_position_key_headers_and_one_line_a_value(
 ) -> None:
     topic = topics()
     file = jsonl(tmp_path / "a.jsonl", [Data({"text": "hi \x1b[31m", "x": np.zeros((2, 8), np.uint8)})])
-    cli("send", topic, file, "--key", "k", "-H", "trace=\x1b]0;owned", *on)
+    cli("send", topic, file, "--format", "konduit-jsonl", "--key", "k", "-H", "trace=\x1b]0;owned", *on)
     out = cli("tap", topic, "--from", "earliest", "--count", "1", *on).out
     assert f"{topic}[0]@0" in out
     assert "key k" in out
@@ -76,7 +87,7 @@ def test_people_see_metadata_and_a_trace_line_by_line(
     topic = topics()
     trace = {"text": "0:ONNX (OnnxRunner) 1 ms\n    in   x float32[4]", "seconds": 0.5}
     file = jsonl(tmp_path / "a.jsonl", [Data({"x": 1}, metadata={"camera": "a", "trace": trace})])
-    cli("send", topic, file, *on)
+    cli("send", topic, file, "--format", "konduit-jsonl", *on)
     lines = cli("tap", topic, "--from", "earliest", "--count", "1", *on).out.splitlines()
     assert lines[-4:] == ['  @camera  "a"', "  @trace", "    0:ONNX (OnnxRunner) 1 ms", "        in   x float32[4]"]
 
@@ -344,13 +355,13 @@ def test_a_wrong_codec_names_the_one_that_fits(cli: Any, topics: Any, on: tuple[
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["tap", "FILE", "--sink", "our"], 'no sink "our"; did you mean "out"? it has out, made, here, dead_letter'),
+        (["tap", "FILE", "--sink", "our"], 'no sink "our"; it has out, made, here, dead_letter; did you mean "out"?'),
         (["tap", "FILE", "--sink", "here"], 'the sink "here" of the service s is on no bus with topics'),
         (["tap", "FILE", "--sink", "made"], 'the sink "made" writes to x.{id}; --topic says which to read'),
         (["tap", "FILE", "--sink", "out", "--source", "kafka"], "one of them"),
         (["tap", "topic", "--sink", "out"], "--sink says what to take of a service file, and 'topic' is a topic"),
         (["send", "topic", "FILE", "--topic", "x"], "--topic says what to take of a service file"),
-        (["send", "FILE", "FILE", "--source", "kafk"], 'no source "kafk"; did you mean "kafka"?'),
+        (["send", "FILE", "FILE", "--source", "kafk"], 'no source "kafk"; it has kafka; did you mean "kafka"?'),
         (["tap", "./none.yaml"], "none.yaml: no such file"),
     ],
 )
