@@ -60,9 +60,9 @@ def send(
 
     Of a service file brokers, login, topic and codec are taken: it is sent what its source reads.
 
-    JSON lines are plain JSON, one record a line; with --format konduit-jsonl they are in Konduit's form. An image becomes
-    the value `image`. Raw files become one record each, their bytes as they are. Ctrl-C stops, after what was sent is
-    confirmed.
+    JSON lines are plain JSON, one record a line; with --format konduit-jsonl they are in Konduit's form. An image
+    becomes the value `image`. Raw files become one record each, their bytes as they are. Ctrl-C stops, after what was
+    sent is confirmed.
     """
     import threading
 
