@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipelines.errors import StreamerError
 
-NAMES = ("digits", "sensors")
+NAMES = ("digits", "sensors", "cameras")
 """Those that a wheel carries."""
 
 

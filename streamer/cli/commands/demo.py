@@ -15,22 +15,27 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
+    import streamer.demo.films.play as films
     import streamer.demo.images.play as images
     import streamer.demo.machines.play as machines
 
-Example = Literal["digits", "sensors"]
+Example = Literal["digits", "sensors", "cameras"]
 Progress = Callable[[str], None]
 
 SHEET = Path("digits.png")
+VIDEOS = Path("cameras")
 
 
 def demo(
     example: Annotated[
-        Example, typer.Argument(metavar="EXAMPLE", help="Images on Kafka, or vibration of machines on MQTT.")
+        Example,
+        typer.Argument(metavar="EXAMPLE", help="Images on Kafka, vibration of machines on MQTT, or faces on cameras."),
     ] = "digits",
     seconds: Annotated[
         float | None,
-        typer.Option("--seconds", min=1, max=600, help="How long records are sent. Default: 15, for sensors 20."),
+        typer.Option(
+            "--seconds", min=1, max=600, help="How long it lasts. Default: 15, for sensors 20, for cameras 30."
+        ),
     ] = None,
     rate: Annotated[
         float | None,
@@ -40,6 +45,10 @@ def demo(
     ] = None,
     sheet: Annotated[Path | None, typer.Option("--sheet", help="Where the contact sheet goes (digits.png).")] = None,
     no_sheet: Annotated[bool, typer.Option("--no-sheet", help="Draw no contact sheet.")] = False,
+    video: Annotated[
+        Path | None, typer.Option("--video", help="The folder for the videos of the cameras (cameras).")
+    ] = None,
+    no_video: Annotated[bool, typer.Option("--no-video", help="Write no videos.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Run an example: a broker, records on it, a model, results on it, watched live. It ends by itself.
@@ -49,13 +58,20 @@ def demo(
 
     sensors: vibration of machines on MQTT; some of them develop faults, and an autoencoder finds them. The broker is
     the one of MQTT_BROKER, else mosquitto where it is installed, else one of our own in this process.
+
+    cameras: faces on four cameras, which are films, are found, tracked and blurred; a page in the browser shows them
+    live. There is no broker.
     """
     from streamer.cli.signals import draining
     from streamer.cli.terminal import notes
     from streamer.observe.logs import configure
 
-    if example == "sensors" and (sheet is not None or no_sheet):
-        raise typer.BadParameter("--sheet and --no-sheet are for digits; sensors draws none")
+    if example != "digits" and (sheet is not None or no_sheet):
+        raise typer.BadParameter(f"--sheet and --no-sheet are for digits; {example} draws none")
+    if example != "cameras" and (video is not None or no_video):
+        raise typer.BadParameter(f"--video and --no-video are for cameras; {example} has none")
+    if example == "cameras" and rate is not None:
+        raise typer.BadParameter("--rate is for digits and sensors; the cameras have theirs")
     configure("error", as_json=False)
     console = notes()
     stop = threading.Event()
@@ -69,6 +85,10 @@ def demo(
         if example == "sensors":
             found = _sensors(seconds or 20.0, rate, progress, console, status.stop, stop)
             return 0 if found is None else _sensors_told(found, as_json)
+        if example == "cameras":
+            clips = None if no_video else video or VIDEOS
+            seen = _cameras(seconds or 30.0, clips, progress, console, status.update, stop)
+            return 0 if seen is None else _cameras_told(seen, as_json)
         drawn = None if no_sheet else sheet or SHEET
         outcome = _digits(seconds or 15.0, rate or 2000.0, drawn, progress, console, status.stop, stop)
         return 0 if outcome is None else _digits_told(outcome, as_json)
@@ -112,6 +132,60 @@ def _sensors(
         return LiveScreen(console, getattr(broker, "description", "")) if console.is_terminal else PlainScreen(console)
 
     return play(seconds=seconds, rate=rate, progress=progress, screen=screen, stop=stop)
+
+
+def _cameras(
+    seconds: float,
+    video: Path | None,
+    progress: Progress,
+    console: Console,
+    update: Callable[[str], None],
+    stop: threading.Event,
+) -> films.Outcome | None:
+    from streamer.demo.films.play import play
+
+    page = ""
+
+    def begun(address: str) -> None:
+        nonlocal page
+        page = address
+        console.print(f"[bold]watch {address}[/] in a browser, for {seconds:.0f} s")
+
+    def tell(cameras: dict[str, films.Seen]) -> None:
+        if console.is_terminal:
+            now = "   ".join(f"{name} {seen.faces}" for name, seen in cameras.items())
+            update(f"{page}   faces in view: {now}")
+
+    return play(seconds=seconds, video=video, progress=progress, begun=begun, tell=tell, stop=stop)
+
+
+def _cameras_told(outcome: films.Outcome, as_json: bool) -> int:
+    import json
+
+    from rich.table import Table
+
+    from streamer.cli.terminal import output
+
+    if as_json:
+        print(json.dumps(outcome.to_dict()))
+        return 0
+    table = Table(box=None, padding=(0, 2))
+    for heading in ("camera", "pictures", "a second", "tracks"):
+        table.add_column(heading, justify="left" if heading == "camera" else "right", header_style="dim")
+    for name, seen in outcome.cameras.items():
+        rate = seen.pictures / outcome.seconds if outcome.seconds else 0.0
+        table.add_row(name, f"{seen.pictures:,}", f"{rate:.1f}", str(len(seen.tracks)))
+    output().print(table)
+    for clip in outcome.videos:
+        output().print(f"  {clip}", style="dim")
+    service = _service_file("cameras")
+    lines = [
+        f"  {service}    the service: write URLs of your cameras into it",
+        "  streamer new yard --source camera    a service of your own",
+        "  streamer demo sensors    machines on MQTT",
+    ]
+    output().print(_next(lines, None))
+    return 0
 
 
 def _digits_told(outcome: images.Outcome, as_json: bool) -> int:

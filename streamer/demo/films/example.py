@@ -1,0 +1,66 @@
+"""The cameras example as the demo runs it: its films, its pipeline, a page, and a video of each camera."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pipelines
+from pipelines.plugins.requirements import Package, all_of
+from streamer.definition.service import Service
+from streamer.demo.examples import folder
+
+NEEDS = all_of(
+    Package("av", "camera"), Package("lap", "camera"), Package("cv2", "image"), Package("onnxruntime", "onnx")
+)
+"""What the demo cannot do without."""
+
+
+def films(place: Path, progress: Callable[[str], None]) -> dict[str, str]:
+    """Write a film for each camera into this folder; gives their paths by the cameras' names."""
+    film = _film()
+    found: dict[str, str] = {}
+    for number, name in enumerate(film.CAMERAS):
+        progress(f"filming camera {name}")
+        file = place / f"{name}.mp4"
+        film.write(file, number)
+        found[name] = str(file)
+    return found
+
+
+def service(cameras: dict[str, str], listen: str, faces: Path, video: Path | None) -> Service:
+    """The service on these films: a page at `listen` (`host:port`), faces as JSON lines, and videos in a folder."""
+    example = folder("cameras")
+    sinks: list[dict[str, object]] = [
+        {"type": "view", "name": "live", "listen": listen, "fps": 10},
+        {"type": "file", "name": "faces", "path": str(faces), "format": "jsonl", "drop": ["image"]},
+    ]
+    if video is not None:
+        sinks.append({"type": "video", "name": "video", "path": str(video / "{camera}.mp4"), "fps": 5})
+    return Service.model_validate(
+        {
+            "name": "cameras",
+            "source": {
+                "type": "camera",
+                "cameras": cameras,
+                "each": {"real_time": True, "loop": True, "fps": 5},
+                "into": {"key": "camera", "timestamp": "time"},
+            },
+            "pipeline": pipelines.load(example / "cameras.pipeline.yaml"),
+            "keep": ["camera", "time"],
+            "sink": sinks,
+            "on_error": "drop",
+        }
+    )
+
+
+def _film() -> ModuleType:
+    # A file of the example, which is no package in a checkout.
+    spec = importlib.util.spec_from_file_location("streamer_demo_film", folder("cameras") / "film.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

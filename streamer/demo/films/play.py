@@ -1,0 +1,130 @@
+"""The cameras demo from beginning to end."""
+
+from __future__ import annotations
+
+import json
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipelines.errors import StreamerError
+from streamer.demo.films.example import NEEDS, films, service
+from streamer.demo.running import check, started
+
+PATIENCE = 60.0
+"""Seconds until the first picture must have been run."""
+
+
+@dataclass
+class Seen:
+    """What was seen on one camera."""
+
+    pictures: int = 0
+    faces: int = 0
+    """In the newest picture."""
+    tracks: set[int] = field(default_factory=set)
+    """Ids of tracks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a demo."""
+
+    seconds: float
+    cameras: dict[str, Seen]
+    videos: list[Path]
+    """The videos with boxes, blurred."""
+
+    @property
+    def pictures(self) -> int:
+        """Pictures on which the model ran."""
+        return sum(seen.pictures for seen in self.cameras.values())
+
+    def to_dict(self) -> dict[str, object]:
+        """As plain values, for JSON."""
+        cameras = {name: {"pictures": seen.pictures, "tracks": len(seen.tracks)} for name, seen in self.cameras.items()}
+        return {"seconds": self.seconds, "cameras": cameras, "videos": [str(one) for one in self.videos]}
+
+
+def play(
+    *,
+    seconds: float,
+    video: Path | None,
+    progress: Callable[[str], None],
+    begun: Callable[[str], None],
+    tell: Callable[[dict[str, Seen]], None],
+    stop: threading.Event,
+) -> Outcome | None:
+    """Run the service on films for so many seconds, or until `stop` is set; `None` if that came before it began.
+
+    `progress` is told what takes long, `begun` the address of the page, `tell` every second what the cameras see.
+    Videos go to the folder `video`, if one is given. Raises `StreamerError` if the service fails.
+    """
+    NEEDS.check("streamer demo cameras")
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamer-demo-")))
+        cameras = films(place, progress)
+        if stop.is_set():
+            return None
+        progress("starting the service")
+        faces, listen = place / "faces.jsonl", f"127.0.0.1:{_free_port()}"
+        before = set() if video is None else set(video.glob("*.mp4"))
+        with ExitStack() as running:
+            agent = started(service(cameras, listen, faces, video), running)
+            tail = _Tail(faces, cameras)
+            deadline = time.monotonic() + PATIENCE
+            while not tail.read() and not stop.wait(0.1):
+                check(agent)
+                if time.monotonic() > deadline:
+                    raise StreamerError(f"no picture was run within {PATIENCE:.0f} s ({agent.ready() or 'it runs'})")
+            begun(f"http://{listen}")
+            began = time.monotonic()
+            while (left := began + seconds - time.monotonic()) > 0 and not stop.wait(min(1.0, left)):
+                check(agent)
+                tail.read()
+                tell(tail.cameras)
+            ran = time.monotonic() - began
+        check(agent)
+        tail.read()
+        videos = [] if video is None else sorted(set(video.glob("*.mp4")) - before)
+        return Outcome(ran, tail.cameras, videos)
+
+
+class _Tail:
+    """Reads what the service appends to its file of faces."""
+
+    def __init__(self, file: Path, cameras: dict[str, str]) -> None:
+        self.cameras = {name: Seen() for name in cameras}
+        self._file = file
+        self._at = 0
+
+    def read(self) -> int:
+        """Read what is new; gives how many results there have been."""
+        if self._file.exists():
+            with self._file.open("rb") as file:
+                file.seek(self._at)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    self._at += len(line)
+                    self._take(json.loads(line))
+        return sum(seen.pictures for seen in self.cameras.values())
+
+    def _take(self, result: dict[str, object]) -> None:
+        seen = self.cameras[str(result["camera"])]
+        ids = result.get("ids")
+        found = [one for one in ids if isinstance(one, int)] if isinstance(ids, list) else []
+        seen.pictures += 1
+        seen.faces = len(found)
+        seen.tracks.update(one for one in found if one)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
