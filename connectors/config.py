@@ -129,6 +129,9 @@ class ConnectorConfig(BaseModel, ABC):
         """Raise `MissingPackageError` unless the packages that it `requires` are installed."""
         required(self.requires).check(f'{self.label} (type "{self.type}")')
 
+    def check_client(self) -> None:
+        """Raise `ConnectorError` for settings that its client library refuses. Nothing is connected to."""
+
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same connector as part of the service of this name with these sources, from which it may fill in what it
         does not say itself.

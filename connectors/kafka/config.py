@@ -131,6 +131,12 @@ class KafkaSourceConfig(HasCompiledForm, SourceConfig):
         """Its topics."""
         return ", ".join(self.topics)
 
+    def check_client(self) -> None:
+        """Raise `ConnectorError` for properties that librdkafka refuses."""
+        from connectors.kafka.client.refusals import check_properties
+
+        check_properties(self)
+
     def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
         """Its cluster, reached with its login."""
         return _browser(self, self.bootstrap, client)
@@ -254,6 +260,12 @@ class KafkaSinkConfig(HasCompiledForm, SinkConfig):
     def place(self) -> str:
         """Its topic."""
         return self.topic
+
+    def check_client(self) -> None:
+        """Raise `ConnectorError` for properties that librdkafka refuses."""
+        from connectors.kafka.client.refusals import check_properties
+
+        check_properties(self)
 
     def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
         """Its cluster, reached with its login."""

@@ -3,6 +3,23 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+_OURS = ("pipelines", "connectors", "protos")
+
+
+def _refuse_hidden_packages() -> None:
+    """End with one sentence if a package of the user's own stands before one of ours, which has its name.
+
+    It would be imported instead, and fail in ways that nobody understands.
+    """
+    here = Path(__file__).resolve().parents[2]
+    for name in _OURS:
+        found = find_spec(name)
+        origin = None if found is None or found.origin is None else Path(found.origin).resolve()
+        if origin is not None and origin.parents[1] != here:
+            sys.exit(f"error: {origin.parent} hides the package {name} of streamer: rename it, or start elsewhere")
 
 
 def main() -> None:
@@ -12,6 +29,7 @@ def main() -> None:
         from streamer.cli.signals import ending_at_once
 
         ending_at_once()
+    _refuse_hidden_packages()
     from streamer.cli.app import invoke
 
     sys.exit(invoke(sys.argv[1:]))

@@ -89,6 +89,7 @@ def _source(config: SourceConfig, service: Service) -> str:
     config.check_packages()
     codec_of(config.codec)
     config.build()
+    config.check_client()
     group = service.groups.get(config.label)
     notes = "".join(f"; note: {note}" for note in config.notes)
     return f"{described(config)}, {_codec(config.codec)}" + (f", group {group}" if group else "") + notes
@@ -99,6 +100,7 @@ def _sink(config: SinkConfig, service: Service) -> str:
     topic = None if config.addressing is None else config.addressing.topic
     codec = codec_of(config.codec, topic=topic)
     SinkRoute.of(config, config.build(), codec, config.label, service.record_names)
+    config.check_client()
     outbox = "" if config.outbox is None else f", outbox {config.outbox.path}: {contents(config.outbox.path)}"
     return f"{described(config)}, {_codec(config.codec)}{outbox}"
 

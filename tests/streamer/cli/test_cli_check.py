@@ -265,3 +265,38 @@ def test_settings_that_cannot_work_together_are_told(
     (report,) = json.loads(ended.out)["services"]
     told = [one for one in report["findings"] if one["part"] == part and text in one["text"]]
     assert [one["ok"] for one in told] == [ok], report["findings"]
+
+
+@pytest.mark.parametrize("part", ["source", "sink"])
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ("socket.timeout.msx: 1000", 'No such configuration property: "socket.timeout.msx"'),
+        ("socket.timeout.ms: often", 'Invalid value for configuration property "socket.timeout.ms"'),
+    ],
+)
+def test_a_property_that_the_client_does_not_know_is_found_without_brokers(
+    cli: Any, tmp_path: Path, part: str, properties: str, said: str
+) -> None:
+    client = {part: f", client: {{{properties}}}"}
+    file = tmp_path / "s.yaml"
+    file.write_text(
+        f"source: {{type: kafka, bootstrap: 'localhost:1', topics: [a], group: g{client.get('source', '')}}}\n"
+        "pipeline: [{'@type': LOGGING}]\n"
+        f"sink: {{type: kafka, bootstrap: 'localhost:1', topic: b{client.get('sink', '')}}}\n"
+    )
+    ended = cli("check", file)
+    assert ended.code == 2
+    (wrong,) = [line for line in ended.out.splitlines() if line.startswith("wrong")]
+    assert f"{part} kafka" in wrong
+    assert said in wrong
+
+
+def test_a_package_of_the_users_own_that_hides_ours_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "__init__.py").touch()
+    ran = subprocess.run([sys.executable, "-m", "streamer", "steps"], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 1
+    theirs = (tmp_path / "pipelines").resolve()
+    told = f"error: {theirs} hides the package pipelines of streamer: rename it, or start elsewhere\n"
+    assert ran.stderr == told
