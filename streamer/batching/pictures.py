@@ -19,6 +19,7 @@ from pipelines.data.spans import Spans
 from pipelines.data.sparsecolumn import SparseColumn
 from pipelines.errors import DataError, StepError, StreamerError
 from pipelines.values import Image, ValueType
+from pipelines.wire.plainjson import JsonDecoder
 from pipelines.wire.plainvalues import PlainDecoder
 from streamer.agent.decodedbatch import DecodedBatch
 
@@ -114,7 +115,7 @@ def _may_have_pictures(column: Column, *, undecoded: bool) -> bool:
         return _may_have_pictures(column.column, undecoded=undecoded)
     if isinstance(column, WireColumn):
         # Plain values are numbers, texts, bytes, lists and dictionaries of these.
-        if isinstance(column.decoder, PlainDecoder):
+        if isinstance(column.decoder, (PlainDecoder, JsonDecoder)):
             return False
         return undecoded and _longest(column) >= SMALLEST_ENTRY
     return isinstance(column, ObjectColumn) and column.type in _WITH_PICTURES
