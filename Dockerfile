@@ -20,6 +20,7 @@ COPY connectors connectors
 COPY streamer streamer
 COPY examples/digits examples/digits
 COPY examples/sensors examples/sensors
+COPY examples/cameras examples/cameras
 RUN python -m pip wheel --no-deps --wheel-dir /wheels . \
     && wheel=$(echo /wheels/*.whl) \
     && /opt/streamer/bin/python -m pip install --constraint constraints.txt "${wheel}[kafka,onnx]"

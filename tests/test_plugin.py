@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 TEMPLATE = ROOT / "examples" / "plugin"
-EXAMPLES = ("examples/digits", "examples/sensors")
+EXAMPLES = ("examples/digits", "examples/sensors", "examples/cameras")
 NAME = "streamer-example-plugin"
 
 BROKEN = {"broken.py": "import a_package_that_is_not_there\n"}

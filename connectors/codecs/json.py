@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.codecs.config import MessageConfig
-from connectors.codecs.writtenimages import WritesImages
+from connectors.codecs.images.writtenimages import WritesImages
 from connectors.compiledform import HasCompiledForm
 from connectors.records import Records
 from pipelines.data.batch import Batch

@@ -6,8 +6,8 @@ from typing import Literal
 
 from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import MessageConfig
+from connectors.codecs.images.writtenimages import WritesImages
 from connectors.codecs.rows import decode_rows, encode_rows, payload_bytes
-from connectors.codecs.writtenimages import WritesImages
 from connectors.records import Records
 from pipelines.data.batch import Batch
 from pipelines.wire.json import dumps, loads

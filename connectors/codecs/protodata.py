@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
 from connectors.codecs.config import MessageConfig
+from connectors.codecs.images.writtenimages import WritesImages
 from connectors.codecs.rows import reserved_keys
-from connectors.codecs.writtenimages import WritesImages
 from connectors.compiledform import HasCompiledForm
 from connectors.records import Records
 from pipelines.data.batch import Batch

@@ -30,7 +30,7 @@ from pipelines.errors import DISTRIBUTION, StreamerError
 
 PACKAGES = ("protos", "pipelines", "connectors", "streamer", "streamer_native")
 """Our own packages, for the wheel of a checkout."""
-OURS = ("*.py", "*.pyi", "*.proto", "py.typed")
+OURS = ("*.py", "*.pyi", "*.proto", "py.typed", "page/*")
 """The files of our packages."""
 
 
@@ -87,6 +87,8 @@ def _files(found: Distribution) -> Iterator[tuple[str, os.PathLike[str]]]:
             yield f"{stem}.data/data/{whole.relative_to(prefix).as_posix()}", whole
 
 
+_CARRIED = frozenset({".yaml", ".onnx", ".npz", ".md", ".jpg", ".txt", ".py"})
+"""What a wheel carries of an example, by the endings of files."""
 _OF_INSTALLERS = frozenset({"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"})
 
 
@@ -99,7 +101,7 @@ def _of_checkout(found: Distribution, folder: Path) -> Path:
         files = {file for pattern in OURS for file in Path(root).rglob(pattern)}
         contents |= {f"{package}/{file.relative_to(root).as_posix()}": file for file in files}
     for name in examples.NAMES:
-        demo = [file for file in examples.folder(name).iterdir() if file.suffix in (".yaml", ".onnx", ".npz", ".md")]
+        demo = [file for file in examples.folder(name).iterdir() if file.suffix in _CARRIED]
         contents |= {f"streamer/demo/{name}/{file.name}": file for file in demo}
     info = f"{_stem(found)}.dist-info"
     for file in found.files or ():

@@ -23,6 +23,8 @@ _ALWAYS: Final = ("password", "passwd", "passphrase", "secret", "credential")
 _AS_A_WORD: Final = frozenset({"token", "pem", "pwd"})
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 
+_NO_SECRETS: Final = frozenset({"none", "null", "true", "false"})
+
 _known: frozenset[str] = frozenset()
 
 
@@ -61,9 +63,13 @@ def _in_json(one: str) -> str:
 
 
 def remember(secrets: Iterable[str]) -> None:
-    """Mask these values from now on, wherever this process shows something. Those below four characters are not."""
+    """Mask these values from now on, wherever this process shows something.
+
+    Those below four characters are not, nor words that say that there is no secret, or which kind: `none`, `true`.
+    """
     global _known
-    _known |= {one for secret in secrets if len(one := secret.strip()) >= _SHORTEST}
+    found = {secret.strip() for secret in secrets}
+    _known |= {one for one in found if len(one) >= _SHORTEST and one.lower() not in _NO_SECRETS}
 
 
 def names_a_secret(name: str) -> bool:

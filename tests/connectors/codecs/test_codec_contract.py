@@ -11,9 +11,9 @@ import pytest
 import pipelines
 from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import CodecConfig
-from connectors.codecs.frame import FrameConfig
 from connectors.codecs.guarded import Guarded
-from connectors.codecs.image import ImageConfig
+from connectors.codecs.images.frame import FrameConfig
+from connectors.codecs.images.image import ImageConfig
 from connectors.codecs.json import JsonConfig
 from connectors.codecs.konduitjson import KonduitJsonConfig
 from connectors.codecs.protodata import ProtoDataConfig

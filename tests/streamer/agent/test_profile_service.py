@@ -56,7 +56,7 @@ def test_the_command_line_writes_a_profile_for_each_service_and_traces(tmp_path:
     (tmp_path / "in.jsonl").write_text('{"x": 1}\n{"x": 2}\n')
     text = """name: {name}
 source: {{type: file, path: in.jsonl, format: jsonl}}
-sink: {{type: file, path: {name}.jsonl, format: jsonl}}
+sink: {{type: file, path: {name}.jsonl, format: jsonl, codec: konduit-json}}
 pipeline: {{steps: [{{"@type": LOGGING}}]}}
 """
     for name in ("a", "b"):

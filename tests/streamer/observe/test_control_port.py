@@ -319,7 +319,7 @@ def test_without_descriptors_it_waits_rather_than_spins_and_answers_when_there_a
         _, err = process.communicate(timeout=60)
         events = [json.loads(line) for line in err.splitlines()]
         assert [one["event"].partition(" 127.")[0] for one in events] == ["no connection to the control port"]
-        assert "Too many open files" in events[0]["error"]
+        assert "Too many open files" in events[0]["event"]
     finally:
         process.kill()
         process.communicate()

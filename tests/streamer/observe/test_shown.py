@@ -82,3 +82,9 @@ def test_names_of_secrets_are_known(name: str) -> None:
 @pytest.mark.parametrize("name", ["key", "keys", "topic", "max_tokens", "tokenizer", "keep", "KEY", "monkey", "item"])
 def test_other_names_are_none(name: str) -> None:
     assert not names_a_secret(name)
+
+
+@pytest.mark.parametrize("word", ["none", "None", "null", "true", "False", "abc"])
+def test_words_that_are_no_secrets_are_not_masked(word: str) -> None:
+    remember([word])
+    assert masked(f"a topic that takes {word}") == f"a topic that takes {word}"

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from connectors.camera.frame import Frame
 from connectors.codec import Encoded
 from connectors.codecs.config import CodecConfig
-from connectors.codecs.image import ImageConfig, ImageFile
+from connectors.codecs.images.image import ImageConfig, ImageFile
 from connectors.codecs.rows import encode_values
 from pipelines.data.batch import Batch
 from pipelines.errors import WireError

@@ -1,0 +1,1 @@
+"""Codecs of pictures, and how codecs of other values write the images among them."""
