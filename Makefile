@@ -34,7 +34,7 @@ native:  ## build the compiled hot path again, in place (half a minute), and say
 demo: $(STAMP)  ## run digits from topic to topic on a local broker, in under a minute
 	$(BIN)/streamer demo
 
-test: lint mosquitto  ## lint, types, layers and the whole test suite (about ten minutes on two cores)
+test: lint mosquitto  ## lint, types, layers and the whole test suite (about a quarter of an hour on two cores)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m 'not soak'
 
 test-fast: $(STAMP)  ## the tests that need no broker, start no programs and do not wait (under a minute on two cores)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
-from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from connectors.codec import Decoded, Encoded, RecordsOrigin
 from connectors.records import Records
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, DenseColumn, WireColumn
+from pipelines.data.columns import DenseColumn, WireColumn
 from pipelines.data.data import check_key
 from pipelines.errors import RowsFailed, WireError
 from pipelines.values import ValueType
@@ -22,10 +21,9 @@ from pipelines.wire.plainvalues import (
     PlainDecoder,
     PlainForm,
     PlainRules,
-    ReadRows,
     plain_rows,
-    read_column,
     read_rows,
+    read_rows_alike,
 )
 
 AS_OBJECTS: Final = PlainForm(bytes_as_text=False, shortest=False)
@@ -75,32 +73,12 @@ def decoded_rows(
     if names is None or not rows:
         found = read_rows(rows, wanted or frozenset(), rules)
     else:
-        found = _read_alike(rows, names, wanted or frozenset(), rules)
+        found = read_rows_alike(rows, names, wanted or frozenset(), rules)
     batch = Batch(found.columns, len(rows), rows=np.array(numbers, np.int64), origin=RecordsOrigin(records, first))
     if found.failed:
         failed.update((numbers[at], error) for at, error in found.failed.items())
         batch = batch.take(np.array([at for at in range(len(rows)) if at not in found.failed], np.int64))
     return Decoded(batch, failed)
-
-
-def _read_alike(
-    rows: Sequence[Mapping[str, Any]], names: Sequence[str], wanted: frozenset[str], rules: PlainRules
-) -> ReadRows:
-    """As `read_rows`, of rows that all have these keys: there is nothing to be counted, and no key is rare."""
-    columns: dict[str, Column] = {}
-    failed: dict[int, WireError] = {}
-    decoder = PlainDecoder(rules)
-    for name in names:
-        values = list(map(itemgetter(name), rows))
-        if name in wanted:
-            column, wrong = read_column(values, rules)
-            for row, error in wrong.items():
-                failed.setdefault(row, WireError(f'key "{name}" cannot be read: {error}'))
-        else:
-            column = WireColumn(values, decoder)
-        if not column.empty:
-            columns[name] = column
-    return ReadRows(columns, failed)
 
 
 def alike_rows(

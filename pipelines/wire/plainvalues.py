@@ -13,6 +13,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -147,15 +148,40 @@ def read_rows(rows: Sequence[Mapping[str, object]], wanted: frozenset[str], rule
             values = [None] * len(rows)
             for row, value in pairs:
                 values[row] = value
-        if key in wanted:
-            column, wrong = read_column(values, rules)
-            for row, error in wrong.items():
-                failed.setdefault(row, WireError(f'key "{key}" cannot be read: {error}'))
-        else:
-            column = WireColumn(values, decoder)
-        if not column.empty:
-            columns[key] = column
+        _put_column(columns, failed, key, values, None if key in wanted else decoder, rules)
     return ReadRows(columns, failed)
+
+
+def read_rows_alike(
+    rows: Sequence[Mapping[str, object]], names: Sequence[str], wanted: frozenset[str], rules: PlainRules = RULES
+) -> ReadRows:
+    """As `read_rows`, of rows that all have these keys: there is nothing to be counted, and no key is rare."""
+    columns: dict[str, Column] = {}
+    failed: dict[int, WireError] = {}
+    decoder = PlainDecoder(rules)
+    for name in names:
+        values = list(map(itemgetter(name), rows))
+        _put_column(columns, failed, name, values, None if name in wanted else decoder, rules)
+    return ReadRows(columns, failed)
+
+
+def _put_column(
+    columns: dict[str, Column],
+    failed: dict[int, WireError],
+    key: str,
+    values: Sequence[Any],
+    decoder: PlainDecoder | None,
+    rules: PlainRules,
+) -> None:
+    """Put the column of a key: left to `decoder`, or read now where there is none."""
+    if decoder is not None:
+        column: Column = WireColumn(values, decoder)
+    else:
+        column, wrong = read_column(values, rules)
+        for row, error in wrong.items():
+            failed.setdefault(row, WireError(f'key "{key}" cannot be read: {error}'))
+    if not column.empty:
+        columns[key] = column
 
 
 @dataclass(frozen=True, slots=True)

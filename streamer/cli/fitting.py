@@ -1,9 +1,8 @@
-"""Which codec would read a payload that the chosen one cannot."""
+"""Which codec would read a payload that another one cannot."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from connectors.codecs.registry import CODECS, codec_of
 from connectors.message import Message, records_of
@@ -13,12 +12,11 @@ _TRIED: Final = ("json", "konduit-json", "image", "protodata", "sparkplug", "msg
 """In the order of how little they take for theirs. `raw` and `text` read anything, and `csv` any text."""
 
 
-def fitting_codec(payload: bytes, chosen: str | Mapping[str, Any]) -> str | None:
+def fitting_codec(payload: bytes) -> str | None:
     """The name of a codec, used without settings, that decodes the payload to at least one value."""
-    left_out = chosen if isinstance(chosen, str) else chosen.get("type")
     records = records_of([Message(payload)], "payload")
     for name in _TRIED:
-        if name == left_out or name not in CODECS.known:
+        if name not in CODECS.known:
             continue
         try:
             decoded = codec_of(name).decode(records, None)

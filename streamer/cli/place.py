@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import typer
 
 from connectors.browser import Browser
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from pipelines.errors import DefinitionError, nearest
+from streamer.cli.options import bus, client_properties, codec_setting
+from streamer.cli.route import is_service_file
 from streamer.definition.loading import load
 from streamer.definition.service import Service
 
@@ -21,6 +25,35 @@ class TopicPlace:
     topic: str
     bus: Browser
     codec: str | dict[str, object]
+
+
+class Take(Protocol):
+    """`place_of_sink` or `place_of_source`."""
+
+    def __call__(self, file: Path, name: str | None, topic: str | None, client: Mapping[str, Any]) -> TopicPlace: ...
+
+
+def place_named(
+    where: str,
+    take: Take,
+    name: str | None,
+    options: Mapping[str, str | None],
+    codec: str | None,
+    bootstrap: str,
+    client: list[str] | None,
+) -> TopicPlace:
+    """The place that a command's argument means: a topic on the bus at `bootstrap`, or what is taken of a service file.
+
+    `options` are those that need a service file; `--topic` is among them. Raises `typer.BadParameter` for one of them
+    beside a topic, and what `take` raises.
+    """
+    if is_service_file(where):
+        found = take(Path(where), name, options["--topic"], client_properties(client))
+        return found if codec is None else replace(found, codec=codec_setting(codec))
+    for option, given in options.items():
+        if given is not None:
+            raise typer.BadParameter(f"{option} says what to take of a service file, and {where!r} is a topic")
+    return TopicPlace(where, bus(bootstrap, client), codec_setting(codec or "protodata"))
 
 
 def place_of_sink(file: Path, name: str | None, topic: str | None, client: Mapping[str, Any]) -> TopicPlace:

@@ -42,6 +42,8 @@ class FunctionRunner(RowRunner):
     def __init__(self, step: Function, context: OpenContext) -> None:
         self._label = step.label
         self._code = UserCode(step.label, step.resolved(allowed=context.allow_code), step.args or {})
+        # Looked up for each record otherwise.
+        self._call, self._takes_dict = self._code.call, self._code.takes_dict
         self._concurrency = step.concurrency
         self._seen = 0
         """Records that were run while all were dropped; -1 once one was not, or it was said."""
@@ -56,7 +58,7 @@ class FunctionRunner(RowRunner):
         self._code.close()
 
     def run(self, data: Data) -> Data | None | list[Data]:
-        return _adopted(self._code.call(self._argument(data)), data)
+        return _adopted(self._call(plain_dict(data) if self._takes_dict else data), data)
 
     def run_rows(self, rows: Sequence[Data]) -> list[Data | None | list[Data] | Exception]:
         if self._code.loop is None or not self._code.waits:
@@ -64,16 +66,13 @@ class FunctionRunner(RowRunner):
         return self._code.loop.map(self._run_async, rows, self._concurrency)
 
     async def _run_async(self, data: Data) -> Data | None | list[Data]:
-        return _adopted(await self._code.call(self._argument(data)), data)
+        return _adopted(await self._call(plain_dict(data) if self._takes_dict else data), data)
 
     def run_batch(self, batch: Batch) -> Result:
         result = self._run_batched(batch) if self._code.batched else super().run_batch(batch)
         if self._seen >= 0:
             self._look_for_results(batch, result)
         return result
-
-    def _argument(self, data: Data) -> Data | dict[str, Any]:
-        return plain_dict(data) if self._code.takes_dict else data
 
     def _look_for_results(self, batch: Batch, result: Result) -> None:
         if result.batch.size:
@@ -144,6 +143,8 @@ def _plain(value: Any) -> Any:
 
 
 def _adopted(found: Any, given: Data) -> Data | None | list[Data]:
+    if found is None or type(found) is Data:
+        return found
     if isinstance(found, list):
         found = [_data(one, given) for one in found]
     # What is none of these, the caller tells.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from connectors.records import Header
     from connectors.sink import Sink
     from streamer.cli.payloads import Part
-    from streamer.cli.place import TopicPlace
 
 Format = Literal["auto", "jsonl", "konduit-jsonl", "protodata", "lines", "image", "raw"]
 
@@ -68,6 +66,7 @@ def send(
 
     from streamer.cli.folder import import_from_here
     from streamer.cli.payloads import parts, size_of
+    from streamer.cli.place import place_named, place_of_source
     from streamer.cli.signals import draining
     from streamer.cli.terminal import counted, quiet, say, say_json
 
@@ -75,7 +74,8 @@ def send(
     import_from_here()
     headers = [_header(one) for one in header or ()]
     total = sum(size_of(file) for file in files) * repeat
-    place = _place(topic, source, named, codec, bootstrap, client)
+    options = {"--source": source, "--topic": named}
+    place = place_named(topic, place_of_source, source, options, codec, bootstrap, client)
     browser, setting, topic = place.bus, place.codec, place.topic
     # A sink waits for brokers that are away; here somebody is waiting for the sink.
     browser.topics()
@@ -102,22 +102,6 @@ def send(
         say_json({"topic": topic, "sent": sent, "seconds": seconds, "complete": not stop.is_set()})
     else:
         say(f"{counted(sent, 'record')} sent to {topic} in {seconds:.1f} s{' (stopped)' if stop.is_set() else ''}")
-
-
-def _place(
-    topic: str, source: str | None, named: str | None, codec: str | None, bootstrap: str, client: list[str] | None
-) -> TopicPlace:
-    from streamer.cli.options import bus, client_properties, codec_setting
-    from streamer.cli.place import TopicPlace, place_of_source
-    from streamer.cli.route import is_service_file
-
-    if not is_service_file(topic):
-        for option, given in (("--source", source), ("--topic", named)):
-            if given is not None:
-                raise typer.BadParameter(f"{option} says what to take of a service file, and {topic!r} is a topic")
-        return TopicPlace(topic, bus(bootstrap, client), codec_setting(codec or "protodata"))
-    found = place_of_source(Path(topic), source, named, client_properties(client))
-    return found if codec is None else replace(found, codec=codec_setting(codec))
 
 
 class Rate:

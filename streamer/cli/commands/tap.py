@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
     from connectors.codec import Codec
     from connectors.records import Records
     from pipelines.data.data import Data, RecordContext
-    from streamer.cli.place import TopicPlace
     from streamer.delivery.deadletter import Original
 
 
@@ -55,14 +52,19 @@ def tap(
     from connectors.codecs.registry import codec_of
     from streamer.cli.folder import import_from_here
     from streamer.cli.options import position
+    from streamer.cli.place import place_named, place_of_sink, place_of_source
     from streamer.cli.signals import draining
     from streamer.cli.terminal import quiet
 
     quiet()
     import_from_here()
-    place = _place(topic, sink, source, named, codec, bootstrap, client)
+    if sink is not None and source is not None:
+        raise typer.BadParameter("--sink and --source: one of them")
+    take, name = (place_of_sink, sink) if source is None else (place_of_source, source)
+    options = {"--sink": sink, "--source": source, "--topic": named}
+    place = place_named(topic, take, name, options, codec, bootstrap, client)
     how = codec_of(place.codec)
-    hint = Hint(place.codec)
+    hint = Hint()
     stop = threading.Event()
     shown = 0
     begin = position(start)
@@ -81,36 +83,10 @@ def tap(
                     return
 
 
-def _place(
-    topic: str,
-    sink: str | None,
-    source: str | None,
-    named: str | None,
-    codec: str | None,
-    bootstrap: str,
-    client: list[str] | None,
-) -> TopicPlace:
-    from streamer.cli.options import bus, client_properties, codec_setting
-    from streamer.cli.place import TopicPlace, place_of_sink, place_of_source
-    from streamer.cli.route import is_service_file
-
-    if not is_service_file(topic):
-        for option, given in (("--sink", sink), ("--source", source), ("--topic", named)):
-            if given is not None:
-                raise typer.BadParameter(f"{option} says what to take of a service file, and {topic!r} is a topic")
-        return TopicPlace(topic, bus(bootstrap, client), codec_setting(codec or "protodata"))
-    if sink is not None and source is not None:
-        raise typer.BadParameter("--sink and --source: one of them")
-    take = place_of_sink if source is None else place_of_source
-    found = take(Path(topic), sink if source is None else source, named, client_properties(client))
-    return found if codec is None else replace(found, codec=codec_setting(codec))
-
-
 class Hint:
     """Tells once which codec would read what the chosen one cannot."""
 
-    def __init__(self, chosen: str | dict[str, object]) -> None:
-        self._chosen = chosen
+    def __init__(self) -> None:
         self._told = False
 
     def look(self, seen: Seen) -> None:
@@ -121,7 +97,7 @@ class Hint:
         from streamer.cli.terminal import remark
 
         self._told = True
-        found = fitting_codec(seen.payload, self._chosen)
+        found = fitting_codec(seen.payload)
         if found is not None:
             remark(f"such payloads are read with --codec {found}")
 

@@ -164,7 +164,7 @@ def test_many_unfinished_packets_together_do_not_fill_the_memory(server: Develop
 
 def test_small_unfinished_packets_count_beside_large_ones(server: DevelopmentBroker) -> None:
     strangers: list[Stranger] = []
-    for size in [90_000, 90_000, 90_000, *[15_000] * 6]:
+    for size in [80_000, 80_000, 80_000, *[15_000] * 6]:
         one = Stranger(server, None)
         connect = encode(Connect(f"part-{len(strangers)}", version=V5), V5)
         one.socket.sendall(connect + b"\x30\xf0\x93\x05" + bytes(size))
