@@ -171,6 +171,7 @@ class TestCuts:
             reader.acknowledge(received[:4], wait=False)
             broker.thaw()
             until(lambda: source_of(reader).counts.matched == 10, reader)
+            until(lambda: len(broker.acknowledgements) >= 4, reader)
             assert broker.acknowledgements == [1, 2, 3, 4]
             reader.acknowledge(received)
             assert broker.in_flight(CLIENT) == 0
