@@ -104,7 +104,7 @@ class EndlessSource(Source):
         self._positions = np.arange(rows, dtype=np.int64)
         self._span = [Span(LANE, 0, rows)]
 
-    def open(self, settle: Settle | None = None) -> None: ...
+    def open(self, settle: Settle | None = None, *, commits: bool = True) -> None: ...
 
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
         """A full batch at once."""

@@ -19,7 +19,7 @@ from connectors.browser import Browser
 from connectors.localpath import LocalPath as LocalPath
 from connectors.outbox.config import OutboxConfig
 from connectors.recordnames import instead_of, is_record_name
-from connectors.sink import Sink
+from connectors.sink import Sink, TransactionalSink
 from connectors.source import Source
 from pipelines.errors import DefinitionError
 from pipelines.plugins.requirements import Requires, required
@@ -221,6 +221,12 @@ class SourceConfig(ConnectorConfig):
         """
         raise DefinitionError(f'source "{self.label}" ({self.type}) cannot be told to start at {position}')
 
+    @property
+    def outside_transactions(self) -> str | None:
+        """Why its positions cannot be committed by transactions (`delivery: exactly_once`), and what to do about that;
+        `None` if they can."""
+        return f'positions of a source of type "{self.type}" cannot be committed by transactions; use at_least_once'
+
     @abstractmethod
     def build(self) -> Source:
         """The source, not yet open. Raises `MissingPackageError` without its client library."""
@@ -253,6 +259,21 @@ class SinkConfig(ConnectorConfig):
     def for_dead_letters(self) -> Self:
         """The same sink as the place of dead letters, for which it may fill in what it does not say itself."""
         return self
+
+    def outside_transactions(self, source: SourceConfig, first: SinkConfig) -> str | None:
+        """Why it cannot send in transactions that commit positions of `source` and that `first`, the service's first
+        sink, sends in too, and what to do about that; `None` if it can. It may be `first` itself.
+        """
+        return f'a sink of type "{self.type}" sends in no transactions; use at_least_once'
+
+    def build_transactional(self, source: SourceConfig, timeout: float) -> TransactionalSink:
+        """The sink, not yet open, sending in transactions that commit positions of `source`. The service's other sinks
+        are made by its `sibling`.
+
+        `timeout`: seconds after which the bus aborts a transaction that is not committed. Raises `DefinitionError` for
+        a sink that is outside of transactions, else as `build` does.
+        """
+        raise DefinitionError(f'sink "{self.label}": {self.outside_transactions(source, self)}')
 
     @abstractmethod
     def build(self) -> Sink:

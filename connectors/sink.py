@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from connectors.measures import Measure
 from connectors.records import Ints, Lane, Messages
-from connectors.source import Source
+from connectors.source import Source, TransactionToken
 from pipelines.errors import ConnectorError
 from pipelines.hotpath import NO_COMPILED_FORM, HotPathReport
+
+if TYPE_CHECKING:
+    from connectors.config import SinkConfig
 
 Refused = Mapping[int, ConnectorError]
 """Index of a message in its block to why it was refused. `error.retriable` tells whether to try again."""
@@ -100,21 +104,54 @@ class Sink(ABC):
         return None
 
 
+class Voided(ConnectorError):
+    """The transaction cannot be committed any more: abort it, then have its records delivered again."""
+
+
 class TransactionalSink(Sink):
-    """A sink that can make messages and acknowledged positions visible as one."""
+    """A sink that makes messages and acknowledged positions visible as one, or not at all.
+
+    Its siblings send in the same transactions, which one of them begins, commits and aborts. What is sent is confirmed,
+    by `barrier` and `confirmed`, when the transaction has it. A message that is lost voids the transaction. Sending
+    without a transaction raises `ConnectorError`.
+
+    `begin`, `commit` and `abort` may be called by another thread than the other methods, but not during `send`. Each
+    of them
+
+    - returns: it is done;
+    - or raises a retriable `ConnectorError`: nobody knows whether it is done. The same call is to be made again, until
+      it ends in another way. A commit that ended so is never aborted: it may have been carried out;
+    - or raises `Voided`: the transaction is to be aborted, `abort` called until it returns;
+    - or raises another error, which stops the service.
+    """
 
     @abstractmethod
     def accepts(self, source: Source) -> str | None:
         """Why positions of this source cannot be part of a transaction here; `None` if they can."""
 
     @abstractmethod
-    def begin(self) -> None:
-        """Start a transaction: what is sent from now on belongs to it."""
+    def sibling(self, config: SinkConfig) -> TransactionalSink:
+        """Another sink, not open, that sends in the same transactions.
+
+        Raises `DefinitionError` if this sink cannot send in them: it writes to another bus, or in another way.
+        """
 
     @abstractmethod
-    def commit(self, positions: Mapping[Lane, int], token: object) -> None:
-        """Make all of it visible and acknowledge `positions`. Raises `ConnectorError`; then `abort`."""
+    def begin(self, deadline: float) -> None:
+        """Start a transaction: what all siblings send from now on belongs to it. `deadline`: on `time.monotonic`."""
 
     @abstractmethod
-    def abort(self) -> None:
-        """Undo everything sent since `begin`."""
+    def commit(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
+        """Make all of it visible, and commit these positions (the next ones to deliver), as one.
+
+        Raises `Voided` if a lane is none of the token's, if the bus has given one to another consumer, or refused or
+        lost a message, or if another process has taken the transactional identity over.
+        """
+
+    @abstractmethod
+    def abort(self, deadline: float) -> None:
+        """Undo everything sent since `begin`, and forget what of it was confirmed or lost.
+
+        If another process has taken the transactional identity over, or the bus has given up waiting for the commit,
+        the client is replaced under the same identity: three times in ten minutes at most, then it raises.
+        """

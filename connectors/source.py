@@ -70,6 +70,16 @@ Settle = Callable[[Iterable[Lane], float], Mapping[Lane, int]]
 flight are confirmed or the deadline has passed, and return the positions that may be acknowledged."""
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionToken:
+    """What a `TransactionalSink` of the same bus commits positions with."""
+
+    lanes: frozenset[Lane]
+    """The lanes that the source had when it gave the token: it is good for no others."""
+    member: object
+    """The bus's own proof that this consumer is a member of its group (Kafka: the group's metadata)."""
+
+
 class Source(ABC):
     """A connector that delivers records. All methods but `wake` are called by one thread.
 
@@ -110,8 +120,12 @@ class Source(ABC):
         return NO_COMPILED_FORM
 
     @abstractmethod
-    def open(self, settle: Settle | None = None) -> None:
+    def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Connect. `settle` is called, in the polling thread, before lanes are taken away.
+
+        Without `commits` a `TransactionalSink` commits positions, and the source none: `acknowledge` only notes them,
+        `rewind` asks the bus which are committed, and where the group has none, the first position (`start`) is
+        committed before a record is delivered. Only for a source with `transaction_token`.
 
         Raises `ConnectorError` for errors that waiting does not mend (credentials, unknown topic with no pattern);
         an absent peer is not an error but an event.
@@ -183,8 +197,10 @@ class Source(ABC):
         A service calls it when it acknowledges records of a source that is starved, or that replays a session.
         """
 
-    def transaction_token(self) -> object | None:
-        """The object by which a `TransactionalSink` of the same bus commits positions; `None` without transactions."""
+    def transaction_token(self) -> TransactionToken | None:
+        """What a `TransactionalSink` of the same bus commits positions of its present lanes with; `None` without
+        transactions. Cheap, and called often: after `events`, and in `settle`.
+        """
         return None
 
     def publish(self, topic: str, payload: bytes) -> bool:

@@ -60,7 +60,7 @@ class CameraSource(Source):
         self._down = False
         self._ended = False
 
-    def open(self, settle: Settle | None = None) -> None:
+    def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Begin to connect to all cameras. Raises `MissingPackageError` without PyAV."""
         pyav()
         if self._open:

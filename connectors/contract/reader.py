@@ -34,18 +34,25 @@ class Reader:
     records and give none after they ended, and that positions rise within a lane. Raises `AssertionError`.
     """
 
-    def __init__(self, source: Source, patience: float = 30.0, settle: Settle | None = None) -> None:
+    def __init__(
+        self, source: Source, patience: float = 30.0, settle: Settle | None = None, *, commits: bool = True
+    ) -> None:
+        """`settle`, `commits`: as in `Source.open`."""
         self.source = source
         self.patience = patience
         self.lanes: set[Lane] = set()
         self.seen: list[Event] = []
         self._settle = settle
+        self._commits = commits
         self._last: dict[Lane, int] = {}
         self._finishing: set[Lane] = set()
         self._epochs: dict[tuple[str, str], int] = {}
 
     def __enter__(self) -> Self:
-        self.source.open(self._settle)
+        if self._commits:
+            self.source.open(self._settle)
+        else:
+            self.source.open(self._settle, commits=False)
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -12,8 +12,7 @@ from connectors.contract.capabilities import Contract, needs
 from connectors.contract.reader import Reader, Received
 from connectors.message import Message, block_of
 from connectors.records import Lane
-from connectors.sink import TransactionalSink
-from pipelines.errors import ConnectorError
+from connectors.sink import TransactionalSink, Voided
 
 
 class TransactionBus(SourceBus, SinkBus):
@@ -41,13 +40,13 @@ class TransactionContract(Contract):
         bus.feed(_inputs(bus, 6))
         sink = bus.sink()
         sink.open()
-        with Reader(bus.source(), bus.patience) as reader:
+        with _reader(bus) as reader:
             received = reader.take(6)
             _transact(bus, sink, received)
-            sink.commit(_marks(received), reader.source.transaction_token())
+            _commit(bus, sink, received, reader)
         assert sorted(m.value for m in bus.read_back(6)) == [bus.payload(n) for n in range(6)]
         sink.close()
-        with Reader(bus.source(), bus.patience) as reader:
+        with _reader(bus) as reader:
             assert reader.listen(bus.quiet) == []
 
     def test_an_aborted_transaction_leaves_nothing_behind(self, bus: TransactionBus) -> None:
@@ -55,15 +54,15 @@ class TransactionContract(Contract):
         bus.feed(_inputs(bus, 6))
         sink = bus.sink()
         sink.open()
-        with Reader(bus.source(), bus.patience) as reader:
+        with _reader(bus) as reader:
             received = reader.take(6)
             _transact(bus, sink, received[:3])
-            sink.abort()
+            sink.abort(time.monotonic() + bus.patience)
             reader.source.rewind({one.lane for one in received})
             again = reader.take(6)
             assert sorted(one.message.value for one in again) == sorted(one.message.value for one in received)
             _transact(bus, sink, again)
-            sink.commit(_marks(again), reader.source.transaction_token())
+            _commit(bus, sink, again, reader)
         sink.close()
         assert sorted(m.value for m in bus.read_back(6)) == [bus.payload(n) for n in range(6)]
 
@@ -72,15 +71,15 @@ class TransactionContract(Contract):
         bus.feed(_inputs(bus, 4))
         first = bus.sink()
         first.open()
-        with Reader(bus.source(), bus.patience) as reader:
+        with _reader(bus) as reader:
             _transact(bus, first, reader.take(4))
         first.close()
         second = bus.sink()
         second.open()
-        with Reader(bus.source(), bus.patience) as reader:
+        with _reader(bus) as reader:
             received = reader.take(4)
             _transact(bus, second, received)
-            second.commit(_marks(received), reader.source.transaction_token())
+            _commit(bus, second, received, reader)
         second.close()
         assert sorted(m.value for m in bus.read_back(4)) == [bus.payload(n) for n in range(4)]
 
@@ -90,14 +89,14 @@ class TransactionContract(Contract):
         bus.feed(_inputs(bus, 2 * bus.partitions))
         sink = bus.sink()
         sink.open()
-        with Reader(bus.source(), bus.patience) as reader:
+        with _reader(bus) as reader:
             received = reader.take(2 * bus.partitions)
             _transact(bus, sink, received)
             bus.take_away(reader.source)
             reader.until(lambda r: bool({one.lane for one in received} - r.lanes))
-            with pytest.raises(ConnectorError):
-                sink.commit(_marks(received), reader.source.transaction_token())
-            sink.abort()
+            with pytest.raises(Voided):
+                _commit(bus, sink, received, reader)
+            sink.abort(time.monotonic() + bus.patience)
         sink.close()
         assert bus.read_back(0) == []
 
@@ -107,10 +106,20 @@ def _inputs(bus: TransactionBus, count: int) -> list[Message]:
 
 
 def _transact(bus: TransactionBus, sink: TransactionalSink, received: list[Received]) -> None:
-    sink.begin()
+    sink.begin(time.monotonic() + bus.patience)
     block = block_of([Message(one.message.value, one.message.key) for one in received])
     assert sink.send(block, time.monotonic() + bus.patience) == {}
     assert sink.barrier(time.monotonic() + bus.patience) == {}
+
+
+def _reader(bus: TransactionBus) -> Reader:
+    return Reader(bus.source(), bus.patience, commits=False)
+
+
+def _commit(bus: TransactionBus, sink: TransactionalSink, received: list[Received], reader: Reader) -> None:
+    token = reader.source.transaction_token()
+    assert token is not None
+    sink.commit(_marks(received), token, time.monotonic() + bus.patience)
 
 
 def _marks(received: list[Received]) -> dict[Lane, int]:

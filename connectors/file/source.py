@@ -66,7 +66,7 @@ class FileSource(Source):
         self._open = False
         self._woken = threading.Event()
 
-    def open(self, settle: Settle | None = None) -> None:
+    def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Find the files and the checkpoint. `ConnectorError` if there is no file (and none is awaited)."""
         self._checkpoint.load()
         self._open = True

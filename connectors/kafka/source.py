@@ -26,7 +26,7 @@ from connectors.kafka.consumer.lag import Lag
 from connectors.kafka.consumer.lanes import Lanes, Place, Progress
 from connectors.kafka.consumer.reading import CompiledReading, PartitionError, PlainReading, Reading
 from connectors.records import Lane, Records
-from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown
+from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown, TransactionToken
 from pipelines.errors import ConnectorError
 from pipelines.hotpath import HotPathReport
 
@@ -93,7 +93,7 @@ class KafkaSource(Source):
         """See `Source.hot_path`. Raises `HotPathError` where `native` is insisted on and cannot be."""
         return self._hot_path or report(self._config.hot_path)
 
-    def open(self, settle: Settle | None = None) -> None:
+    def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Join the group. Waits up to 5 s for brokers to report wrong topics or logins; absent brokers are an event.
 
         Raises `ConnectorError` for a property or topic that is not known, and a login that is refused.
@@ -210,10 +210,10 @@ class KafkaSource(Source):
         """See `Source.wake`; takes up to 0.1 s."""
         self._woken = True
 
-    def transaction_token(self) -> object | None:
-        """The group's metadata, for a transactional producer."""
-        token: object = self._consumer.consumer_group_metadata()
-        return token
+    def transaction_token(self) -> TransactionToken:
+        """The group's metadata, for a transactional producer, and the present lanes."""
+        lanes = frozenset(progress.lane for progress in self._lanes)
+        return TransactionToken(lanes, self._consumer.consumer_group_metadata())
 
     def lag(self) -> Mapping[Place, int]:
         """Records behind the end, as of the last poll, at most half a second earlier; for partitions without records

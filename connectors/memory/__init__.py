@@ -9,6 +9,7 @@ from connectors.memory.sink import MemorySink
 from connectors.memory.source import MemorySource
 from connectors.memory.topic import MemoryTopic, forget_memory_topic, memory_topic
 from connectors.memory.transaction import MemoryTransactionalSink
+from connectors.memory.transactions import MemoryTransactions
 from connectors.message import Message
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "MemorySourceConfig",
     "MemoryTopic",
     "MemoryTransactionalSink",
+    "MemoryTransactions",
     "Message",
     "forget_memory_topic",
     "memory_topic",

@@ -11,6 +11,7 @@ from connectors.memory.sink import MemorySink
 from connectors.memory.source import MemorySource
 from connectors.memory.topic import memory_topic
 from connectors.memory.transaction import MemoryTransactionalSink
+from connectors.memory.transactions import MemoryTransactions
 
 ANYTHING: Final = frozenset[Literal["bytes", "objects"]]({"bytes", "objects"})
 
@@ -46,6 +47,11 @@ class MemorySourceConfig(SourceConfig):
         """Its topic."""
         return self.topic
 
+    @property
+    def outside_transactions(self) -> str | None:
+        """`None`: a `MemoryTransactionalSink` commits its positions."""
+        return None
+
     def build(self) -> MemorySource:
         """The source, not yet open. `ConnectorError` if the topic has another number of partitions."""
         topic = memory_topic(self.topic, self.partitions)
@@ -63,8 +69,6 @@ class MemorySinkConfig(SinkConfig):
     """Name of the topic: `connectors.memory.memory_topic(name)` is the same one in Python."""
     partitions: int | None = Field(default=None, ge=1)
     """How many partitions the topic has when this is the first to use it; by default 1."""
-    transactional: bool = False
-    """Whether it takes part in `delivery: exactly_once`."""
 
     @property
     def addressing(self) -> Addressing:
@@ -78,7 +82,16 @@ class MemorySinkConfig(SinkConfig):
 
     def build(self) -> MemorySink:
         """The sink, not yet open. `ConnectorError` if the topic has another number of partitions."""
+        return MemorySink(memory_topic(self.topic, self.partitions), name=self.label)
+
+    def outside_transactions(self, source: SourceConfig, first: SinkConfig) -> str | None:
+        """As `SinkConfig.outside_transactions`: transactions are those of memory topics."""
+        if isinstance(source, MemorySourceConfig) and isinstance(first, MemorySinkConfig):
+            return None
+        return "it writes to a topic of this process, and not all others do; use at_least_once"
+
+    def build_transactional(self, source: SourceConfig, timeout: float) -> MemoryTransactionalSink:
+        """As `SinkConfig.build_transactional`."""
         topic = memory_topic(self.topic, self.partitions)
-        if self.transactional:
-            return MemoryTransactionalSink(topic, name=self.label)
-        return MemorySink(topic, name=self.label)
+        transactions = MemoryTransactions(topic.faults, timeout=timeout)
+        return MemoryTransactionalSink(topic, transactions=transactions, name=self.label)

@@ -16,6 +16,10 @@ class Faults:
     """Why this message can never be taken; `None` if it can."""
     lose: Callable[[Message], bool] | None = None
     """Whether this message is lost after it was taken."""
+    refuse_late: Callable[[Message], str | None] | None = None
+    """Why this message is refused, with all that travels with it, after a transactional sink has accepted it."""
+    silent: int = 0
+    """How many of the next commits of transactions are carried out without saying so."""
     delay: float = 0.0
     """Seconds that every `send` takes."""
     away: str | None = None

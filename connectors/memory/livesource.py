@@ -89,7 +89,7 @@ class MemoryLiveSource(Source):
         with self._changed:
             return sum(one.dropped for one in self._streams.values())
 
-    def open(self, settle: Settle | None = None) -> None:
+    def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Ready to be polled."""
         self._open = True
 

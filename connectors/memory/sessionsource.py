@@ -38,7 +38,7 @@ class MemorySessionSource(Source):
         self._woken = False
         self._told_end = False
 
-    def open(self, settle: Settle | None = None) -> None:
+    def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Connect to the session."""
         self._open = True
         self._connect()

@@ -12,7 +12,7 @@ from connectors.memory.group import Group
 from connectors.memory.topic import MemoryTopic, size_of
 from connectors.message import Message
 from connectors.records import Lane, Records
-from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceEnded
+from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceEnded, TransactionToken
 from pipelines.data.data import Data
 from pipelines.errors import ConnectorError
 
@@ -51,6 +51,7 @@ class MemorySource(Source):
         self._group_name = group
         self._start = start
         self._settle: Settle | None = None
+        self._commits = True
         self._open = False
         self._woken = False
         self._told_end = False
@@ -79,9 +80,10 @@ class MemorySource(Source):
         """Nothing more will be fed: the source ends after what it has."""
         self.topic.end()
 
-    def open(self, settle: Settle | None = None) -> None:
+    def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Join the group."""
         self._settle = settle
+        self._commits = commits
         self._open = True
         with self.topic.changed:
             self.group.join(self)
@@ -105,6 +107,11 @@ class MemorySource(Source):
 
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
         """As `Source.acknowledge`; it never has to wait."""
+        if self._commits:
+            self.commit(positions)
+
+    def commit(self, positions: Mapping[Lane, int]) -> None:
+        """The records of these lanes below these positions are done. Lanes that have ended are ignored."""
         with self.topic.changed:
             for lane, position in positions.items():
                 if self.owns(lane):
@@ -148,9 +155,9 @@ class MemorySource(Source):
             self._woken = True
             self.topic.changed.notify_all()
 
-    def transaction_token(self) -> object:
-        """The source itself, which a `MemoryTransactionalSink` acknowledges on."""
-        return self
+    def transaction_token(self) -> TransactionToken:
+        """The source itself, by which a `MemoryTransactionalSink` commits positions, and its lanes."""
+        return TransactionToken(frozenset(self._lanes.values()), self)
 
     def lag(self) -> Mapping[tuple[str, int], int]:
         """Messages not delivered, of the partitions it has."""

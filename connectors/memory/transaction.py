@@ -1,31 +1,43 @@
-"""Transactions between memory topics: exactly-once without a broker."""
+"""`MemoryTransactionalSink`: exactly-once between memory topics, without a broker."""
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from connectors.memory.sink import MemorySink
+from connectors.memory.sink import PAUSE, MemorySink
 from connectors.memory.source import MemorySource
 from connectors.memory.topic import MemoryTopic, memory_topic
+from connectors.memory.transactions import MemoryTransactions
 from connectors.message import Message
 from connectors.records import Ints, Lane
 from connectors.sink import TransactionalSink
-from connectors.source import Source
-from pipelines.errors import ConnectorError
+from connectors.source import Source, TransactionToken
+from pipelines.errors import ConnectorError, DefinitionError
 
-_committing = threading.Lock()
+if TYPE_CHECKING:
+    from connectors.config import SinkConfig
 
 
 class MemoryTransactionalSink(MemorySink, TransactionalSink):
     """A `MemorySink` whose messages become visible when they are committed, together with acknowledged positions.
 
-    `topic.faults.away` makes `commit` fail. Messages count as confirmed when the transaction has them.
+    Sinks that share `transactions` are siblings. Without it a sink has its own, with the faults of its topic.
     """
 
-    def __init__(self, topic: MemoryTopic | None = None, *, name: str = "memory") -> None:
-        super().__init__(topic, name=name)
-        self._transaction: list[Message] | None = None
+    def __init__(
+        self,
+        topic: MemoryTopic | None = None,
+        *,
+        transactions: MemoryTransactions | None = None,
+        gathers: bool = False,
+        max_in_flight: int = 16 * 2**20,
+        name: str = "memory",
+    ) -> None:
+        super().__init__(topic, gathers=gathers, max_in_flight=max_in_flight, name=name)
+        self.transactions = MemoryTransactions(self.topic.faults) if transactions is None else transactions
+        self.transactions.sinks.append(self)
 
     def accepts(self, source: Source) -> str | None:
         """As `TransactionalSink.accepts`: sources of memory topics."""
@@ -33,48 +45,74 @@ class MemoryTransactionalSink(MemorySink, TransactionalSink):
             return None
         return f"{source.name} is no memory source"
 
-    def begin(self) -> None:
+    def sibling(self, config: SinkConfig) -> MemoryTransactionalSink:
+        """As `TransactionalSink.sibling`."""
+        # The configuration needs this module.
+        from connectors.memory.config import MemorySinkConfig
+
+        if not isinstance(config, MemorySinkConfig):
+            raise DefinitionError(f'sink "{config.label}": it cannot send in the transactions of memory topics')
+        topic = memory_topic(config.topic, config.partitions)
+        return MemoryTransactionalSink(topic, transactions=self.transactions, name=config.label)
+
+    def open(self) -> None:
+        """Ready to begin transactions."""
+        super().open()
+        self.transactions.connect()
+
+    def begin(self, deadline: float) -> None:
         """As `TransactionalSink.begin`."""
-        if self._transaction is not None:
-            raise ConnectorError(f"{self.name}: a transaction has begun already; commit or abort it first")
-        self._transaction = []
+        self.transactions.begin(deadline)
 
-    def commit(self, positions: Mapping[Lane, int], token: object) -> None:
-        """As `TransactionalSink.commit`. Not retriable if a lane has ended: it has another owner now."""
-        if self._transaction is None or not isinstance(token, MemorySource):
-            raise ConnectorError(f"{self.name}: no transaction has begun, or the source is no memory source")
-        if self.topic.faults.away is not None:
-            raise ConnectorError(f"{self.name}: the commit failed: {self.topic.faults.away}", retriable=True)
-        # One commit at a time: each holds the locks of two topics.
-        with _committing, token.topic.changed:
-            ended = [lane for lane in positions if not token.owns(lane)]
-            if ended:
-                raise ConnectorError(f"{self.name}: the transaction is void, these lanes have ended: {ended}")
-            with self.topic.changed:
-                for message in self._transaction:
-                    (memory_topic(message.topic) if message.topic else self.topic).append(message)
-                token.acknowledge(positions)
-        self._transaction = None
+    def commit(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
+        """As `TransactionalSink.commit`."""
+        self.transactions.commit(positions, token, deadline)
 
-    def abort(self) -> None:
+    def abort(self, deadline: float) -> None:
         """As `TransactionalSink.abort`."""
-        self._transaction = None
+        self.transactions.abort(deadline)
+
+    def close(self) -> None:
+        """What was not committed is gone."""
+        super().close()
+        self.transactions.close()
+
+    def arrive_all(self, deadline: float) -> None:
+        """Wait until the transaction has all that was sent. Raises a retriable `ConnectorError` at `deadline`."""
+        self._flow(everything=True)
+        while self._waiting:
+            if time.monotonic() >= deadline:
+                raise ConnectorError(f"{self.name}: {self._why()}", retriable=True)
+            time.sleep(PAUSE)
+            self._flow(everything=True)
+
+    def forget(self) -> None:
+        """Forget all that was sent, and what of it was confirmed or lost."""
         self._confirmed.clear()
         self._waiting.clear()
         self._waiting_bytes = 0
         self._lost.clear()
 
-    def close(self) -> None:
-        """What was not committed is gone."""
-        super().close()
-        self._transaction = None
-
     def _take(self, message: Message, rows: Ints, deadline: float) -> ConnectorError | None:
-        if self._transaction is None:
+        if not self.transactions.is_open:
             raise ConnectorError(f"{self.name}: begin a transaction before sending")
         return super()._take(message, rows, deadline)
 
+    def _flow(self, everything: bool = False) -> None:
+        refuse = self.topic.faults.refuse_late
+        if refuse is not None and self.topic.faults.away is None:
+            whys = (refuse(message) for message, _ in self._waiting)
+            why = next((why for why in whys if why is not None), None)
+            if why is not None:
+                # As Kafka's brokers do: all that travels with it is refused.
+                error = ConnectorError(f"{self.name}: {why}")
+                self._lost.update((row, error) for rows in self._passed(len(self._waiting)) for row in rows.tolist())
+        super()._flow(everything)
+        if self._lost:
+            self.transactions.void(str(next(iter(self._lost.values()))))
+
     def _arrive(self, messages: list[Message]) -> int:
-        assert self._transaction is not None
-        self._transaction.extend(messages)
+        topic = messages[0].topic
+        there = memory_topic(topic) if topic and not self._gathers else self.topic
+        self.transactions.add(there, messages)
         return len(messages)

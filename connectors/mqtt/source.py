@@ -129,7 +129,7 @@ class MqttSource(Source):
         """See `Source.hot_path`. Raises `HotPathError` where `native` is insisted on and cannot be."""
         return taken(self._config.hot_path)
 
-    def open(self, settle: Settle | None = None) -> None:
+    def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Connect and subscribe. Waits up to 5 s for the broker; an absent one is an event.
 
         Raises `ConnectorError` for a login or topic filter that is refused, and QoS 0 where QoS 1 was asked for.

@@ -81,7 +81,7 @@ class IsAlwaysStarved(MemorySource):
 
 
 class DoesNotSettle(MemorySource):
-    def open(self, settle: Any = None) -> None:
+    def open(self, settle: Any = None, *, commits: bool = True) -> None:
         super().open(None)
 
 

@@ -84,7 +84,7 @@ class MqttEndpointSource(Source):
         """What happened since it was opened."""
         return Counts() if self._opened is None else self._opened[1].counts
 
-    def open(self, settle: Settle | None = None) -> None:
+    def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Listen. Raises `ConnectorError` where the port is taken or a certificate cannot be used,
         `MissingPackageError` where one has to be made and cryptography is not installed."""
         config = self.config

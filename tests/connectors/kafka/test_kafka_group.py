@@ -478,6 +478,9 @@ def test_a_transaction_can_commit_positions_with_its_token(
         producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
         producer.init_transactions(60)
         producer.begin_transaction()
-        producer.send_offsets_to_transaction([TopicPartition(topic, 0, 3)], reader.source.transaction_token(), 60)
+        token = reader.source.transaction_token()
+        assert token is not None
+        assert token.lanes == reader.lanes
+        producer.send_offsets_to_transaction([TopicPartition(topic, 0, 3)], token.member, 60)
         producer.commit_transaction(60)
     assert committed(kafka.bootstrap, topic, topic) == 3

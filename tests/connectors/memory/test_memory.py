@@ -429,24 +429,22 @@ def test_a_slow_sink_takes_its_time() -> None:
     assert time.monotonic() - began >= 0.1
 
 
-def test_a_failed_commit_can_be_aborted_and_tried_again() -> None:
+def test_a_commit_without_an_answer_is_made_once_and_cannot_be_aborted() -> None:
     source, sink = MemorySource([b"a"]), MemoryTransactionalSink()
     sink.open()
-    with Reader(source) as reader:
+    with Reader(source, commits=False) as reader:
         (one,) = reader.take(1)
-        for away in ("away", None):
-            sink.topic.faults.away = None
-            sink.begin()
-            sink.send(block_of([Message(b"result")]), time.monotonic() + 30)
-            assert sink.barrier(time.monotonic() + 30) == {}
-            sink.topic.faults.away = away
-            if away is None:
-                sink.commit({one.lane: 1}, source.transaction_token())
-                break
-            with pytest.raises(ConnectorError, match="away"):
-                sink.commit({one.lane: 1}, source.transaction_token())
-            sink.abort()
-            assert source.acknowledged == [0]
+        sink.begin(time.monotonic() + 30)
+        sink.send(block_of([Message(b"result")]), time.monotonic() + 30)
+        sink.topic.faults.silent = 1
+        token = source.transaction_token()
+        with pytest.raises(ConnectorError) as raised:
+            sink.commit({one.lane: 1}, token, time.monotonic() + 30)
+        assert raised.value.retriable
+        with pytest.raises(ConnectorError) as raised:
+            sink.abort(time.monotonic() + 30)
+        assert raised.value.retriable
+        sink.commit({one.lane: 1}, token, time.monotonic() + 30)
     assert [m.value for m in sink.messages] == [b"result"]
     assert source.acknowledged == [1]
 
@@ -469,7 +467,8 @@ def test_a_topic_name_connects_a_sink_and_a_source_of_service_files() -> None:
         assert (one.lane.source, one.message.value, one.message.topic) == ("in", b"a", name)
         with pytest.raises(ConnectorError, match="has 1 partitions already"):
             MemorySourceConfig(topic=name, partitions=2).build()
-        assert isinstance(MemorySinkConfig(topic=name, transactional=True).build(), MemoryTransactionalSink)
+        transactional = MemorySinkConfig(topic=name).build_transactional(MemorySourceConfig(topic=name), 15.0)
+        assert isinstance(transactional, MemoryTransactionalSink)
     finally:
         forget_memory_topic(name)
     assert memory_topic(name).messages() == []

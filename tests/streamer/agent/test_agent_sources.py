@@ -167,7 +167,7 @@ def test_a_step_that_leaves_the_thread_fails_the_service(define: Any, serve: Any
 class NotThere(MemorySource):
     """Cannot be opened, as it turns out after a while."""
 
-    def open(self, settle: Any = None) -> None:
+    def open(self, settle: Any = None, *, commits: bool = True) -> None:
         time.sleep(0.2)
         raise ConnectorError(f"there is no topic {self.name}")
 

@@ -98,7 +98,7 @@ def test_stopping_while_it_opens_ends_it_without_joining_the_group(define: Any, 
     opening, go_on = threading.Event(), threading.Event()
 
     class Slow(MemorySource):
-        def open(self, settle: Any = None) -> None:
+        def open(self, settle: Any = None, *, commits: bool = True) -> None:
             opening.set()
             go_on.wait(60)
             super().open(settle)

@@ -41,7 +41,7 @@ class SqliteSource(Source):
         self._ended = False
         self._woken = threading.Event()
 
-    def open(self, settle: Settle | None = None) -> None:
+    def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Open the database. `ConnectorError` if it cannot be."""
         self._database = opened(self._path, self._table)
         self._begin()
