@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import threading
 import time
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
-from connectors.kafka.client.bridge import join, report
-from connectors.kafka.client.errors import FORBIDDEN, GONE, REFUSED_LOGIN, error_of, explained, is_passing
-from connectors.kafka.client.properties import scrubber, sink_properties
-from connectors.kafka.client.reachability import Reachability
+from connectors.kafka.client.errors import FORBIDDEN, GONE, error_of, explained, is_passing
 from connectors.kafka.client.topics import check_topic
+from connectors.kafka.producer.client import Calls, ProducerClient
 from connectors.kafka.producer.presence import Presence
 from connectors.kafka.producer.sent import Sent
-from connectors.kafka.producer.writing import CompiledWriting, PlainWriting, Writing
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError
@@ -27,8 +21,6 @@ from pipelines.hotpath import HotPathReport
 
 if TYPE_CHECKING:
     from connectors.kafka.config import KafkaSinkConfig
-
-_log = logging.getLogger(__name__)
 
 _SLICE = 0.1
 _FULL_WAIT = 0.05
@@ -68,25 +60,18 @@ class KafkaSink(Sink):
     the sink, which has to know the rows of those that fail.
     """
 
-    def __init__(self, config: KafkaSinkConfig) -> None:
+    def __init__(self, config: KafkaSinkConfig, client: ProducerClient | None = None) -> None:
+        """`client`: the producer to send by, which other sinks may use too; by default one of its own."""
         self.name = config.label
         self._config = config
         self._topic = config.topic
-        self._scrub = scrubber(config)
-        self._hot_path: HotPathReport | None = None
-        self._producer: Producer
-        self._writing: Writing
-        self._reach: Reachability
+        self._client = client or ProducerClient(config)
+        self._scrub = self._client.scrub
         self._presence = Presence(self._is_there)
-        self._watcher: threading.Thread
+        self._calls = Calls(self._presence)
         self._open = False
-        self._met = False
         self._fatal: ConnectorError | None = None
-        self._changed = threading.Condition()
-        # Counts of `send` calls: the watcher reads the first and writes the second.
-        self._handed_over = 0
         self._pushed = float("-inf")
-        self._reported = 0
         self._collected = 0
         self._outstanding: deque[Sent] = deque()
         self._confirmed: list[Ints] = []
@@ -97,31 +82,15 @@ class KafkaSink(Sink):
     @property
     def hot_path(self) -> HotPathReport:
         """See `Sink.hot_path`. Raises `HotPathError` where `native` is insisted on and cannot be."""
-        return self._hot_path or report(self._config.hot_path)
+        return self._client.hot_path
 
     def open(self) -> None:
         """Connect. Waits up to 5 s for brokers to report a wrong topic or login; absent brokers are no error.
 
         Raises `ConnectorError` for a property or topic that is not known, and a login that is refused.
         """
-        try:
-            self._producer, writer, self._hot_path = join(
-                Producer,
-                lambda extension: extension.KafkaWriter(),
-                sink_properties(self._config, {"error_cb": self._on_error}),
-                self._config.hot_path,
-                f"sink {self.name}",
-                self._scrub,
-                producer=True,
-            )
-        except (KafkaException, ValueError, TypeError) as error:
-            text = self._scrub(str(error_of(error).str() if isinstance(error, KafkaException) else error))
-            raise ConnectorError(f"sink {self.name}: client: {text}; see librdkafka's CONFIGURATION.md") from None
-        self._writing = PlainWriting(self._producer) if writer is None else CompiledWriting(self._producer, writer)
-        self._reach = Reachability(lambda seconds: self._producer.list_topics(self._plain_topic, timeout=seconds))
+        self._client.attach(self._calls, self._plain_topic)
         self._open = True
-        self._watcher = threading.Thread(target=self._watch, name=f"kafka sink {self.name}", daemon=True)
-        self._watcher.start()
         try:
             self._check_topic()
         except KafkaException as error:
@@ -146,11 +115,11 @@ class KafkaSink(Sink):
         # From now on other messages may be in its batch.
         self._alone = None
         sent = Sent(messages, self._topic)
-        refusals = self._writing.send(sent, messages, self._topic, lambda: self._wait_for_room(deadline))
+        refusals = self._client.writing.send(sent, messages, self._topic, lambda: self._wait_for_room(deadline))
         for index in refusals:
             sent.refuse(index)
         self._outstanding.append(sent)
-        self._handed_over += 1
+        self._calls.made += 1
         return {index: self._refused(error, sent.topic(index)) for index, error in refusals.items()}
 
     def barrier(self, deadline: float) -> Lost:
@@ -160,7 +129,7 @@ class KafkaSink(Sink):
         while self._to_send_alone:
             self._send_alone(self._to_send_alone.pop(0), deadline)
         # A fatal error makes messages fail, too, and may be reported after them.
-        self._poll(0)
+        self._client.poll(0)
         self._raise_fatal()
         lost, self._lost = self._lost, {}
         return lost
@@ -176,28 +145,22 @@ class KafkaSink(Sink):
             return
         self._pushed = now
         # Messages do not linger during a flush. It need not complete, but the client's thread has to notice it.
-        self._flush(_PUSH)
+        self._client.flush(_PUSH)
 
     def behind(self) -> float:
-        if not self._writing.confirms_blocks or self._lost or self._to_send_alone:
+        if not self._client.writing.confirms_blocks or self._lost or self._to_send_alone:
             return math.inf
         return time.monotonic() - self._outstanding[0].at if self._outstanding else 0.0
 
     def close(self) -> None:
         """See `Sink.close`. What is not confirmed is dropped."""
-        if not self._open:
-            return
         self._open = False
-        self._watcher.join()
-        self._producer.purge()
-        # `close` raises a fatal error that was not reported yet, and closes the client all the same.
-        with suppress(KafkaException):
-            self._producer.close()
+        self._client.detach(self._calls)
 
     def down(self) -> str | None:
         if not self._open:
             return None
-        return self._reach.reason or (
+        return self._client.reach.reason or (
             None if self._presence.gone_since is None else f'the topic "{self._topic}" is gone'
         )
 
@@ -214,8 +177,8 @@ class KafkaSink(Sink):
     def _collect(self) -> None:
         """Remove the blocks whose messages are all confirmed or lost from those that are outstanding."""
         # Read before the failures, so that the failures of these blocks are all known.
-        reported = self._handed_over if self._is_idle() else self._reported
-        for sent in self._writing.finished(self._outstanding, max(0, reported - self._collected)):
+        reported = self._calls.made if self._is_idle() else self._calls.reported
+        for sent in self._client.writing.finished(self._outstanding, max(0, reported - self._collected)):
             self._collected += 1
             losses = sent.losses()
             if len(rows := sent.rows(without=losses)):
@@ -230,67 +193,35 @@ class KafkaSink(Sink):
     def _may_be_of_another(self, error: KafkaError, sent: Sent, index: int) -> bool:
         """Whether another message may have caused the error."""
         # The compiled bridge cannot tell which of several tombstones failed.
-        unknown = self._writing.confirms_blocks and sent.is_tombstone(index) and not is_passing(error)
+        unknown = self._client.writing.confirms_blocks and sent.is_tombstone(index) and not is_passing(error)
         return error.code() in _OF_THE_BATCH or unknown
-
-    def _watch(self) -> None:
-        """Serve the client's callbacks, and notice when nothing is outstanding."""
-        while self._open:
-            self._poll(_SLICE)
-            # Read first, so that it does not count blocks that are sent after `is_idle`.
-            handed_over = self._handed_over
-            idle = self._is_idle()
-            with self._changed:
-                if idle:
-                    self._reported = handed_over
-                self._changed.notify_all()
-            self._reach.check()
-            self._presence.check()
-
-    def _poll(self, seconds: float) -> None:
-        """Serve the client's callbacks. The client raises a fatal error here, and does not call `error_cb` with it."""
-        try:
-            self._producer.poll(seconds)
-        except KafkaException as exception:
-            self._fail(error_of(exception))
-
-    def _flush(self, seconds: float) -> None:
-        """Wait until all messages are confirmed or lost, at most `seconds`; otherwise as `_poll`."""
-        try:
-            self._producer.flush(seconds)
-        except KafkaException as exception:
-            self._fail(error_of(exception))
-
-    def _fail(self, error: KafkaError) -> None:
-        """The client has failed for good: every later call raises this error."""
-        self._fatal = self._fatal or explained(error, f"sink {self.name}", self._scrub)
 
     def _wait_until_idle(self, deadline: float) -> None:
         done = False
         while not done:
             self._raise_fatal()
-            done = self._reported >= self._handed_over or self._is_idle()
+            done = self._calls.reported >= self._calls.made or self._is_idle()
             left = deadline - time.monotonic()
             if done or left <= 0:
                 break
             # A flush rather than a wait: it has the client send messages that linger.
-            self._flush(min(left, _SLICE))
+            self._client.flush(min(left, _SLICE))
         if not done:
             reason = self.down()
             raise ConnectorError(
-                f"sink {self.name}: {len(self._producer)} messages are not confirmed yet"
+                f"sink {self.name}: {len(self._client.producer)} messages are not confirmed yet"
                 + (f", as the brokers cannot be reached: {reason}" if reason else "; the brokers are slow or away"),
                 retriable=True,
             )
 
     def _is_idle(self) -> bool:
-        return self._writing.is_idle()
+        return self._client.writing.is_idle()
 
     def _wait_for_room(self, deadline: float) -> bool:
         if not self._open or time.monotonic() >= deadline:
             return False
-        with self._changed:
-            self._changed.wait(_FULL_WAIT)
+        with self._client.changed:
+            self._client.changed.wait(_FULL_WAIT)
         return True
 
     def _full(self) -> ConnectorError:
@@ -314,7 +245,7 @@ class KafkaSink(Sink):
             )
 
     def _is_there(self, seconds: float) -> bool:
-        found = self._producer.list_topics(self._topic, timeout=seconds).topics[self._topic]
+        found = self._client.producer.list_topics(self._topic, timeout=seconds).topics[self._topic]
         partitions = found.partitions.values()
         return found.error is None and len(partitions) > 0 and all(one.leader >= 0 for one in partitions)
 
@@ -330,14 +261,15 @@ class KafkaSink(Sink):
         if of_the_client:
             # The reason is reported to the thread that polls next, which may be the watcher.
             deadline = time.monotonic() + _REASON
-            while self._fatal is None and time.monotonic() < deadline:
-                self._poll(_PUSH)
+            while self._client.fatal is None and time.monotonic() < deadline:
+                self._client.poll(_PUSH)
         refusal = explained(error, f'sink {self.name}, topic "{topic}"', self._scrub)
         if error.fatal() or of_the_client or error.code() in FORBIDDEN:
-            self._fatal = refusal = self._fatal or refusal
+            self._fatal = refusal = self._client.fatal or self._fatal or refusal
         return refusal
 
     def _raise_fatal(self) -> None:
+        self._client.raise_fatal()
         if self._fatal is not None:
             raise self._fatal
 
@@ -348,23 +280,13 @@ class KafkaSink(Sink):
     def _check_topic(self) -> None:
         if self._plain_topic is None:
             return
-        partitions = check_topic(self._producer, self._plain_topic, f"sink {self.name}", self._is_hopeless)
+        partitions = check_topic(self._client.producer, self._plain_topic, f"sink {self.name}", self._is_hopeless)
         if partitions is not None:
-            self._met = True
-            self._writing.foresee(self._plain_topic, partitions, self._config.partitioner)
+            self._client.met = True
+            self._client.writing.foresee(self._plain_topic, partitions, self._config.partitioner)
             return
         self._raise_fatal()
-        self._reach.suspect(f"{self._config.bootstrap} does not answer")
+        self._client.reach.suspect(f"{self._config.bootstrap} does not answer")
 
     def _is_hopeless(self) -> bool:
-        return self._fatal is not None or self._reach.suspected
-
-    def _on_error(self, error: KafkaError) -> None:
-        text = self._scrub(error.str())
-        if error.fatal() or (error.code() in REFUSED_LOGIN and not self._met):
-            self._fail(error)
-        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._reach.suspect(f"{self._config.bootstrap}: {text}")
-        else:
-            # The client's log has it too.
-            self._reach.heard(text)
+        return self._client.fatal is not None or self._client.reach.suspected

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import TypeVar
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
@@ -22,17 +23,64 @@ class DeadlineCalls:
 
     def run(self, call: Callable[[], Result], timeout: float) -> Result:
         """The result of `call`. Raises its error, and `TimeoutError` after `timeout` seconds."""
-        future: Future[Result] = Future()
         before = self._last
 
-        def work() -> None:
+        def work() -> Result:
             if before is not None:
                 before.join()
-            try:
-                future.set_result(call())
-            except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
-                future.set_exception(error)
+            return call()
 
-        self._last = threading.Thread(target=work, name="kafka deadline", daemon=True)
-        self._last.start()
+        future, self._last = _started(work, "kafka deadline")
         return future.result(timeout)
+
+
+class ResumableCalls:
+    """Runs blocking calls of one client in a thread, one after the other. One that is late goes on, and is waited for
+    again by `run` with the same name.
+    """
+
+    def __init__(self) -> None:
+        self._name = ""
+        self._running: Future[Any] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether a call was late, and nobody has waited for its end since."""
+        return self._running is not None
+
+    def run(self, name: str, call: Callable[[], Result], timeout: float) -> Result:
+        """The result of the running call of this name, or else of `call`. Raises its error, and `TimeoutError` after
+        `timeout` seconds.
+
+        A running call of another name ends first; nobody learns what became of it.
+        """
+        deadline = time.monotonic() + timeout
+        if self._running is not None and self._name != name:
+            wait([self._running], timeout)
+            if not self._running.done():
+                raise TimeoutError
+            self._running = None
+        if self._running is None:
+            self._name = name
+            self._running, _ = _started(call, f"kafka {name}")
+        running = self._running
+        wait([running], max(0.0, deadline - time.monotonic()))
+        if not running.done():
+            raise TimeoutError
+        self._running = None
+        result: Result = running.result()
+        return result
+
+
+def _started(call: Callable[[], Result], name: str) -> tuple[Future[Result], threading.Thread]:
+    future: Future[Result] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+            future.set_exception(error)
+
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return future, thread
