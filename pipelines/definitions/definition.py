@@ -11,6 +11,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from pipelines.definitions.asynchronous import TRIGGER_KEY, Async
 from pipelines.definitions.documents import TEXT, Document, parse_document, read_document
 from pipelines.definitions.graph import INPUT_KEY, Graph
@@ -27,12 +29,21 @@ from pipelines.steps.base import TYPE_KEY
 OUTPUT_KEY = "outputStep"
 INPUTS_KEY = "@inputs"
 PIPELINE_KEYS = ("steps", "id", "name", TYPE_KEY, TRIGGER_KEY)
+PIPELINE_KEY = "pipeline"
+_CONFIGURATION_FIELDS = (
+    *("host", "port", "protocol", "use_ssl", "ssl_key_path", "ssl_certificate_path", "custom_endpoints"),
+    *("static_content_root", "static_content_url", "static_content_index_page"),
+    *("kafka_configuration", "mqtt_configuration"),
+)
+CONFIGURATION_KEYS = frozenset((*_CONFIGURATION_FIELDS, *map(to_camel, _CONFIGURATION_FIELDS)))
+"""Konduit Serving's keys beside the pipeline in an `InferenceConfiguration`, its file of a server."""
 
 
 def load(path: str | PathLike[str], *, unknown: Unknown = "error", registry: Registry | None = None) -> Pipeline:
     """The pipeline that a JSON or YAML file defines; relative paths in it start at the file's folder.
 
-    With `unknown="warn"` unknown keys are ignored with an `UnknownKeyWarning`. Raises `DefinitionError`.
+    Of a Konduit Serving configuration (`InferenceConfiguration`, of any protocol) it is the pipeline inside. With
+    `unknown="warn"` unknown keys are ignored with an `UnknownKeyWarning`. Raises `DefinitionError`.
     """
     base = Path(path).absolute().parent
     return read_pipeline(read_document(path), base=base, unknown=unknown, registry=registry)
@@ -65,6 +76,8 @@ def _read(document: Document, reading: Reading) -> Pipeline:
     data = document.data
     if not isinstance(data, dict):
         raise document.error((), f'a pipeline is a mapping with "steps", not {kind_of(data)}')
+    if _is_configuration(data):
+        return _read(document.at(PIPELINE_KEY), reading)
     _check_kind(document, data)
     _check_keys(document, data, reading.unknown)
     pipeline = (_graph if isinstance(data["steps"], dict) else _sequence)(document, data, reading)
@@ -139,13 +152,19 @@ def _place(error: WiringError, data: dict[str, Any]) -> tuple[str, ...]:
     return ("steps", error.step, INPUT_KEY if INPUT_KEY in data["steps"][error.step] else INPUTS_KEY)
 
 
+def _is_configuration(data: dict[str, Any]) -> bool:
+    """Whether this is a server's configuration as Konduit Serving writes it, with a pipeline inside."""
+    others = data.keys() - {PIPELINE_KEY}
+    return isinstance(data.get(PIPELINE_KEY), dict) and bool(others) and others <= CONFIGURATION_KEYS
+
+
 def _check_kind(document: Document, data: dict[str, Any]) -> None:
     steps = data.get("steps")
     if isinstance(steps, (list, dict)):
         return
     if "steps" in data:
         raise document.error(("steps",), f"must be a list of steps, not {kind_of(steps)}")
-    if "pipeline" in data:
+    if PIPELINE_KEY in data:
         raise document.error((), "this is a service file, not a pipeline: use streamer.load, or `streamer run` it")
     if TYPE_KEY in data:
         raise document.error((), 'this is a single step; a pipeline holds a list of them: {"steps": [...]}')

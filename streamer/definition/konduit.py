@@ -103,7 +103,7 @@ def from_konduit(document: Document, environment: Mapping[str, str] | None = Non
         raise document.error(
             ("protocol",) if "protocol" in document.data else (),
             f"a service over {config.protocol} is not available yet, only KAFKA and MQTT; "
-            "the pipeline by itself runs with pipelines.load on its part of the file",
+            "the pipeline by itself runs: pipelines.load reads it from this file",
         )
     if config.pipeline is None:
         raise document.error(("pipeline",) if "pipeline" in document.data else (), "the configuration has no pipeline")

@@ -105,10 +105,15 @@ def unanswered(
             return explained(one, str(config.bootstrap), scrub)
     reason = error_of(error).str() if told is None else _reason(told.str())
     return ConnectorError(
-        scrub(f"no Kafka answers on {config.bootstrap} ({reason}); is it running, and is -b right? ")
-        + "streamer broker starts one here",
+        scrub(f"no Kafka answers on {config.bootstrap} ({reason}); is it running, and is bootstrap right?")
+        + (" streamer broker starts one here" if _is_here(str(config.bootstrap)) else ""),
         retriable=True,
     )
+
+
+def _is_here(bootstrap: str) -> bool:
+    """Whether an address is one where `streamer broker` would listen."""
+    return all(re.match(r"\s*(\w+://)?(localhost|127\.|\[::1\])", one) for one in bootstrap.split(","))
 
 
 def _reason(text: str) -> str:

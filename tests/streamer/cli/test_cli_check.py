@@ -122,6 +122,10 @@ def test_brokers_that_do_not_answer_are_a_failure_and_not_a_wrong_file(
     ended = cli("check", digits, "--connect")
     assert ended.code == 1
     assert "no Kafka answers on localhost:1" in ended.out
+    # `check` has no -b, and the file says where brokers are.
+    assert "is bootstrap right? streamer broker starts one here" in ended.out
+    change(digits, "localhost:1", "10.255.255.1:1")
+    assert "streamer broker" not in cli("check", digits, "--connect").out
 
 
 def test_connecting_tells_which_topics_are_there(cli: Any, digits: Path, kafka: Broker, topics: Any) -> None:

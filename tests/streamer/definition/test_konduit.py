@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+import pipelines
+from pipelines.definitions.definition import CONFIGURATION_KEYS
 from pipelines.definitions.documents import parse_document
 from pipelines.errors import DefinitionError
-from streamer.definition.konduit import KonduitWarning, from_konduit, is_konduit
-from streamer.definition.loading import load
+from streamer.definition.konduit import InferenceConfiguration, KonduitWarning, from_konduit, is_konduit
+from streamer.definition.loading import load, loads
 
 CLASSES = "io.vertx.kafka.client.serialization."
 
@@ -160,6 +163,33 @@ def test_other_protocols_are_not_available_yet(protocol: str) -> None:
         translated(data)
     with pytest.raises(DefinitionError, match="a service over HTTP is not available yet"):
         translated({"host": "a", "pipeline": {"steps": []}})
+
+
+@pytest.mark.parametrize("protocol", ["HTTP", "GRPC", "KAFKA", "MQTT"])
+@pytest.mark.parametrize("spelt", [json.dumps, yaml.safe_dump])
+def test_the_pipeline_of_any_configuration_runs_by_itself(protocol: str, spelt: Any, tmp_path: Path) -> None:
+    path = tmp_path / "server.json"
+    path.write_text(spelt({**configuration(), "protocol": protocol, "use_ssl": False}))
+    with pipelines.load(path).open() as executor:
+        assert executor.run({"a": 1}) == pipelines.Data({"a": 1})
+
+
+def test_a_service_of_ours_takes_the_pipeline_of_a_configuration(tmp_path: Path) -> None:
+    (tmp_path / "server.json").write_text(json.dumps({**configuration(), "protocol": "HTTP"}))
+    service = loads(
+        "{source: {type: memory, topic: a}, pipeline: server.json, sink: {type: memory, topic: b}}", base=tmp_path
+    )
+    assert [step.type_name for step in service.pipeline.steps] == ["LOGGING"]
+
+
+def test_what_is_wrong_in_the_pipeline_of_a_configuration_is_said_with_its_place() -> None:
+    text = "protocol: HTTP\npipeline:\n  steps:\n  - '@type': LOGING"
+    with pytest.raises(DefinitionError, match=r'4: pipeline\.steps\[0\]\.@type: no such step type: "LOGING"'):
+        pipelines.loads(text)
+
+
+def test_the_keys_of_a_configuration_are_known_to_pipelines_too() -> None:
+    assert InferenceConfiguration.keys().keys() - {"pipeline"} == CONFIGURATION_KEYS
 
 
 def test_a_configuration_without_pipeline_or_with_a_misspelt_key_is_an_error() -> None:
