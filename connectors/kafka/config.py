@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -40,8 +41,12 @@ from pipelines.plugins.requirements import Package, Requires
 if TYPE_CHECKING:
     from connectors.kafka.sink import KafkaSink
     from connectors.kafka.source import KafkaSource
+    from connectors.kafka.transactionalsink import KafkaTransactionalSink
 
 _LETTER = 16 << 20
+
+_OF_THE_PRODUCER = ("client", "compression", "linger", "partitioner", "timeout", "hot_path")
+"""Fields that sinks which share a producer have in common."""
 
 Client = dict[str, InstanceOf[SecretStr] | bool | int | float | str]
 """Properties of librdkafka by name; those whose name tells a secret are masked wherever they are shown."""
@@ -183,6 +188,16 @@ class KafkaSourceConfig(HasCompiledForm, SourceConfig):
         """The same source; where it names no group, the service's name is the group."""
         return self if self.group else self.model_copy(update={"group": service})
 
+    @property
+    def outside_transactions(self) -> str | None:
+        """A reason if records of open transactions are read, or the assignor is not one that was proven with them."""
+        level = str(self.client.get("isolation.level", "read_committed"))
+        if level != "read_committed":
+            return f"isolation.level is {level}: positions that are not committed yet would be read; leave it out"
+        if self.assignor == "cooperative-sticky":
+            return "assignor is cooperative-sticky, which stalls when members come and go; use range or consumer"
+        return None
+
     def build(self) -> KafkaSource:
         """The source, not yet open. Raises `DefinitionError` if it has no group, `MissingPackageError`."""
         if self.group is None:
@@ -304,6 +319,40 @@ class KafkaSinkConfig(HasCompiledForm, SinkConfig):
     def for_dead_letters(self) -> Self:
         """The same sink; where it says no `max_message`, the topic decides how large a letter may be."""
         return self if "max_message" in self.model_fields_set else self.model_copy(update={"max_message": _LETTER})
+
+    def outside_transactions(self, source: SourceConfig, first: SinkConfig) -> str | None:
+        """A reason if the source is none of Kafka, or the settings of the producer are not those of `first`."""
+        if not isinstance(source, KafkaSourceConfig):
+            return f'its transactions commit positions of Kafka, and the source is of type "{source.type}"'
+        return self.differs_from(first)
+
+    def differs_from(self, other: SinkConfig) -> str | None:
+        """Why both cannot share one producer, and what to do about that; `None` if they can."""
+        if not isinstance(other, KafkaSinkConfig):
+            return f'it shares a producer with sink "{other.label}", which is of type "{other.type}"'
+        for name in _OF_THE_PRODUCER:
+            if getattr(self, name) != getattr(other, name):
+                return (
+                    f'it shares a producer with sink "{other.label}", and {name} is not the same in both; make them '
+                    f"equal, or use at_least_once"
+                )
+        return None
+
+    def build_transactional(self, source: SourceConfig, timeout: float) -> KafkaTransactionalSink:
+        """See `SinkConfig.build_transactional`. Transactions are those of the source's group and `instance`."""
+        reason = self.outside_transactions(source, self)
+        if reason is not None or not isinstance(source, KafkaSourceConfig):
+            raise DefinitionError(f'sink "{self.label}": {reason}')
+        if self.bootstrap is None:
+            raise DefinitionError(f'sink "{self.label}": bootstrap is missing; name the brokers, as in localhost:9092')
+        require_client()
+        from connectors.kafka.producer.transactions import Transactions
+        from connectors.kafka.transactionalsink import KafkaTransactionalSink
+
+        # A name that stays lets a restarted member end at once what it left open. Without one the brokers do so after
+        # `timeout`. Members are kept apart by the generations of the group in any case.
+        identity = f"streamer-{source.group}-{source.instance or uuid.uuid4().hex}"
+        return KafkaTransactionalSink(self, Transactions(self, identity, timeout))
 
     def build(self) -> KafkaSink:
         """The sink, not yet open. Raises `DefinitionError` if it has no brokers, `MissingPackageError`."""

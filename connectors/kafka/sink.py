@@ -14,6 +14,7 @@ from connectors.kafka.client.topics import check_topic
 from connectors.kafka.producer.client import Calls, ProducerClient
 from connectors.kafka.producer.presence import Presence
 from connectors.kafka.producer.sent import Sent
+from connectors.kafka.producer.writing import Refusals
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError
@@ -116,8 +117,7 @@ class KafkaSink(Sink):
         self._alone = None
         sent = Sent(messages, self._topic)
         refusals = self._client.writing.send(sent, messages, self._topic, lambda: self._wait_for_room(deadline))
-        for index in refusals:
-            sent.refuse(index)
+        refusals = self._turn_down(sent, refusals)
         self._outstanding.append(sent)
         self._calls.made += 1
         return {index: self._refused(error, sent.topic(index)) for index, error in refusals.items()}
@@ -184,11 +184,21 @@ class KafkaSink(Sink):
             if len(rows := sent.rows(without=losses)):
                 self._confirmed.append(rows)
             for index, error in losses.items():
-                if sent is not self._alone and self._may_be_of_another(error, sent, index):
-                    self._to_send_alone.append(sent.only(index))
-                    continue
-                refusal = self._refusal(error, sent.topic(index))
-                self._lost |= dict.fromkeys(sent.parents(index).tolist(), refusal)
+                self._lose(sent, index, error)
+
+    def _turn_down(self, sent: Sent, refusals: Refusals) -> Refusals:
+        """The client did not take these messages; returns those that `send` refuses."""
+        for index in refusals:
+            sent.refuse(index)
+        return refusals
+
+    def _lose(self, sent: Sent, index: int, error: KafkaError) -> None:
+        """The message at this index is lost."""
+        if sent is not self._alone and self._may_be_of_another(error, sent, index):
+            self._to_send_alone.append(sent.only(index))
+            return
+        refusal = self._refusal(error, sent.topic(index))
+        self._lost |= dict.fromkeys(sent.parents(index).tolist(), refusal)
 
     def _may_be_of_another(self, error: KafkaError, sent: Sent, index: int) -> bool:
         """Whether another message may have caused the error."""

@@ -15,8 +15,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from connectors.kafka.client.bridge import join, report
 from connectors.kafka.client.deadlinecall import DeadlineCalls
 from connectors.kafka.client.errors import NO_SUCH_TOPIC, REFUSED_LOGIN, error_of, explained, is_passing
+from connectors.kafka.client.member import Member
 from connectors.kafka.client.properties import admin_properties, scrubber, source_properties
-from connectors.kafka.client.queries import Queries
+from connectors.kafka.client.queries import PATIENCE, Queries
 from connectors.kafka.client.reachability import Reachability
 from connectors.kafka.client.topics import check_topic
 from connectors.kafka.consumer.beginnings import Beginning, Beginnings
@@ -40,6 +41,8 @@ _SLICE = 0.1
 _IDS_AFTER = 10.0
 """Seconds between two requests for the topics' ids."""
 _COMMIT_WAIT = 10.0
+_FIRST_COMMIT_WAIT = 30.0
+_PENDING_WAIT = 180.0
 _CLOSE_WAIT = 15.0
 _SEEK_WAIT = 5.0
 _FIRST_GUESS = 1024.0
@@ -59,6 +62,10 @@ class KafkaSource(Source):
     once, so that a crash before the first acknowledgement loses nothing. Partitions that are added later begin at their
     first record. A topic that is deleted and created again is found by its id, within 10 s or at the next assignment,
     and `out_of_range` says what then happens.
+
+    Opened without `commits` it commits nothing but first positions: those of a transaction are another producer's to
+    commit, and of two commits beside each other the plain one would win. It waits for positions of transactions that
+    are still open, its own or those of a member that is gone, for up to 3 minutes.
     """
 
     replays = Replays.OFFSET
@@ -78,6 +85,8 @@ class KafkaSource(Source):
         self._failure: ConnectorError | None = None
         self._ask_at = 0.0
         self._woken = self._still = self._leaving = self._met = False
+        self._commits_itself = True
+        self._cluster: str | None = None
         self._hot_path: HotPathReport | None = None
         self._consumer: Consumer
         self._reading: Reading
@@ -93,12 +102,18 @@ class KafkaSource(Source):
         """See `Source.hot_path`. Raises `HotPathError` where `native` is insisted on and cannot be."""
         return self._hot_path or report(self._config.hot_path)
 
+    @property
+    def cluster(self) -> str | None:
+        """The id of the cluster, once partitions were assigned to a source that commits nothing itself."""
+        return self._cluster
+
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Join the group. Waits up to 5 s for brokers to report wrong topics or logins; absent brokers are an event.
 
         Raises `ConnectorError` for a property or topic that is not known, and a login that is refused.
         """
         self._settle = settle
+        self._commits_itself = commits
         callbacks: dict[str, Callable[..., None]] = {"error_cb": self._on_error, "on_commit": self._on_commit}
         try:
             self._consumer, reader, self._hot_path = join(
@@ -130,6 +145,7 @@ class KafkaSource(Source):
             self._config.out_of_range,
             self._queries,
             f"source {self.name}",
+            patience=PATIENCE if commits else _PENDING_WAIT,
         )
         try:
             self._check_topics()
@@ -163,7 +179,10 @@ class KafkaSource(Source):
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
         """See `Source.acknowledge`. With `wait` raises `ConnectorError` if the brokers do not have it after 10 s."""
         moved = self._move(positions)
-        if not self._open:
+        if not self._commits_itself:
+            for progress in moved:
+                progress.committed = progress.acknowledged
+        if not (self._open and self._commits_itself):
             return
         if not wait:
             self._commits.later(moved)
@@ -179,8 +198,12 @@ class KafkaSource(Source):
             ) from error
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
+        """See `Source.rewind`. Without `commits` it asks the brokers, and `poll` raises what they cannot answer."""
         found = [progress for lane in set(lanes) if (progress := self._lanes.find(lane)) is not None]
         if not found:
+            return
+        if not self._commits_itself:
+            self._rewind_to_committed([progress.place for progress in found])
             return
         self._lanes.next_epoch()
         for progress in found:
@@ -211,9 +234,11 @@ class KafkaSource(Source):
         self._woken = True
 
     def transaction_token(self) -> TransactionToken:
-        """The group's metadata, for a transactional producer, and the present lanes."""
-        lanes = frozenset(progress.lane for progress in self._lanes)
-        return TransactionToken(lanes, self._consumer.consumer_group_metadata())
+        """See `Source.transaction_token`. Its `member` is a `Member`."""
+        places = {progress.lane: (*progress.place, progress.metadata.text()) for progress in self._lanes}
+        return TransactionToken(
+            frozenset(places), Member(self._consumer.consumer_group_metadata(), self._cluster, places)
+        )
 
     def lag(self) -> Mapping[Place, int]:
         """Records behind the end, as of the last poll, at most half a second earlier; for partitions without records
@@ -301,13 +326,17 @@ class KafkaSource(Source):
             self._fail(error)
             return
         self._met = True
+        if not self._commits_itself and not self._commit_first(found):
+            assign([])
+            return
         self._reading.begin(places)
         assign([TopicPartition(*place, beginning.position) for place, beginning in found.items()])
         # The client remembers a pause over a revocation: a partition that was revoked while paused comes back paused.
         (consumer.pause if self._still else consumer.resume)(_partitions(places))
         self._lanes.next_epoch()
         begun = [self._begin_at(place, found[place]) for place in places]
-        self._commits.later(progress for progress in begun if progress.committed < 0)
+        if self._commits_itself:
+            self._commits.later(progress for progress in begun if progress.committed < 0)
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         places = [place for one in partitions if (place := (one.topic, one.partition)) in self._lanes.places]
@@ -335,11 +364,50 @@ class KafkaSource(Source):
         progresses = [self._lanes.places[place] for place in places]
         if self._settle is not None:
             self._move(self._settle([one.lane for one in progresses], deadline - 0.2 * budget))
+        if not self._commits_itself:
+            return
         behind = [one for one in progresses if one.committed < one.acknowledged]
         try:
             self._commits.now(behind, max(0.5, deadline - time.monotonic()))
         except ConnectorError as error:
             _log.warning("%s; records that were done are delivered again to the next owner", error)
+
+    def _commit_first(self, found: Mapping[Place, Beginning]) -> bool:
+        """Commit first positions (latest, a time) before anything is delivered: a transaction commits only positions
+        behind records. No commit of a transaction can be beside it, as the brokers had none pending just now.
+        """
+        try:
+            if self._cluster is None:
+                self._cluster = self._queries.cluster()
+            first = {place: one for place, one in found.items() if not one.is_committed and one.position >= 0}
+            self._commits.first(
+                [TopicPartition(*place, one.position, one.metadata.text()) for place, one in first.items()],
+                _FIRST_COMMIT_WAIT,
+            )
+        except KafkaException as exception:
+            self._fail(self._explained(exception, f"source {self.name}: the cluster is not known"))
+            return False
+        except ConnectorError as error:
+            self._fail(error)
+            return False
+        return True
+
+    def _rewind_to_committed(self, places: list[Place]) -> None:
+        try:
+            found = self._beginnings.of(places)
+        except KafkaException as exception:
+            self._fail(self._explained(exception, f"source {self.name}: where to go on cannot be found out"))
+            self._end(places)
+            return
+        except ConnectorError as error:
+            self._fail(error)
+            self._end(places)
+            return
+        self._lanes.next_epoch()
+        for place, beginning in found.items():
+            self._reading.forget([place])
+            self._seek(place, beginning.position)
+            self._begin_at(place, beginning)
 
     def _move(self, positions: Mapping[Lane, int]) -> list[Progress]:
         moved = []

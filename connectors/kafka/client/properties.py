@@ -71,6 +71,9 @@ QUEUE: Final = "queue.buffering.max.kbytes"
 """The property that bounds what a producer holds, and what it is if nobody says."""
 _QUEUE_SIZE: Final = 64 * 1024
 
+_BATCH_SIZE: Final = 1_000_000
+"""librdkafka's default of `batch.size`."""
+
 _LINGER_UNDER_LOAD = 0.02
 
 _SECURITY = ("security.", "sasl.", "ssl.", "https.", "oauth_cb", "enable.sasl.", "enable.ssl.")
@@ -175,11 +178,11 @@ def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callabl
     }
 
 
-def admin_properties(config: KafkaSourceConfig) -> dict[str, Any]:
-    """What `confluent_kafka.admin.AdminClient` gets to ask about a source's topics. Raises as `source_properties`."""
+def admin_properties(config: KafkaSourceConfig | KafkaSinkConfig) -> dict[str, Any]:
+    """What `confluent_kafka.admin.AdminClient` gets to ask about a connector's topics. Raises as the two others."""
     ours = {"bootstrap.servers": config.bootstrap, "client.id": f"streamer-{config.label}-admin"}
     theirs = {name: value for name, value in _passed_through(config).items() if is_connection(name)}
-    # What goes wrong with the brokers is told by the consumer's log.
+    # What goes wrong with the brokers is told by the log of the consumer, or producer.
     return {**ours, **theirs, "log_level": 0}
 
 
@@ -208,6 +211,35 @@ def sink_properties(config: KafkaSinkConfig, callbacks: Mapping[str, Callable[..
         **_passed_through(config),
         **_with_advice(config, callbacks),
         "logger": client_logger(config.label, scrubber(config)),
+    }
+
+
+def transactional_properties(
+    config: KafkaSinkConfig,
+    callbacks: Mapping[str, Callable[..., None]],
+    identity: str,
+    timeout: float,
+    longest: int,
+    batch: int | None,
+) -> dict[str, Any]:
+    """As `sink_properties`, for a producer that sends in transactions.
+
+    `identity` is its `transactional.id`, `timeout` the seconds after which brokers abort a transaction, `longest` the
+    bytes of the longest message of any sink, `batch` what every topic takes in one batch (`None`: not known).
+    """
+    found = sink_properties(config, callbacks)
+    batch_size = int(str(found.get("batch.size", _BATCH_SIZE)))
+    return {
+        # The default, 100 ms, is what a transaction waits for while the brokers still write the end of the last one.
+        "retry.backoff.ms": 10,
+        **found,
+        "transactional.id": identity,
+        "transaction.timeout.ms": max(1, round(timeout * 1000)),
+        # The client refuses to have messages outlive their transaction.
+        "message.timeout.ms": max(1, round(min(config.timeout, timeout) * 1000)),
+        "message.max.bytes": min(longest, queue_room(config.client)),
+        # Brokers refuse a batch that is larger, and the transaction with it.
+        "batch.size": batch_size if batch is None else min(batch_size, batch),
     }
 
 

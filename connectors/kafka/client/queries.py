@@ -23,7 +23,8 @@ Start = Literal["earliest", "latest"] | int
 """The first record, the end, or the first record of a time in milliseconds since 1970."""
 Answer = TypeVar("Answer")
 
-_PATIENCE = 30.0
+PATIENCE = 30.0
+"""Seconds for an answer."""
 _ATTEMPT = 5.0
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Sixteen bytes of zeros in base64: what brokers before Kafka 2.8 answer."""
@@ -61,6 +62,10 @@ class Queries:
         """The numbers of the partitions of all topics, by name."""
         topics = patiently(lambda limit: self._admin.list_topics(timeout=limit)).topics
         return {name: sorted(topic.partitions) for name, topic in topics.items()}
+
+    def cluster(self) -> str:
+        """The id of the cluster."""
+        return str(patiently(lambda limit: self._admin.list_topics(timeout=limit)).cluster_id)
 
     def positions(self, places: Iterable[Place], start: Start) -> dict[Place, int]:
         """The offset of `start` in each partition; the end if no record is as young as the given time."""
@@ -120,12 +125,12 @@ class Queries:
         return found
 
 
-def patiently(ask: Callable[[float], Answer]) -> Answer:
-    """The answer of `ask`, which gets the seconds for one attempt and is called again for up to half a minute.
-
-    Raises `KafkaException`.
+def patiently(ask: Callable[[float], Answer], patience: float | None = None) -> Answer:
+    """The answer of `ask`, which gets the seconds for one attempt and is called again for up to `patience` seconds
+    (half a minute). Raises `KafkaException`.
     """
-    for attempt in stamina.retry_context(_passing, attempts=None, timeout=_PATIENCE, wait_initial=0.1, wait_max=1.0):
+    seconds = PATIENCE if patience is None else patience
+    for attempt in stamina.retry_context(_passing, attempts=None, timeout=seconds, wait_initial=0.1, wait_max=1.0):
         with attempt:
             answer = ask(_ATTEMPT)
     return answer

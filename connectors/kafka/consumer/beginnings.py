@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
-from connectors.kafka.client.queries import Queries, Start, patiently
+from connectors.kafka.client.queries import PATIENCE, Queries, Start, patiently
 from connectors.kafka.consumer.commitmetadata import CommitMetadata
 from connectors.kafka.consumer.lanes import Place
 from pipelines.errors import ConnectorError
@@ -47,16 +47,20 @@ class Beginnings:
         out_of_range: Literal["stop", "earliest", "latest"],
         queries: Queries,
         label: str,
+        patience: float = PATIENCE,
     ) -> None:
+        """`patience`: seconds to wait for the brokers to tell what the group has committed."""
         self._consumer = consumer
         self._topics = topics
         self._start = start
         self._out_of_range = out_of_range
         self._queries = queries
         self._label = label
+        self._patience = patience
 
     def of(self, places: Iterable[Place]) -> dict[Place, Beginning]:
-        """Where these partitions begin. Waits for the brokers up to half a minute, then raises `KafkaException`.
+        """Where these partitions begin. Waits for the brokers up to half a minute, or `patience`, then raises
+        `KafkaException`.
 
         Raises `ConnectorError` for a topic that was created anew, unless `out_of_range` says where to go on.
         """
@@ -146,7 +150,10 @@ class Beginnings:
                     raise KafkaException(one.error)
             return answers
 
-        return {(one.topic, one.partition): (one.offset, CommitMetadata.of(one.metadata)) for one in patiently(ask)}
+        return {
+            (one.topic, one.partition): (one.offset, CommitMetadata.of(one.metadata))
+            for one in patiently(ask, self._patience)
+        }
 
     def _subscribed(self) -> list[Place]:
         known = self._queries.topics()

@@ -49,21 +49,24 @@ class Commits:
 
         Tries again for up to `seconds`. Raises `ConnectorError`.
         """
-        offsets = _offsets(progresses)
+        self._arrived(self.first(_offsets(progresses), seconds))
+
+    def first(self, offsets: list[TopicPartition], seconds: float) -> list[TopicPartition]:
+        """Commit these positions of partitions that may not be lanes yet, as `now`; returns what the brokers have."""
         if not offsets:
-            return
+            return []
         try:
             for attempt in stamina.retry_context(
                 _passing, attempts=None, timeout=seconds, wait_initial=0.05, wait_max=1
             ):
                 with attempt:
-                    answers = self._consumer.commit(offsets=offsets, asynchronous=False)
+                    answers: list[TopicPartition] = self._consumer.commit(offsets=offsets, asynchronous=False)
                     for one in answers:
                         if one.error is not None:
                             raise KafkaException(one.error)
         except KafkaException as exception:
             raise explained(error_of(exception), self._doing, self._scrub) from exception
-        self._arrived(answers)
+        return answers
 
     def try_again(self) -> None:
         """Commit again a second after a commit has failed. Cheap if none has."""

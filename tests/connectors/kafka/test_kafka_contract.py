@@ -3,112 +3,31 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from kafkabus import HUGE, KafkaSourceBus, read
 from kafkafixtures import CuttableKafka, Topics
 
 import connectors.kafka.client.properties
 from connectors.contract import LoopBus, RoundTripContract, SinkBus, SinkContract, SourceBus, SourceContract
 from connectors.contract.delivery import DeliveryContract
 from connectors.contract.faults import FaultContract
-from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+from connectors.kafka.config import KafkaSinkConfig
 from connectors.kafka.source import KafkaSource
 from connectors.message import Message
-from connectors.records import Header
 from connectors.sink import Sink
 from connectors.source import Source
 from streamer.devbroker import Broker, create_topics
 
 pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
 
-HUGE = 10_000_000
-QUICK = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
 OVERRIDE = {"override": "a topic keeps every message, not the last one of a key"}
 
 TopicName = Callable[..., str]
-
-
-class KafkaSourceBus(SourceBus):
-    partitions = 3
-    held_at_most = 6 * 2**20
-
-    def __init__(self, bootstrap: str, topic: str, assignor: str = "range") -> None:
-        self.bootstrap, self.topic, self.assignor = bootstrap, topic, assignor
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "message.max.bytes": HUGE, "linger.ms": 0, "enable.idempotence": True}
-        )
-        self._other: Other | None = None
-
-    def feed(self, messages: Sequence[Message]) -> None:
-        for one in messages:
-            self._producer.produce(
-                self.topic,
-                one.value,
-                one.key,
-                one.partition or 0,
-                headers=list(one.headers) or None,
-                timestamp=one.timestamp or 0,
-            )
-        assert self._producer.flush(self.patience) == 0
-
-    def source(self) -> Source:
-        quick = QUICK if self.assignor != "consumer" else {}
-        # A third of what may be held: the client may have one fetch on its way and one block read.
-        limits = {"queued.max.messages.kbytes": 1024, "fetch.max.bytes": 2**20, "max.partition.fetch.bytes": 256 * 1024}
-        return KafkaSourceConfig.model_validate(
-            {
-                "bootstrap": self.bootstrap,
-                "topics": self.topic,
-                "group": self.topic,
-                "assignor": self.assignor,
-                "client": {**quick, **limits},
-            }
-        ).build()
-
-    def take_away(self, source: Source) -> None:
-        self._other = Other(self.bootstrap, self.topic, self.assignor)
-
-    def give_back(self, source: Source) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        if self._other is not None:
-            self._other.leave()
-            self._other = None
-
-
-class Other:
-    """Another member of the group, that only takes part in rebalances."""
-
-    def __init__(self, bootstrap: str, topic: str, assignor: str) -> None:
-        how: dict[str, Any] = (
-            {"group.protocol": "consumer"}
-            if assignor == "consumer"
-            else {"partition.assignment.strategy": assignor, **QUICK}
-        )
-        self._consumer = Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False, **how}
-        )
-        self._consumer.subscribe([topic])
-        self._left = threading.Event()
-        self._thread = threading.Thread(target=self._live)
-        self._thread.start()
-
-    def _live(self) -> None:
-        while not self._left.is_set():
-            self._consumer.poll(0.05)
-        self._consumer.close()
-
-    def leave(self) -> None:
-        self._left.set()
-        self._thread.join()
 
 
 class KafkaSinkBus(SinkBus):
@@ -169,23 +88,6 @@ class KafkaLoopBus(LoopBus):
 
     def source(self) -> Source:
         return self._out.source()
-
-
-def read(bootstrap: str, topic: str, count: int, patience: float) -> list[Message]:
-    """All of partition 0, as soon as there are `count`."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=patience)[1]
-    found: list[Message] = []
-    deadline = time.monotonic() + patience
-    while len(found) < max(count, end) and time.monotonic() < deadline:
-        found += [
-            Message(one.value(), one.key(), tuple(cast(list[Header], one.headers() or [])), one.timestamp()[1])
-            for one in consumer.consume(1000, 0.2 if len(found) < count else 0.0)
-            if one.error() is None
-        ]
-    consumer.close()
-    return found
 
 
 class TestKafkaSource(SourceContract):

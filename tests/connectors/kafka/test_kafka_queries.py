@@ -33,7 +33,7 @@ def test_a_client_that_asks_before_the_topic_is_made_finds_where_it_begins_and_e
 def test_a_topic_that_does_not_come_is_an_error_in_the_end(
     monkeypatch: pytest.MonkeyPatch, topic_name: Name, queries: Queries
 ) -> None:
-    monkeypatch.setattr("connectors.kafka.client.queries._PATIENCE", 1.0)
+    monkeypatch.setattr("connectors.kafka.client.queries.PATIENCE", 1.0)
     with pytest.raises(KafkaException) as raised:
         queries.positions([(topic_name(), 0)], "latest")
     assert raised.value.args[0].code() == KafkaError._NOENT

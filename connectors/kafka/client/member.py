@@ -1,0 +1,20 @@
+"""`Member`: what a transactional producer commits positions of a consumer with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from connectors.records import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """The `member` of a Kafka source's `TransactionToken`."""
+
+    group: object
+    """The consumer group's metadata, as confluent-kafka gives and takes it."""
+    cluster: str | None
+    """The id of the cluster that the group is of; `None` if the brokers did not say."""
+    places: Mapping[Lane, tuple[str, int, str]]
+    """Topic, partition, and the metadata to commit with a position, of each of the token's lanes."""

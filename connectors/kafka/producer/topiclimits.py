@@ -1,0 +1,111 @@
+"""`TopicLimits`: what brokers accept for a topic, so that a sink can refuse a message alone.
+
+Brokers refuse a whole request because of one message, and a transaction with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from connectors.headers import Headers
+from connectors.kafka.client.errors import error_of, is_passing
+from connectors.records import Ints, Messages
+from pipelines.data.spans import Spans
+
+BATCH_OVERHEAD = 61
+"""Bytes that a batch of records takes besides them."""
+RECORD_OVERHEAD = 36
+"""Bytes that librdkafka counts for a message besides payload, key and headers."""
+_HEADERS = 64 * 1024
+"""Bytes of headers that are not counted: only a message whose payload comes so close to the limit is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLimits:
+    """What a topic's settings allow."""
+
+    batch: int
+    """`max.message.bytes`: bytes of a batch of records, compressed."""
+    needs_keys: bool
+    """Whether it is compacted, so that a message without a key is refused."""
+
+    @property
+    def message(self) -> int:
+        """Bytes of one message, as librdkafka counts them, that the topic takes for certain."""
+        return self.batch - BATCH_OVERHEAD
+
+    def refusals(self, messages: Messages, longest: int) -> dict[int, KafkaError]:
+        """The messages that would be refused, or are larger than `longest`, by index."""
+        refused: dict[int, KafkaError] = {}
+        # The client counts, too, but knows only the largest limit of all sinks that share it.
+        most = min(self.message, longest) - RECORD_OVERHEAD
+        sizes = _lengths(messages.values)
+        if messages.keys is not None:
+            sizes = sizes + _lengths(messages.keys)
+        if sizes.max(initial=0) > most - _HEADERS:
+            if messages.headers is not None:
+                sizes = sizes + _header_sizes(Headers.of(messages.headers))
+            for index in np.flatnonzero(sizes > most).tolist():
+                refused[index] = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+        if self.needs_keys:
+            for index in _without_key(messages):
+                refused[index] = KafkaError(KafkaError.INVALID_RECORD, "the topic is compacted: a message needs a key")
+        return refused
+
+
+NO_LIMITS = TopicLimits(1 << 40, needs_keys=False)
+"""Of a topic whose settings are not known."""
+
+
+def limits_of(admin: AdminClient, topics: Iterable[str], seconds: float) -> dict[str, TopicLimits]:
+    """The limits of these topics; those that do not exist, or whose settings we may not read, are left out.
+
+    Raises `KafkaException` if the brokers do not answer.
+    """
+    asked = {topic: ConfigResource(ResourceType.TOPIC, topic) for topic in topics}
+    if not asked:
+        return {}
+    answers = admin.describe_configs(list(asked.values()), request_timeout=seconds)
+    found = {}
+    for topic, resource in asked.items():
+        try:
+            found[topic] = _read(answers[resource].result())
+        except KafkaException as exception:
+            if is_passing(error_of(exception)):
+                raise
+    return found
+
+
+def _read(settings: Mapping[str, Any]) -> TopicLimits:
+    return TopicLimits(
+        int(settings["max.message.bytes"].value), "compact" in str(settings["cleanup.policy"].value).split(",")
+    )
+
+
+def _header_sizes(headers: Headers) -> Ints:
+    # librdkafka counts up to ten bytes for the two lengths.
+    each = np.maximum(headers.names.lengths, 0) + np.maximum(headers.values.lengths, 0) + 10
+    sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(each)])
+    sizes: Ints = sums[headers.starts + headers.counts] - sums[headers.starts]
+    return sizes
+
+
+def _lengths(column: Sequence[bytes | None]) -> Ints:
+    if isinstance(column, Spans):
+        return np.maximum(column.lengths, 0)
+    return np.fromiter((0 if one is None else len(one) for one in column), np.int64, len(column))
+
+
+def _without_key(messages: Messages) -> Iterable[int]:
+    if messages.keys is None:
+        return range(len(messages))
+    if isinstance(messages.keys, Spans):
+        found: list[int] = np.flatnonzero(messages.keys.lengths < 0).tolist()
+        return found
+    return [index for index, key in enumerate(messages.keys) if key is None]

@@ -1,0 +1,299 @@
+"""`Transactions`: a transactional producer, which all sinks of a service share."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from connectors.kafka.client.deadlinecall import ResumableCalls
+from connectors.kafka.client.errors import FORBIDDEN, error_of, explained, is_passing
+from connectors.kafka.client.member import Member
+from connectors.kafka.client.properties import admin_properties, transactional_properties
+from connectors.kafka.producer.client import Calls, ProducerClient, close
+from connectors.kafka.producer.topiclimits import TopicLimits, limits_of
+from connectors.records import Lane
+from connectors.sink import Voided
+from connectors.source import TransactionToken
+from pipelines.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from connectors.kafka.config import KafkaSinkConfig
+    from connectors.kafka.transactionalsink import KafkaTransactionalSink
+
+_log = logging.getLogger(__name__)
+
+_OPEN_WAIT = 5.0
+_CLOSE_WAIT = 5.0
+_MARGIN = 0.25
+"""Seconds by which the client may be later than the timeout that it was given."""
+_LEAST = 0.05
+_IDLE_SLICE = 0.005
+_MOST_REPLACED = 3
+_REPLACED_SECONDS = 600.0
+_STOPPING = FORBIDDEN | {KafkaError.INVALID_TRANSACTION_TIMEOUT, KafkaError.UNSUPPORTED_VERSION}
+"""What a new client, or the same records again, would not mend."""
+
+
+class Transactions(ProducerClient):
+    """A producer with a `transactional.id`, and the transaction that is open.
+
+    `begin`, `commit` and `abort` run the client's calls, which may block for much longer than they were told to, in a
+    thread of their own: one that is late goes on, and the next call waits for it.
+
+    A client that was fenced, or that the brokers gave up waiting for, is replaced by one with the same id, which has
+    the brokers abort what the first one left. So is a client of which brokers refused messages: the numbers of its
+    messages have a gap then, for which they would refuse the next one.
+    """
+
+    def __init__(self, config: KafkaSinkConfig, identity: str, timeout: float) -> None:
+        """`identity` is the `transactional.id`, `timeout` the seconds after which brokers abort a transaction."""
+        super().__init__(config)
+        self.lock = threading.RLock()
+        """Held while what is known of sent messages is read or forgotten."""
+        self.sinks: list[KafkaTransactionalSink] = []
+        """All sinks that send by it."""
+        self.is_active = False
+        """Whether a transaction is open."""
+        self.cluster: str | None = None
+        """The id of the brokers' cluster; `None` until they have answered."""
+        self.failed = False
+        """Whether a message of the open transaction is lost, so that it cannot be committed."""
+        self.has_gap = False
+        """Whether brokers refused messages since the client was made."""
+        self._identity = identity
+        self._timeout = timeout
+        self._config = config
+        self._limits: dict[str, TopicLimits] | None = None
+        self._batch_size = 0
+        self._admitted = False
+        self._has_offsets = False
+        self._running = ResumableCalls()
+        self._replaced: deque[float] = deque(maxlen=_MOST_REPLACED)
+
+    def limits(self, topic: str) -> TopicLimits | None:
+        """What the brokers accept for this topic; `None` if it is not known."""
+        return (self._limits or {}).get(topic)
+
+    def attach(self, calls: Calls, topic: str | None) -> None:
+        """See `ProducerClient`. The first sink waits up to 5 s for the brokers to admit the client.
+
+        Raises `ConnectorError` also if the client may not use its `transactional.id` or `timeout`.
+        """
+        first = not self.is_open
+        super().attach(calls, topic)
+        if not first:
+            return
+        try:
+            self._within("open", time.monotonic() + _OPEN_WAIT, self._admit)
+        except ConnectorError as error:
+            if error.retriable:
+                return
+            super().detach(calls)
+            raise
+
+    def detach(self, calls: Calls) -> None:
+        """See `ProducerClient`. The last sink aborts an open transaction, if it can."""
+        if self.is_open and len(self._sinks) == 1 and self.is_active and not self._running.running:
+            self._quietly("abort", time.monotonic() + _CLOSE_WAIT, self._abort)
+        super().detach(calls)
+
+    def begin(self, deadline: float) -> None:
+        """See `TransactionalSink.begin`."""
+        if self.is_active:
+            raise ConnectorError(f"{self.label}: a transaction has begun already; commit or abort it first")
+        self._within("begin", deadline, self._begin)
+
+    def commit(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
+        """See `TransactionalSink.commit`."""
+        member = token.member
+        if not isinstance(member, Member):
+            raise ConnectorError(f"{self.label}: the positions are not those of a Kafka source")
+        if strangers := [lane for lane in positions if lane not in token.lanes]:
+            raise Voided(f"{self.label}: the source does not have these lanes any more: {strangers}")
+        self.check_cluster(member.cluster)
+        if self.failed:
+            raise Voided(f"{self.label}: messages of the transaction are lost")
+        offsets = []
+        for lane, position in positions.items():
+            topic, partition, metadata = member.places[lane]
+            offsets.append(TopicPartition(topic, partition, position, metadata))
+        self._within("commit", deadline, lambda until: self._commit(offsets, member.group, until))
+
+    def abort(self, deadline: float) -> None:
+        """See `TransactionalSink.abort`."""
+        self._within("abort", deadline, self._abort)
+
+    def check_cluster(self, theirs: str | None) -> None:
+        """Raise `ConnectorError` if the source's cluster is known to be another one."""
+        if theirs is not None and self.cluster is not None and theirs != self.cluster:
+            raise ConnectorError(
+                f"{self.label}: it writes to the cluster {self.cluster}, and the source reads from {theirs}: a "
+                f"transaction is of one cluster; use delivery: at_least_once"
+            )
+
+    def failure(self, error: KafkaError) -> ConnectorError:
+        """What a new client would mend voids the transaction."""
+        if error.code() in _STOPPING:
+            return self._stop(error)
+        return Voided(self.scrub(f"{self.label}: {error.str()} ({error.name()})"))
+
+    def _properties(self, callbacks: Mapping[str, Callable[..., None]]) -> dict[str, Any]:
+        known = [limits.batch for limits in (self._limits or {}).values()]
+        longest = max(sink.longest for sink in self.sinks)
+        found = transactional_properties(
+            self._config, callbacks, self._identity, self._timeout, longest, min(known, default=None)
+        )
+        self._batch_size = int(found["batch.size"])
+        return found
+
+    def _close(self) -> None:
+        self._stop_watching()
+        producer = self.producer
+        # Also after a call that is late: a client must not be closed during a call.
+        self._quietly("close", time.monotonic() + _CLOSE_WAIT, lambda until: close(producer))
+        self._admitted = self.is_active = False
+
+    def _within(self, name: str, deadline: float, call: Callable[[float], None]) -> None:
+        """Run one of the client's calls. Raises what it ended in; retriable if that is not known at `deadline`."""
+        until = max(deadline, time.monotonic() + _LEAST)
+        try:
+            self._running.run(name, lambda: call(until), until - time.monotonic() + _MARGIN)
+        except TimeoutError:
+            away = self.reach.reason
+            raise ConnectorError(
+                f"{self.label}: {name}: the brokers do not answer" + (f": {away}" if away else ""), retriable=True
+            ) from None
+        except KafkaException as exception:
+            raise self._outcome(error_of(exception), name) from exception
+
+    def _quietly(self, name: str, deadline: float, call: Callable[[float], None]) -> None:
+        try:
+            self._within(name, deadline, call)
+        except ConnectorError as error:
+            _log.warning("%s; the brokers abort the transaction after %g s", error, self._timeout)
+
+    def _outcome(self, error: KafkaError, name: str) -> ConnectorError:
+        doing = f"{self.label}: {name}"
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            self.fail(error)
+            assert self.fatal is not None
+            return self.fatal
+        if error.code() in _STOPPING:
+            return self._stop(error)
+        # Only a commit can be given up: to begin, or to abort, is what comes after that.
+        if error.txn_requires_abort() or (name == "commit" and not is_passing(error)):
+            return Voided(self.scrub(f"{doing}: {error.str()} ({error.name()})"))
+        return explained(error, doing, self.scrub)
+
+    def _stop(self, error: KafkaError) -> ConnectorError:
+        advice = {
+            KafkaError.INVALID_TRANSACTION_TIMEOUT: f"lower transaction.timeout ({self._timeout:g} s), or raise the "
+            "brokers' transaction.max.timeout.ms",
+            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "ask for access rules (ACLs) that let this user write "
+            f"and describe the transactional id {self._identity}, or those that begin as it does",
+            KafkaError.GROUP_AUTHORIZATION_FAILED: "ask for an access rule (ACL) that lets this user read the group "
+            "of the source: transactions commit its positions",
+            KafkaError.CLUSTER_AUTHORIZATION_FAILED: "ask for an access rule (ACL) IdempotentWrite on the cluster",
+        }.get(error.code())
+        if advice is None:
+            return explained(error, self.label, self.scrub)
+        return ConnectorError(self.scrub(f"{self.label}: {error.str()} ({error.name()}); {advice}"))
+
+    def _begin(self, until: float) -> None:
+        self.raise_fatal()
+        self._admit(until)
+        self.producer.begin_transaction()
+        self.is_active = True
+
+    def _commit(self, offsets: list[TopicPartition], group: object, until: float) -> None:
+        self.raise_fatal()
+        if not self._has_offsets:
+            self.producer.send_offsets_to_transaction(offsets, group, _left(until))
+            self._has_offsets = True
+        self.producer.commit_transaction(_left(until))
+        self.is_active = self._has_offsets = False
+
+    def _abort(self, until: float) -> None:
+        active, self.is_active = self.is_active, False
+        for sink in self.sinks:
+            sink.look()
+        try:
+            if self.fatal is None and not self.has_gap and active:
+                self.producer.abort_transaction(_left(until))
+        except KafkaException as exception:
+            error = error_of(exception)
+            if not error.fatal():
+                self.is_active = active
+                raise
+            self.fail(error)
+        if self.fatal is not None:
+            self._check_number_of_clients()
+        if self.fatal is not None or self.has_gap:
+            self._replace()
+        # A new client has the brokers abort what the old one began. Only then are positions known.
+        self._admit(until)
+        self._wait_until_idle(until)
+        for sink in self.sinks:
+            sink.forget()
+        self.failed = self._has_offsets = False
+
+    def _check_number_of_clients(self) -> None:
+        """Note that a client failed for good. Raises `ConnectorError` if too many have."""
+        assert self.fatal is not None
+        if not isinstance(self.fatal, Voided):
+            raise self.fatal
+        now = time.monotonic()
+        if len(self._replaced) == _MOST_REPLACED and now - self._replaced[0] < _REPLACED_SECONDS:
+            raise ConnectorError(
+                f"{self.fatal}; that is the fourth time in ten minutes: either another process has the same instance "
+                f"(give each its own), or transactions take longer than transaction.timeout ({self._timeout:g} s)"
+            )
+        self._replaced.append(now)
+        _log.warning("%s; the client is replaced", self.fatal)
+
+    def _replace(self) -> None:
+        self._stop_watching()
+        with self.lock:
+            old = self.producer
+            self._make()
+            self._admitted = self.has_gap = self._has_offsets = False
+            self.fatal = None
+        self._watch()
+        close(old)
+
+    def _admit(self, until: float) -> None:
+        """Have the brokers admit the client under its id, and abort what an earlier client left."""
+        if self._admitted:
+            return
+        self._learn_limits(until)
+        self.producer.init_transactions(_left(until))
+        self.met = self._admitted = True
+
+    def _learn_limits(self, until: float) -> None:
+        if self._limits is not None:
+            return
+        admin = AdminClient(admin_properties(self._config))
+        self.cluster = admin.list_topics(timeout=_left(until)).cluster_id
+        topics = [sink.topic for sink in self.sinks if sink.topic is not None]
+        self._limits = limits_of(admin, topics, _left(until))
+        if any(limits.batch < self._batch_size for limits in self._limits.values()):
+            # Else the brokers would refuse its batches.
+            self._replace()
+
+    def _wait_until_idle(self, until: float) -> None:
+        """Until the client has told of all messages that were thrown away."""
+        while not self.writing.is_idle():
+            if time.monotonic() >= until:
+                raise ConnectorError(f"{self.label}: abort: messages are still on their way", retriable=True)
+            time.sleep(_IDLE_SLICE)
+
+
+def _left(until: float) -> float:
+    return max(_LEAST, until - time.monotonic())

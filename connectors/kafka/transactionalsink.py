@@ -1,0 +1,229 @@
+"""`KafkaTransactionalSink`: messages to Kafka topics, and positions of a Kafka source, visible as one or not at all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from connectors.kafka.client.errors import FORBIDDEN, error_of, explained
+from connectors.kafka.client.properties import admin_properties
+from connectors.kafka.producer.sent import Sent
+from connectors.kafka.producer.topiclimits import NO_LIMITS
+from connectors.kafka.producer.transactions import Transactions
+from connectors.kafka.producer.writing import Refusals
+from connectors.kafka.sink import KafkaSink
+from connectors.kafka.source import KafkaSource
+from connectors.records import Ints, Lane, Messages
+from connectors.sink import Lost, Refused, TransactionalSink
+from connectors.source import Source, TransactionToken
+from pipelines.errors import ConnectorError, DefinitionError
+
+if TYPE_CHECKING:
+    from connectors.config import SinkConfig
+    from connectors.kafka.config import KafkaSinkConfig
+
+_ASK = 5.0
+_SLICE = 0.1
+# The transaction takes no messages any more, or has thrown away those that it had: none of them is the cause.
+_OF_THE_TRANSACTION = frozenset(
+    {
+        KafkaError._STATE,
+        KafkaError._FATAL,
+        KafkaError._FENCED,
+        KafkaError._PURGE_QUEUE,
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        KafkaError.UNKNOWN_PRODUCER_ID,
+        KafkaError.INVALID_TXN_STATE,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+
+class KafkaTransactionalSink(KafkaSink, TransactionalSink):
+    """A `KafkaSink` that sends in transactions. Its siblings share its producer.
+
+    A message that is larger than its topic takes before compression, or has no key where the topic is compacted, is
+    refused alone. What brokers refuse all the same voids the transaction: `barrier` names all messages of the request
+    as lost for good, as any of them may be the cause, and what else was sent since as lost for now.
+
+    If the topic is deleted, the transaction is void, and the sink accepts no messages until the topic is there again;
+    after `timeout` the sink is broken.
+    """
+
+    def __init__(self, config: KafkaSinkConfig, transactions: Transactions) -> None:
+        super().__init__(config, transactions)
+        self._transactions = transactions
+        self._transactions.sinks.append(self)
+        self._elsewhere = False
+        """Whether its `bootstrap` names other brokers than that of the sink whose sibling it is."""
+
+    @property
+    def topic(self) -> str | None:
+        """Its topic; `None` if messages have topics of their own."""
+        return self._plain_topic
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest message that it takes."""
+        return self._config.max_message
+
+    def accepts(self, source: Source) -> str | None:
+        """See `TransactionalSink.accepts`: Kafka sources of the same cluster, as far as both have seen it."""
+        if not isinstance(source, KafkaSource):
+            return f"{source.name} is no Kafka source"
+        try:
+            self._transactions.check_cluster(source.cluster)
+        except ConnectorError as error:
+            return str(error)
+        return None
+
+    def sibling(self, config: SinkConfig) -> KafkaTransactionalSink:
+        """See `TransactionalSink.sibling`. Both have to have the same settings but for topics and keys."""
+        # The configuration needs this module.
+        from connectors.kafka.config import KafkaSinkConfig
+
+        if not isinstance(config, KafkaSinkConfig):
+            raise DefinitionError(f'sink "{config.label}": it cannot send in transactions of Kafka')
+        if (difference := config.differs_from(self._config)) is not None:
+            raise DefinitionError(f'sink "{config.label}": {difference}')
+        found = KafkaTransactionalSink(config, self._transactions)
+        found._elsewhere = config.bootstrap != self._config.bootstrap
+        return found
+
+    def open(self) -> None:
+        """See `KafkaSink.open`. Also raises `ConnectorError` if its brokers are those of another cluster, or the client
+        may not send in transactions."""
+        super().open()
+        if not self._elsewhere or self._transactions.cluster is None:
+            return
+        try:
+            cluster = AdminClient(admin_properties(self._config)).list_topics(timeout=_ASK).cluster_id
+            if cluster != self._transactions.cluster:
+                raise ConnectorError(
+                    f"sink {self.name}: {self._config.bootstrap} is another cluster than that of the first sink, and a "
+                    f"transaction is of one cluster; use delivery: at_least_once"
+                )
+        except KafkaException as exception:
+            self.close()
+            raise explained(error_of(exception), f"sink {self.name}", self._scrub) from exception
+        except ConnectorError:
+            self.close()
+            raise
+
+    def begin(self, deadline: float) -> None:
+        """See `TransactionalSink.begin`."""
+        self._transactions.begin(deadline)
+
+    def commit(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
+        """See `TransactionalSink.commit`."""
+        self._transactions.commit(positions, token, deadline)
+
+    def abort(self, deadline: float) -> None:
+        """See `TransactionalSink.abort`."""
+        self._transactions.abort(deadline)
+
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        """See `Sink.send`. Refused alone are messages that their topic does not take, or whose own topic is not there.
+
+        Raises `Voided` if the client was fenced, `ConnectorError` if no transaction has begun, the client may not
+        write, or the sink's topic stays away.
+        """
+        if not self._transactions.is_active:
+            raise ConnectorError(f"sink {self.name}: begin a transaction before sending")
+        limits = NO_LIMITS if self.topic is None else self._transactions.limits(self.topic) or NO_LIMITS
+        errors = limits.refusals(messages, self.longest) if len(messages) else {}
+        if not errors:
+            return super().send(messages, deadline)
+        rest = np.array([index for index in range(len(messages)) if index not in errors], np.int64)
+        refused = super().send(messages.take(rest), deadline) if len(rest) else {}
+        where = f"sink {self.name}, topic"
+        return {int(rest[index]): error for index, error in refused.items()} | {
+            index: explained(error, f'{where} "{self._topic_of(messages, index)}"', self._scrub)
+            for index, error in errors.items()
+        }
+
+    def barrier(self, deadline: float) -> Lost:
+        """See `KafkaSink.barrier`. Raises `Voided` if the client was fenced.
+
+        Once the transaction has failed, it waits for nothing more: what is not confirmed is lost.
+        """
+        lost = dict(super().barrier(deadline))
+        if self._transactions.failed:
+            error = ConnectorError(f"sink {self.name}: the transaction has failed", retriable=True)
+            for sent in self._outstanding:
+                for row in sent.rows().tolist():
+                    lost.setdefault(row, error)
+        return lost
+
+    def confirmed(self) -> list[Ints]:
+        with self._transactions.lock:
+            return super().confirmed()
+
+    def push(self) -> None:
+        if self._transactions.is_active:
+            super().push()
+
+    def behind(self) -> float:
+        return super().behind() if self._transactions.is_active else 0.0
+
+    def look(self) -> None:
+        """Learn what is confirmed or lost by now."""
+        with self._transactions.lock:
+            self._collect()
+
+    def forget(self) -> None:
+        """Forget all that was sent, and what of it was confirmed or lost. Called while nothing is outstanding."""
+        with self._transactions.lock:
+            self._collect()
+            self._collected = self._calls.made
+            self._outstanding.clear()
+            self._confirmed.clear()
+            self._lost.clear()
+
+    def _collect(self) -> None:
+        with self._transactions.lock:
+            super()._collect()
+
+    def _wait_until_idle(self, deadline: float) -> None:
+        while True:
+            try:
+                super()._wait_until_idle(min(deadline, time.monotonic() + _SLICE))
+                return
+            except ConnectorError as error:
+                self._collect()
+                if self._transactions.failed:
+                    return
+                if not error.retriable or time.monotonic() >= deadline:
+                    raise
+
+    def _turn_down(self, sent: Sent, refusals: Refusals) -> Refusals:
+        # A transaction that has failed takes nothing: then these are lost, as what it took before.
+        void = {index for index, error in refusals.items() if error.code() in _OF_THE_TRANSACTION}
+        for index in void:
+            sent.lose(index, refusals[index])
+        return super()._turn_down(sent, {index: error for index, error in refusals.items() if index not in void})
+
+    def _lose(self, sent: Sent, index: int, error: KafkaError) -> None:
+        where = f'sink {self.name}, topic "{sent.topic(index)}"'
+        self._transactions.failed = True
+        if error.fatal():
+            self._transactions.fail(error)
+        if error.fatal() or error.code() in _OF_THE_TRANSACTION:
+            lost = ConnectorError(f"{where}: the transaction failed: {error.str()}", retriable=True)
+        elif error.code() in FORBIDDEN:
+            lost = self._fatal = explained(error, where, self._scrub)
+        else:
+            lost = self._refusal(error, sent.topic(index))
+            # Codes of brokers are positive, those of the client are not.
+            self._transactions.has_gap |= error.code() > 0
+        self._lost |= dict.fromkeys(sent.parents(index).tolist(), lost)
+
+    def _topic_of(self, messages: Messages, index: int) -> str:
+        return (messages.topics[index] if messages.topics is not None else "") or self._topic

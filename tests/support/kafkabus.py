@@ -1,0 +1,131 @@
+"""Topics of a real Kafka as buses of the connector contract."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from connectors.contract import SourceBus
+from connectors.kafka.config import KafkaSourceConfig
+from connectors.message import Message
+from connectors.records import Header
+from connectors.source import Source
+
+HUGE = 10_000_000
+"""Bytes of a message that topics and clients of these tests take."""
+QUICK = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
+
+
+class KafkaSourceBus(SourceBus):
+    """Feeds a source that is a member of a group of its own; another member comes and goes."""
+
+    partitions = 3
+    held_at_most = 6 * 2**20
+    fields: ClassVar[dict[str, Any]] = {}
+    """More of the source's configuration."""
+
+    def __init__(self, bootstrap: str, topic: str, assignor: str = "range") -> None:
+        self.bootstrap, self.topic, self.assignor = bootstrap, topic, assignor
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "message.max.bytes": HUGE, "linger.ms": 0, "enable.idempotence": True}
+        )
+        self._other: Other | None = None
+
+    def feed(self, messages: Sequence[Message]) -> None:
+        for one in messages:
+            self._producer.produce(
+                self.topic,
+                one.value,
+                one.key,
+                one.partition or 0,
+                headers=list(one.headers) or None,
+                timestamp=one.timestamp or 0,
+            )
+        assert self._producer.flush(self.patience) == 0
+
+    def source(self) -> Source:
+        return self.config().build()
+
+    def config(self) -> KafkaSourceConfig:
+        """That of the source."""
+        quick = QUICK if self.assignor != "consumer" else {}
+        # A third of what may be held: the client may have one fetch on its way and one block read.
+        limits = {"queued.max.messages.kbytes": 1024, "fetch.max.bytes": 2**20, "max.partition.fetch.bytes": 256 * 1024}
+        return KafkaSourceConfig.model_validate(
+            {
+                "bootstrap": self.bootstrap,
+                "topics": self.topic,
+                "group": self.topic,
+                "assignor": self.assignor,
+                "client": {**quick, **limits},
+                **self.fields,
+            }
+        )
+
+    def take_away(self, source: Source) -> None:
+        self._other = Other(self.bootstrap, self.topic, self.assignor)
+
+    def give_back(self, source: Source) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        if self._other is not None:
+            self._other.leave()
+            self._other = None
+
+
+class Other:
+    """Another member of the group, that only takes part in rebalances."""
+
+    def __init__(self, bootstrap: str, topic: str, assignor: str) -> None:
+        how: dict[str, Any] = (
+            {"group.protocol": "consumer"}
+            if assignor == "consumer"
+            else {"partition.assignment.strategy": assignor, **QUICK}
+        )
+        self._consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False, **how}
+        )
+        self._consumer.subscribe([topic])
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=self._live)
+        self._thread.start()
+
+    def _live(self) -> None:
+        while not self._left.is_set():
+            self._consumer.poll(0.05)
+        self._consumer.close()
+
+    def leave(self) -> None:
+        self._left.set()
+        self._thread.join()
+
+
+def read(bootstrap: str, topic: str, count: int, patience: float) -> list[Message]:
+    """All that is committed of partition 0, as soon as there are `count`."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[Message] = []
+    deadline = time.monotonic() + patience
+    at_end = False
+    # The end tells more than a count: markers of transactions have offsets, too.
+    while (len(found) < count or not at_end) and time.monotonic() < deadline:
+        for one in consumer.consume(1000, 0.2):
+            error = one.error()
+            at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+            if error is None:
+                headers = tuple(cast(list[Header], one.headers() or []))
+                found.append(Message(one.value(), one.key(), headers, one.timestamp()[1]))
+    consumer.close()
+    return found
