@@ -9,6 +9,7 @@ imported for it.
 from __future__ import annotations
 
 import importlib.util
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -173,5 +174,8 @@ def _part(part: str | Requirement) -> Requirement:
 def _installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
+    except ImportError:
         return False
+    except ValueError:
+        # It is imported, and has put something without a spec in its place, as Faust does.
+        return sys.modules.get(name) is not None

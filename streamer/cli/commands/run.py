@@ -52,6 +52,10 @@ def run(
             help="JSON lines on stderr and nothing else, or text. By default the log is text on a terminal, else JSON.",
         ),
     ] = None,
+    engine: Annotated[
+        Literal["streamer", "faust"],
+        typer.Option("--engine", help="What reads and writes Kafka: streamer's own clients, or a Faust worker."),
+    ] = "streamer",
     as_json: AsJson = False,
 ) -> int:
     """Run services, all in this process, until SIGTERM, Ctrl-C or the end of their sources.
@@ -74,6 +78,8 @@ def run(
     configure(log_level or level or ("info" if in_json or trace else "warning"), as_json=in_json)
     listed = no_code_given(not import_from_here(*files, no_code=no_code), env, allowed)
     services = _observed(_loaded(files, runners_given(runner), listed), profile, trace)
+    if engine == "faust":
+        return _in_faust(files, services, start_from, log_level or level or "warning", as_json=as_json)
     agents = [Agent(service, start_from=start_from) for service in services]
 
     def say(text: str) -> None:
@@ -93,6 +99,30 @@ def run(
         if as_json:
             say_json(summary.to_dict())
     return 1 if any(summary.reason == "failed" for summary in summaries) else 0
+
+
+def _in_faust(
+    files: list[Path], services: list[Service], start_from: str | None, log_level: str, *, as_json: bool
+) -> int:
+    from pipelines.errors import DefinitionError
+    from streamer.cli.terminal import remark, say_json
+
+    if len(services) != 1:
+        raise DefinitionError(
+            f"--engine faust runs one service in a process, and {', '.join(map(str, files))} "
+            f"define {len(services)}; attach several to one app in a module of your own: streamer.faust.attach"
+        )
+    if start_from is not None:
+        raise DefinitionError("--from is not possible with --engine faust; reset the group with the brokers' own tools")
+    from streamer.faust.fitting import Written
+    from streamer.faust.worker import run as run_worker
+
+    code, summary = run_worker(services[0], Written.of(files[0]), log_level=log_level)
+    if summary is not None:
+        remark(_ended(summary))
+        if as_json:
+            say_json(summary.to_dict())
+    return code
 
 
 def _loaded(files: list[Path], runners: dict[str, str], no_code: NoCode | None) -> list[Service]:

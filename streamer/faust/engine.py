@@ -1,0 +1,186 @@
+"""`Engine`: one service as the body of a Faust agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import aclosing
+from typing import Any
+
+from faust import App, Stream
+from faust.agents import current_agent
+from faust.types import TP
+from faust.types.agents import AgentT, AgentTestWrapperT
+
+from connectors.config import SinkConfig
+from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+from connectors.message import messages_of_block
+from connectors.sink import Sink
+from pipelines.errors import DefinitionError, StreamerError
+from streamer.agent.agent import Agent
+from streamer.agent.assembly import build
+from streamer.agent.summary import Summary
+from streamer.definition.nocode import check_code
+from streamer.definition.service import Service
+from streamer.delivery.deadletter import original
+from streamer.faust.loopsink import Sent
+from streamer.faust.sink import FaustSink
+from streamer.faust.source import FaustSource
+from streamer.faust.yielding import NAME, YieldingConfig, YieldingSink
+from streamer.testing import DeadLetter
+
+Told = Callable[[Summary], object]
+"""Gets the summary of a run that has ended."""
+
+
+class Engine:
+    """Runs a service on the events of a stream, in threads of its own, from the agent's start to its end.
+
+    The event loop only moves events, messages and acknowledgements: decoding, the pipeline and encoding run in the
+    service's threads, so that heartbeats and other agents go on meanwhile.
+    """
+
+    def __init__(self, app: App, service: Service, told: Told | None = None) -> None:
+        (config,) = service.sources
+        assert isinstance(config, KafkaSourceConfig)
+        self._app = app
+        self._service = service
+        self._config = config
+        self._told = told
+
+    async def run(self, stream: Stream[Any]) -> AsyncIterator[Any]:
+        """The results, while the agent has sinks that want them; otherwise nothing, for as long as the agent lives.
+
+        In the agent's own `test_context` nothing is sent: results and dead letters, as `streamer.testing.DeadLetter`,
+        are what it yields. Raises the errors of opening, and `StreamerError` when the service fails: the agent's
+        supervisor then has to end the app.
+        """
+        faust_agent = current_agent()
+        testing = isinstance(faust_agent, AgentTestWrapperT)
+        if faust_agent is not None and not testing:
+            self._check_alone(faust_agent)
+            await self._app.maybe_start_producer()
+        source = FaustSource(
+            self._app,
+            name=self._config.label,
+            headers=self._config.headers,
+            commit=None if testing else self._commit,
+        )
+        yielding = YieldingSink(made=_for_tests if testing else None)
+        wanted = faust_agent is not None and bool(faust_agent.info()["sink"])
+        agent = self._built(source, yielding, wanted=wanted, testing=testing)
+        await asyncio.to_thread(agent.start)
+        ended = asyncio.ensure_future(asyncio.to_thread(agent.join))
+        reading = asyncio.ensure_future(_read(stream, source))
+        ended.add_done_callback(lambda _: yielding.end())
+        reading.add_done_callback(lambda _: yielding.end())
+
+        async def revoked(_app: Any, partitions: Collection[TP], **_: Any) -> None:
+            mine = {tp for tp in partitions if tp.topic in self._config.topics}
+            await source.revoke(mine, self._revoke_timeout)
+
+        async def stopping(_app: Any, **_: Any) -> None:
+            agent.stop()
+            await asyncio.wait([ended])
+
+        signals: list[tuple[Any, Any]] = [
+            (self._app.on_partitions_revoked, revoked),
+            (self._app.on_before_shutdown, stopping),
+        ]
+        for signal, handler in signals:
+            signal.connect(handler)
+        try:
+            if not testing:
+                self._check_waiting(agent)
+            async for value in yielding.results():
+                yield value
+            if reading.done():
+                reading.result()
+            _raise_failure(await ended)
+            # It was stopped with the app, which now ends its agents.
+            await asyncio.Event().wait()
+        finally:
+            for signal, handler in signals:
+                signal.disconnect(handler)
+            reading.cancel()
+            yielding.end()
+            agent.stop()
+            await asyncio.wait([ended, reading])
+            if self._told is not None:
+                self._told(ended.result())
+
+    @property
+    def _revoke_timeout(self) -> float:
+        return float(min(self._config.revoke_timeout, 0.2 * self._app.conf.broker_rebalance_timeout))
+
+    async def _commit(self) -> None:
+        topics = set(self._config.topics)
+        if not await self._app.commit(topics):
+            # A commit that had begun before was waited for instead.
+            await self._app.commit(topics)
+
+    def _built(self, source: FaustSource, yielding: YieldingSink, *, wanted: bool, testing: bool) -> Agent:
+        service = self._service
+        check_code(service)
+        config = YieldingConfig(name=NAME, codec="objects")
+        dead: Sink | None = None
+        sinks: dict[str, Sink] = {}
+        if testing:
+            service = service.model_copy(update={"sink": [config]})
+            dead = None if service.dead_letter is None else yielding.beside("dead_letter")
+        else:
+            sinks = {one.label: self._sink(one) for one in service.sinks}
+            dead = None if service.dead_letter is None else self._sink(service.dead_letter)
+            if wanted:
+                service = service.model_copy(update={"sink": [*service.sinks, config]})
+        sinks[NAME] = yielding
+        return Agent(service, assembly=build(service, sources={source.name: source}, sinks=sinks, dead=dead))
+
+    def _sink(self, config: SinkConfig) -> FaustSink:
+        assert isinstance(config, KafkaSinkConfig)
+        return FaustSink(self._app, config.topic, name=config.label)
+
+    def _check_alone(self, mine: AgentT[Any]) -> None:
+        """Raise `DefinitionError` if another agent reads the same topics.
+
+        Faust acknowledges a record that one of its agents cannot decode for all others too, without giving it to them.
+        """
+        topics = set(self._config.topics)
+        for name, other in self._app.agents.items():
+            if other is not mine and (both := topics & set(other.get_topic_names())):
+                raise DefinitionError(
+                    f'service {self._service.name}: the agent "{name}" reads {sorted(both)[0]} too, and Faust '
+                    "acknowledges what one of two agents cannot decode for both; have it read another topic, or run it "
+                    "in an app of its own"
+                )
+
+    def _check_waiting(self, agent: Agent) -> None:
+        if self._app.conf.stream_wait_empty and agent.stateful:
+            raise DefinitionError(
+                f"service {self._service.name}: its pipeline holds records back (a window), and the app waits at each "
+                "rebalance until all are acknowledged; give the app stream_wait_empty=False"
+            )
+
+
+async def _read(stream: Stream[Any], source: FaustSource) -> None:
+    manual: Any = stream.noack()
+    async with aclosing(aiter(manual)) as values:
+        async for _ in values:
+            event = manual.current_event
+            if event is not None:
+                # Kept by nobody but the source: Faust waits for events that are still referred to.
+                await source.feed(event)
+            del event
+
+
+def _raise_failure(summary: Summary) -> None:
+    if summary.error is not None:
+        raise StreamerError(f"the service {summary.service} failed: {summary.error}")
+
+
+def _for_tests(sent: Sent) -> list[Any]:
+    found: list[Any] = []
+    for message in messages_of_block(sent.messages):
+        origin = original(message.headers)
+        found.append(message.value if origin is None else DeadLetter(message, origin))
+    return found

@@ -1,0 +1,181 @@
+"""What a service may say inside a Faust app: options that Faust cannot honour are errors, with file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Final
+
+from faust import App
+
+from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
+from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+from pipelines.definitions.documents import Document, KeyPath, only, read_documents
+from pipelines.errors import DefinitionError
+from streamer.definition.service import Service
+
+_OF_CONSUMER: Final[Mapping[str, str]] = {
+    "client": "these are librdkafka's properties; give the app broker_credentials, broker_session_timeout and the like",
+    "instance": "give the app consumer_group_instance_id",
+    "assignor": "Faust assigns partitions by its own assignor; leave it out",
+    "max_fetch": "give the app consumer_max_fetch_size",
+    "out_of_range": "Faust goes on at its consumer_auto_offset_reset; leave it out",
+    "reset": "reset the group's offsets with the brokers' own tools",
+}
+"""Fields of a Kafka source that belong to its client, which inside Faust is Faust's: what to do instead."""
+_OF_PRODUCER: Final[Mapping[str, str]] = {
+    "client": "these are librdkafka's properties; give the app broker_credentials and the like",
+    "compression": "give the app producer_compression_type",
+    "linger": "give the app producer_linger",
+    "partitioner": "give the app producer_partitioner; Faust's own is that of Kafka's Java clients",
+    "max_message": "give the app producer_max_request_size",
+    "timeout": "give the app producer_request_timeout",
+    "outbox": "leave it out: Faust keeps what is not acknowledged on the bus",
+}
+"""The same for a Kafka sink."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written in a service file, and where; of a service made in Python only what differs from the defaults
+    is known."""
+
+    document: Document | None
+
+    @classmethod
+    def of(cls, service: str | PathLike[str] | Service) -> Written:
+        """Of a service file; raises `DefinitionError` as loading it does."""
+        if isinstance(service, Service):
+            return cls(None)
+        document = only(read_documents(service), str(service))
+        return cls(document if isinstance(document.data, dict) and "source" in document.data else None)
+
+    def connector(self, key: str, index: int = 0) -> KeyPath:
+        """Where this source or sink stands."""
+        data = None if self.document is None else self.document.data.get(key)
+        return (key, index) if isinstance(data, list) else (key,)
+
+    def says(self, path: KeyPath, config: ConnectorConfig, field: str) -> bool:
+        """Whether the connector at this path says this field."""
+        if self.document is not None:
+            return self.at((*path, field)) is not None
+        info = type(config).model_fields[field]
+        return bool(getattr(config, field) != info.get_default(call_default_factory=True))
+
+    def at(self, path: KeyPath) -> Any:
+        """The value that is written at this path; `None`: none is."""
+        data = None if self.document is None else self.document.data
+        for key in path:
+            if isinstance(data, Mapping):
+                data = data.get(key)
+            elif isinstance(data, list) and isinstance(key, int) and key < len(data):
+                data = data[key]
+            else:
+                return None
+        return data
+
+    def error(self, path: KeyPath, message: str) -> DefinitionError:
+        """An error about the value at this path, with file and line where these are known."""
+        if self.document is not None:
+            return self.document.error(path, message)
+        return Document(None).error(path, message)
+
+
+def check_service(service: Service, written: Written) -> None:
+    """Raise `DefinitionError` for what no Faust app can do that this service asks for."""
+    if service.delivery == "exactly_once":
+        raise written.error(
+            ("delivery",),
+            "exactly_once is not possible inside Faust: its own sends to topics that the app does not read outside of "
+            "the transaction; choose at_least_once, or run the service with streamer run",
+        )
+    if service.hot_path == "native":
+        raise written.error(
+            ("hot_path",),
+            "native is not possible inside Faust: its consumer gives one Python object a record; choose auto, which "
+            "still decodes and encodes compiled, or run the service with streamer run",
+        )
+    if len(service.sources) != 1:
+        raise written.error(
+            ("source",),
+            f"a Faust app reads one bus, and there are {len(service.sources)} sources; name all topics in one",
+        )
+    _check_source(service.sources[0], written)
+    sinks = [(one, written.connector("sink", index)) for index, one in enumerate(service.sinks)]
+    if service.dead_letter is not None:
+        sinks.append((service.dead_letter, ("dead_letter",)))
+    for sink, path in sinks:
+        _check_sink(sink, path, service.sources[0], written)
+
+
+def check_app(service: Service, written: Written, app: App, *, own_broker: bool = False) -> None:
+    """Raise `DefinitionError` if the app is set otherwise than the service says, or so that records could be lost.
+
+    `own_broker`: the app's brokers were given beside the service, and stand in for the source's `bootstrap`.
+    """
+    source, path, conf = service.sources[0], written.connector("source"), app.conf
+    assert isinstance(source, KafkaSourceConfig)
+    if {url.scheme for url in conf.broker} - {"kafka", "aiokafka"}:
+        raise DefinitionError(f"the app's broker is {conf.broker[0]}: only Faust's driver kafka:// (aiokafka) works")
+    brokers = {f"{url.host}:{url.port or 9092}" for url in conf.broker}
+    if not own_broker and written.says(path, source, "bootstrap") and not brokers & set(brokers_of(source)):
+        raise written.error(
+            (*path, "bootstrap"),
+            f"{source.bootstrap} is another bus than the app's, {', '.join(sorted(brokers))}; leave it out",
+        )
+    said = source.group != service.name if written.document is None else written.says(path, source, "group")
+    if said and source.group != conf.id:
+        raise written.error(
+            (*path, "group"), f"the consumer group inside Faust is the app's id, {conf.id}; leave it out"
+        )
+    if written.says(path, source, "start") and source.start != conf.consumer_auto_offset_reset:
+        raise written.error(
+            (*path, "start"),
+            f"the app's consumer_auto_offset_reset is {conf.consumer_auto_offset_reset}; make them the same",
+        )
+    if str(conf.processing_guarantee.value) == "exactly_once":
+        raise DefinitionError("the app has processing_guarantee exactly_once, which loses records; leave it out")
+    if conf.producer_acks != -1:
+        raise DefinitionError(
+            f"the app has producer_acks {conf.producer_acks}, so that a confirmed result may be lost; leave it out"
+        )
+
+
+def brokers_of(source: SourceConfig) -> list[str]:
+    """`host:port` of each broker that a Kafka source names."""
+    bootstrap: str = source.bootstrap  # type: ignore[attr-defined]
+    return [one if ":" in one else f"{one}:9092" for one in map(str.strip, bootstrap.split(",")) if one]
+
+
+def _check_source(source: SourceConfig, written: Written) -> None:
+    path = written.connector("source")
+    if not isinstance(source, KafkaSourceConfig):
+        raise written.error((*path, "type"), f"a Faust app reads from Kafka, and this source is of type {source.type}")
+    for field, instead in _OF_CONSUMER.items():
+        if written.says(path, source, field):
+            raise written.error((*path, field), f"inside Faust the consumer is Faust's: {instead}")
+    if pattern := next((topic for topic in source.topics if topic.startswith("^")), None):
+        raise written.error((*path, "topics"), f"a Faust app reads topics by their names, and {pattern} is a pattern")
+    if source.start not in ("earliest", "latest"):
+        raise written.error((*path, "start"), "inside Faust a group begins at earliest or latest, at no time")
+
+
+def _check_sink(sink: SinkConfig, path: KeyPath, source: SourceConfig, written: Written) -> None:
+    if not isinstance(sink, KafkaSinkConfig):
+        raise written.error(
+            (*path, "type"),
+            f"inside Faust results go through Faust's producer, to Kafka, and this sink is of type {sink.type}; have "
+            "the agent's sinks= or another agent do it, or run the service with streamer run",
+        )
+    for field, instead in _OF_PRODUCER.items():
+        if field == "max_message" and written.document is None:
+            # Dead letters have another default.
+            continue
+        if written.says(path, sink, field):
+            raise written.error((*path, field), f"inside Faust the producer is Faust's: {instead}")
+    if not set(str(sink.bootstrap).split(",")) & set(str(source.bootstrap).split(",")):  # type: ignore[attr-defined]
+        raise written.error(
+            (*path, "bootstrap"),
+            f"{sink.bootstrap} is another bus than the source's, and a Faust app has one; leave it out",
+        )

@@ -1,0 +1,181 @@
+"""`LoopSink`: what sinks have in common whose messages are sent by a task in the event loop of a Faust app."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from connectors.records import Ints, Messages
+from connectors.sink import Lost, Refused, Sink
+from pipelines.errors import ConnectorError
+
+MOST_IN_FLIGHT = 64 << 20
+"""Bytes of payloads and keys that wait for their confirmation; beyond that `send` waits."""
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """A block of messages on its way."""
+
+    messages: Messages
+    size: int
+    """Bytes of its payloads and keys."""
+    at: float = field(default_factory=time.monotonic)
+
+
+class LoopSink(Sink):
+    """Hands blocks of messages to `_deliver`, a task in the loop; the order of the blocks is kept.
+
+    Made in the loop's thread, while the loop runs. Blocks with more than `most_in_flight` bytes together are not
+    accepted, except for one that is alone.
+    """
+
+    def __init__(self, name: str, *, most_in_flight: int = MOST_IN_FLIGHT) -> None:
+        self.name = name
+        self._loop = asyncio.get_running_loop()
+        self._most_in_flight = most_in_flight
+        self._changed = threading.Condition()
+        # Written by the run thread, read by the loop's, and the other way round; all under the condition.
+        self._outstanding: deque[Sent] = deque()
+        self._in_flight = 0
+        self._confirmed: list[Ints] = []
+        self._lost: dict[int, ConnectorError] = {}
+        self._fatal: ConnectorError | None = None
+        self._blocks: asyncio.Queue[Sent] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+        self._open = False
+
+    @abstractmethod
+    async def _deliver(self, blocks: asyncio.Queue[Sent]) -> None:
+        """Send the blocks that come, for ever, and call `finish` for each in any order."""
+
+    def open(self) -> None:
+        """Ready to send."""
+        self._open = True
+        self._call(self._start)
+
+    def send(self, messages: Messages, deadline: float) -> Refused:
+        """See `Sink.send`. Raises `ConnectorError` once sending has failed for good."""
+        if not len(messages):
+            return {}
+        refused = self._refused(messages)
+        index = np.array([at for at in range(len(messages)) if at not in refused], np.int64) if refused else None
+        accepted = messages if index is None else messages.take(index)
+        sent = Sent(accepted, _size(accepted))
+        if not len(accepted):
+            return refused
+        with self._changed:
+            while self._in_flight and self._in_flight + sent.size > self._most_in_flight:
+                self._raise_fatal()
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._open:
+                    full = ConnectorError(
+                        f"sink {self.name}: too much is unconfirmed: Faust's producer is slower than the service, or "
+                        "the brokers are away",
+                        retriable=True,
+                    )
+                    return {**refused, **dict.fromkeys(range(len(messages)) if index is None else index.tolist(), full)}
+                self._changed.wait(left)
+            self._raise_fatal()
+            self._outstanding.append(sent)
+            self._in_flight += sent.size
+        self._call(self._blocks.put_nowait, sent)
+        return refused
+
+    def barrier(self, deadline: float) -> Lost:
+        """See `Sink.barrier`. Raises `ConnectorError` also if sending failed for good and something is unconfirmed."""
+        with self._changed:
+            while self._outstanding:
+                self._raise_fatal()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    count = sum(len(one.messages) for one in self._outstanding)
+                    raise ConnectorError(
+                        f"sink {self.name}: {count} messages are not confirmed yet; the brokers are slow or away",
+                        retriable=True,
+                    )
+                self._changed.wait(left)
+            lost, self._lost = self._lost, {}
+            return lost
+
+    def confirmed(self) -> list[Ints]:
+        with self._changed:
+            confirmed, self._confirmed = self._confirmed, []
+        return confirmed
+
+    def behind(self) -> float:
+        with self._changed:
+            if self._lost:
+                # Told by a barrier.
+                return float("inf")
+            return time.monotonic() - self._outstanding[0].at if self._outstanding else 0.0
+
+    def close(self) -> None:
+        """See `Sink.close`. What is not confirmed is dropped."""
+        if not self._open:
+            return
+        self._open = False
+        self._call(self._stop)
+
+    def finish(self, sent: Sent, lost: Mapping[int, ConnectorError] | None = None) -> None:
+        """All messages of the block are confirmed, but those at these places in it. In the loop's thread."""
+        messages = sent.messages
+        with self._changed:
+            for index, error in (lost or {}).items():
+                self._lost |= dict.fromkeys(messages.parents(index).tolist(), error)
+            if lost:
+                kept = messages.take(np.array([at for at in range(len(messages)) if at not in lost], np.int64))
+                self._confirmed.append(kept.rows)
+            else:
+                self._confirmed.append(messages.rows)
+            self._outstanding.remove(sent)
+            self._in_flight -= sent.size
+            self._changed.notify_all()
+
+    def fail(self, error: ConnectorError) -> None:
+        """Sending has failed for good: every later call raises this error."""
+        with self._changed:
+            self._fatal = self._fatal or error
+            self._changed.notify_all()
+
+    def _refused(self, messages: Messages) -> dict[int, ConnectorError]:
+        """The messages that can never be sent, by index."""
+        return {}
+
+    def _start(self) -> None:
+        self._task = asyncio.ensure_future(self._deliver(self._blocks))
+        self._task.add_done_callback(self._ended)
+
+    def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.fail(ConnectorError(f"sink {self.name}: sending failed: {type(error).__name__}: {error}"))
+
+    def _call(self, function: object, *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)  # type: ignore[arg-type]
+        except RuntimeError:
+            self.fail(ConnectorError(f"sink {self.name}: the event loop of the Faust app is closed"))
+
+    def _raise_fatal(self) -> None:
+        if self._fatal is not None:
+            raise self._fatal
+
+
+def _size(messages: Messages) -> int:
+    size = 0
+    for column in (messages.values, messages.keys):
+        if column is not None:
+            size += sum(len(one) for one in column if isinstance(one, bytes))
+    return size

@@ -1,0 +1,153 @@
+"""`FaustSink`: messages to Kafka topics through the producer of a Faust app."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    InvalidTimestampError,
+    InvalidTopicError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from faust.exceptions import ProducerSendError
+from faust.types import AppT
+
+from connectors.records import Messages
+from pipelines.errors import ConnectorError
+from streamer.faust.loopsink import MOST_IN_FLIGHT, LoopSink, Sent
+
+_OVERHEAD = 100
+"""Bytes that a record takes beside its payload, key and headers, at most."""
+# Brokers refuse whole batches for these: the other messages of a batch may be right.
+_OF_THE_BATCH = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidTimestampError)
+# Errors of a message that are raised before it is sent: what it consists of is wrong.
+_OF_THE_MESSAGE = (*_OF_THE_BATCH, InvalidTopicError, TypeError, ValueError)
+_FORBIDDEN = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
+
+
+class FaustSink(LoopSink):
+    """Messages to Kafka topics, confirmed when Faust's producer says that the brokers have them.
+
+    A message that is larger than the app's `producer_max_request_size` is refused. If the brokers refuse a batch
+    because of one of its messages (too large for the topic), each is sent again alone, so that only that one is lost.
+    Messages to a partition are sent in order, and the producer has one request for it on its way at a time.
+
+    Unconfirmed messages take at most `most_in_flight` bytes. The producer gives a message up after the app's
+    `producer_request_timeout` (20 min); until then nothing that came before it is acknowledged.
+    """
+
+    def __init__(self, app: AppT, topic: str, *, name: str = "kafka", most_in_flight: int = MOST_IN_FLIGHT) -> None:
+        """Made in the loop's thread. The app's producer has to be started before the sink is opened."""
+        super().__init__(name, most_in_flight=most_in_flight)
+        self._app = app
+        self._topic = topic
+        self._most = int(app.conf.producer_max_request_size)
+        self._sending: asyncio.Lock = asyncio.Lock()
+        """Held while a block is sent, and while messages are sent alone."""
+
+    async def _deliver(self, blocks: asyncio.Queue[Sent]) -> None:
+        sent: asyncio.Queue[tuple[Sent, list[Any]]] = asyncio.Queue()
+        confirming = asyncio.ensure_future(self._confirm(sent))
+        confirming.add_done_callback(self._ended)
+        try:
+            while True:
+                block = await blocks.get()
+                async with self._sending:
+                    sent.put_nowait((block, await self._send(block.messages)))
+        finally:
+            confirming.cancel()
+
+    async def _send(self, messages: Messages) -> list[Any]:
+        """What the producer gave for each message: a future, or the error with which it refused."""
+        send, topic, topics = self._app.producer.send, self._topic, messages.topics
+        keys, headers, stamps = messages.keys, messages.headers, messages.timestamps
+        found: list[Any] = []
+        own: Any
+        for index, value in enumerate(messages.values):
+            stamp = -1 if stamps is None else int(stamps[index])
+            own = None if headers is None else headers[index]
+            try:
+                found.append(
+                    await send(
+                        topics[index] or topic if topics is not None else topic,
+                        None if keys is None else keys[index],
+                        value,
+                        None,
+                        # In seconds, which Faust turns into milliseconds by cutting off.
+                        None if stamp < 0 else (stamp + 0.5) / 1000,
+                        None if own is None else list(own),
+                    )
+                )
+            except Exception as error:  # noqa: BLE001 - whatever it raises is about this message
+                found.append(error)
+        return found
+
+    async def _confirm(self, blocks: asyncio.Queue[tuple[Sent, list[Any]]]) -> None:
+        while True:
+            block, answers = await blocks.get()
+            errors = await self._errors(answers)
+            alone = [at for at, error in errors.items() if isinstance(error, _OF_THE_BATCH)]
+            if alone:
+                await self._send_alone(block.messages, alone, errors)
+            topics = block.messages.topics
+            self.finish(block, {at: self._loss(error, bool(topics and topics[at])) for at, error in errors.items()})
+
+    async def _send_alone(self, messages: Messages, alone: list[int], errors: dict[int, Exception]) -> None:
+        """Send these messages one by one, with no other in their batches; `errors` then has those that fail again."""
+        async with self._sending:
+            await self._app.producer.flush()
+            for index in alone:
+                del errors[index]
+                part = messages.take(np.array([index], np.int64))
+                if again := await self._errors(await self._send(part)):
+                    errors[index] = again[0]
+
+    async def _errors(self, answers: list[Any]) -> dict[int, Exception]:
+        """Why messages were not confirmed, by their places."""
+        found: dict[int, Exception] = {}
+        for index, answer in enumerate(answers):
+            if isinstance(answer, ProducerSendError) and isinstance(answer.__cause__, Exception):
+                found[index] = answer.__cause__
+            elif isinstance(answer, Exception):
+                found[index] = answer
+            else:
+                try:
+                    # One after the other: the rest are mostly done when the first is, and then wait for no turn.
+                    await answer
+                except asyncio.CancelledError:
+                    if not self._open:
+                        raise
+                    found[index] = ConnectorError("the producer was stopped", retriable=True)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the message is not confirmed
+                    found[index] = error
+        return found
+
+    def _refused(self, messages: Messages) -> dict[int, ConnectorError]:
+        found: dict[int, ConnectorError] = {}
+        for index, value in enumerate(messages.values):
+            key = None if messages.keys is None else messages.keys[index]
+            size = (0 if value is None else len(value)) + (0 if key is None else len(key)) + _OVERHEAD
+            if messages.headers is not None and messages.headers[index]:
+                pairs = messages.headers[index] or ()
+                size += sum(len(name) * 3 + (0 if one is None else len(one)) + 10 for name, one in pairs)
+            if size > self._most:
+                found[index] = ConnectorError(
+                    f"sink {self.name}: the message has about {size} bytes, and the app's producer_max_request_size is "
+                    f"{self._most}; raise it, or make the results smaller"
+                )
+        return found
+
+    def _loss(self, error: Exception, own_topic: bool) -> ConnectorError:
+        """What a lost message is lost for: by itself, or for a reason that passes, so that it is sent again."""
+        told = ConnectorError(f"sink {self.name}: {type(error).__name__}: {error}", retriable=True)
+        if isinstance(error, _FORBIDDEN):
+            self.fail(ConnectorError(f"sink {self.name}: it may not write to {self._topic}: {error}"))
+        elif isinstance(error, _OF_THE_MESSAGE) or (own_topic and isinstance(error, UnknownTopicOrPartitionError)):
+            told.retriable = False
+        return told
