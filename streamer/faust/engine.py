@@ -79,12 +79,16 @@ class Engine:
             mine = {tp for tp in partitions if tp.topic in self._config.topics}
             await source.revoke(mine, self._revoke_timeout)
 
+        async def assigned(_app: Any, partitions: Collection[TP], **_: Any) -> None:
+            source.assign({tp for tp in partitions if tp.topic in self._config.topics})
+
         async def stopping(_app: Any, **_: Any) -> None:
             agent.stop()
             await asyncio.wait([ended])
 
         signals: list[tuple[Any, Any]] = [
             (self._app.on_partitions_revoked, revoked),
+            (self._app.on_partitions_assigned, assigned),
             (self._app.on_before_shutdown, stopping),
         ]
         for signal, handler in signals:

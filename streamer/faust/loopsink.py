@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from pipelines.errors import ConnectorError
 
 MOST_IN_FLIGHT = 64 << 20
 """Bytes of payloads and keys that wait for their confirmation; beyond that `send` waits."""
+DOWN_AFTER = 5.0
+"""Seconds without a confirmation, while some are awaited, after which the peer counts as away."""
 
 
 @dataclass(slots=True, eq=False)
@@ -25,16 +29,19 @@ class Sent:
     """A block of messages on its way."""
 
     messages: Messages
-    size: int
-    """Bytes of its payloads and keys."""
     at: float = field(default_factory=time.monotonic)
+    size: int = field(init=False)
+    """Bytes of its payloads and keys."""
+
+    def __post_init__(self) -> None:
+        self.size = sum(_sizes(self.messages))
 
 
 class LoopSink(Sink):
     """Hands blocks of messages to `_deliver`, a task in the loop; the order of the blocks is kept.
 
-    Made in the loop's thread, while the loop runs. Blocks with more than `most_in_flight` bytes together are not
-    accepted, except for one that is alone.
+    Made in the loop's thread, while the loop runs. What it has accepted and not confirmed are at most `most_in_flight`
+    bytes of payloads and keys, or one message.
     """
 
     def __init__(self, name: str, *, most_in_flight: int = MOST_IN_FLIGHT) -> None:
@@ -66,27 +73,23 @@ class LoopSink(Sink):
         if not len(messages):
             return {}
         refused = self._refused(messages)
-        index = np.array([at for at in range(len(messages)) if at not in refused], np.int64) if refused else None
-        accepted = messages if index is None else messages.take(index)
-        sent = Sent(accepted, _size(accepted))
-        if not len(accepted):
-            return refused
-        with self._changed:
-            while self._in_flight and self._in_flight + sent.size > self._most_in_flight:
-                self._raise_fatal()
-                left = deadline - time.monotonic()
-                if left <= 0 or not self._open:
-                    full = ConnectorError(
-                        f"sink {self.name}: too much is unconfirmed: Faust's producer is slower than the service, or "
-                        "the brokers are away",
-                        retriable=True,
-                    )
-                    return {**refused, **dict.fromkeys(range(len(messages)) if index is None else index.tolist(), full)}
-                self._changed.wait(left)
-            self._raise_fatal()
-            self._outstanding.append(sent)
-            self._in_flight += sent.size
-        self._call(self._blocks.put_nowait, sent)
+        left = [at for at in range(len(messages)) if at not in refused]
+        while left:
+            fitting = self._wait_for_room(messages, left, deadline)
+            if not fitting:
+                full = ConnectorError(
+                    f"sink {self.name}: too much is unconfirmed: Faust's producer is slower than the service, or the "
+                    "brokers are away",
+                    retriable=True,
+                )
+                return {**refused, **dict.fromkeys(left, full)}
+            whole = fitting == len(messages)
+            sent = Sent(messages if whole else messages.take(np.array(left[:fitting], np.int64)))
+            left = left[fitting:]
+            with self._changed:
+                self._outstanding.append(sent)
+                self._in_flight += sent.size
+            self._call(self._blocks.put_nowait, sent)
         return refused
 
     def barrier(self, deadline: float) -> Lost:
@@ -114,8 +117,13 @@ class LoopSink(Sink):
         with self._changed:
             if self._lost:
                 # Told by a barrier.
-                return float("inf")
+                return math.inf
             return time.monotonic() - self._outstanding[0].at if self._outstanding else 0.0
+
+    def down(self) -> str | None:
+        """See `Sink.down`. Faust's producer does not say whether it is connected: known by what it does not confirm."""
+        behind = self.behind()
+        return f"nothing was confirmed for {behind:.0f} s" if DOWN_AFTER < behind < math.inf else None
 
     def close(self) -> None:
         """See `Sink.close`. What is not confirmed is dropped."""
@@ -145,6 +153,23 @@ class LoopSink(Sink):
             self._fatal = self._fatal or error
             self._changed.notify_all()
 
+    def _wait_for_room(self, messages: Messages, left: Sequence[int], deadline: float) -> int:
+        """How many of the messages at these places may be sent now; 0: none may by the deadline."""
+        sizes = _sizes(messages)
+        with self._changed:
+            while True:
+                self._raise_fatal()
+                room = self._most_in_flight - self._in_flight
+                totals = accumulate(sizes[at] for at in left)
+                fitting = next((count for count, total in enumerate(totals) if total > room), len(left))
+                if fitting or not self._in_flight:
+                    # One that is larger than all the room goes alone.
+                    return fitting or 1
+                wait = deadline - time.monotonic()
+                if wait <= 0 or not self._open:
+                    return 0
+                self._changed.wait(wait)
+
     def _refused(self, messages: Messages) -> dict[int, ConnectorError]:
         """The messages that can never be sent, by index."""
         return {}
@@ -173,9 +198,9 @@ class LoopSink(Sink):
             raise self._fatal
 
 
-def _size(messages: Messages) -> int:
-    size = 0
-    for column in (messages.values, messages.keys):
-        if column is not None:
-            size += sum(len(one) for one in column if isinstance(one, bytes))
-    return size
+def _sizes(messages: Messages) -> list[int]:
+    """Bytes of each message's payload and key."""
+    values = [len(one) if isinstance(one, bytes) else 0 for one in messages.values]
+    if messages.keys is None:
+        return values
+    return [size + (0 if key is None else len(key)) for size, key in zip(values, messages.keys, strict=True)]

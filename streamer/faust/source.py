@@ -48,6 +48,13 @@ class _Revoke:
     done: Future[None] = field(default_factory=Future)
 
 
+@dataclass(frozen=True, slots=True)
+class _Assigned:
+    """Stands among the events: Faust has these partitions from here on."""
+
+    partitions: frozenset[TP]
+
+
 class FaustSource(Source):
     """Records that are pushed into it by `feed`, in the thread of Faust's event loop, and polled by the service.
 
@@ -89,7 +96,7 @@ class FaustSource(Source):
         """How many events, or bytes of them, end the wait of the polling thread; infinite while it does not wait."""
         self._woken = False
         self._closed = False
-        self._arrived: deque[EventT[Any] | _Revoke] = deque()
+        self._arrived: deque[EventT[Any] | _Revoke | _Assigned] = deque()
         self._revokes = 0
         """Revokes among the events that arrived, counted up by the loop's thread; `_revokes_served` is the other's."""
         self._revokes_served = 0
@@ -134,6 +141,15 @@ class FaustSource(Source):
         self._arrived.append(request)
         self._notify()
         await asyncio.wait([asyncio.wrap_future(request.done)], timeout=timeout)
+
+    def assign(self, partitions: Collection[TP]) -> None:
+        """Begin lanes for these partitions, which Faust has been given. Without that one begins with its first record.
+
+        Called in the loop's thread.
+        """
+        if not self._closed:
+            self._arrived.append(_Assigned(frozenset(partitions)))
+            self._notify()
 
     @property
     def held(self) -> int:
@@ -255,13 +271,17 @@ class FaustSource(Source):
             if self._again:
                 event = self._again.popleft()
                 size += _size(event.message)
-            elif self._arrived and not isinstance(self._arrived[0], _Revoke):
-                event = self._arrived.popleft()  # type: ignore[assignment]
+            elif not self._arrived or isinstance(self._arrived[0], _Revoke):
+                break
+            elif isinstance(one := self._arrived.popleft(), _Assigned):
+                self._assigned(one)
+                continue
+            else:
+                assert not isinstance(one, _Revoke)
+                event = one
                 taken = _size(event.message)
                 size += taken
                 self._polled += taken
-            else:
-                break
             events.append(event)
         self._make_room_if_wanted()
         return events
@@ -340,9 +360,16 @@ class FaustSource(Source):
                 self._again = deque(event for event in self._again if event.message.tp not in one.partitions)
                 self._make_room_if_wanted()
                 return one
+            if isinstance(one, _Assigned):
+                self._assigned(one)
+                continue
             self._polled += _size(one.message)
             self._again.append(one)
         return None
+
+    def _assigned(self, assigned: _Assigned) -> None:
+        for tp in sorted(assigned.partitions - self._partitions.keys()):
+            self._begin(tp, -1)
 
     def _begin(self, tp: TP, position: int) -> _Partition:
         epoch = self._epochs[tp] = self._epochs.get(tp, -1) + 1
