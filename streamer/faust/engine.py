@@ -10,7 +10,7 @@ from typing import Any
 from faust import App, Stream
 from faust.agents import current_agent
 from faust.types import TP
-from faust.types.agents import AgentT, AgentTestWrapperT
+from faust.types.agents import AgentTestWrapperT
 
 from connectors.config import SinkConfig
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
@@ -23,6 +23,7 @@ from streamer.agent.summary import Summary
 from streamer.definition.nocode import check_code
 from streamer.definition.service import Service
 from streamer.delivery.deadletter import original
+from streamer.faust.fitting import check_alone
 from streamer.faust.loopsink import Sent
 from streamer.faust.sink import FaustSink
 from streamer.faust.source import FaustSource
@@ -58,7 +59,7 @@ class Engine:
         faust_agent = current_agent()
         testing = isinstance(faust_agent, AgentTestWrapperT)
         if faust_agent is not None and not testing:
-            self._check_alone(faust_agent)
+            check_alone(self._service, self._app, faust_agent)
             await self._app.maybe_start_producer()
         source = FaustSource(
             self._app,
@@ -94,8 +95,7 @@ class Engine:
         for signal, handler in signals:
             signal.connect(handler)
         try:
-            if not testing:
-                self._check_waiting(agent)
+            self._check_waiting(agent)
             async for value in yielding.results():
                 yield value
             if reading.done():
@@ -144,25 +144,11 @@ class Engine:
         assert isinstance(config, KafkaSinkConfig)
         return FaustSink(self._app, config.topic, name=config.label)
 
-    def _check_alone(self, mine: AgentT[Any]) -> None:
-        """Raise `DefinitionError` if another agent reads the same topics.
-
-        Faust acknowledges a record that one of its agents cannot decode for all others too, without giving it to them.
-        """
-        topics = set(self._config.topics)
-        for name, other in self._app.agents.items():
-            if other is not mine and (both := topics & set(other.get_topic_names())):
-                raise DefinitionError(
-                    f'service {self._service.name}: the agent "{name}" reads {sorted(both)[0]} too, and Faust '
-                    "acknowledges what one of two agents cannot decode for both; have it read another topic, or run it "
-                    "in an app of its own"
-                )
-
     def _check_waiting(self, agent: Agent) -> None:
         if self._app.conf.stream_wait_empty and agent.stateful:
             raise DefinitionError(
-                f"service {self._service.name}: its pipeline holds records back (a window), and the app waits at each "
-                "rebalance until all are acknowledged; give the app stream_wait_empty=False"
+                f"service {self._service.name}: a step of its pipeline may hold records back, and the app waits at "
+                "each rebalance until all are acknowledged; give the app stream_wait_empty=False"
             )
 
 

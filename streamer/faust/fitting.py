@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any, Final
 
 from faust import App
+from faust.types.agents import AgentT
 
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
@@ -140,6 +141,20 @@ def check_app(service: Service, written: Written, app: App, *, own_broker: bool 
         raise DefinitionError(
             f"the app has producer_acks {conf.producer_acks}, so that a confirmed result may be lost; leave it out"
         )
+
+
+def check_alone(service: Service, app: App, agent: AgentT[Any]) -> None:
+    """Raise `DefinitionError` if an agent of the app beside the service's own reads the same topics.
+
+    Faust acknowledges a record that one of its agents cannot decode for all others too, without giving it to them.
+    """
+    topics = set(service.sources[0].topic_names)
+    for name, other in app.agents.items():
+        if other is not agent and (both := topics & set(other.get_topic_names())):
+            raise DefinitionError(
+                f'service {service.name}: the agent "{name}" reads {sorted(both)[0]} too, and Faust acknowledges what '
+                "one of two agents cannot decode for both; have it read another topic, or run it in an app of its own"
+            )
 
 
 def brokers_of(source: SourceConfig) -> list[str]:

@@ -10,7 +10,7 @@ import sys
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,9 +51,11 @@ class KeyLedger:
     sampled: list[tuple[dict[int, int], dict[int, int]]] = field(default_factory=list)
     """Pairs of what was committed and where the sink's topic ended just after."""
     by_offset: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
+    poison: set[bytes] = field(default_factory=set)
+    """Payloads that no codec can read."""
 
-    def write(self, count: int, seed: int = 1) -> None:
-        """Append `count` records; each key's `seq` goes up by one."""
+    def write(self, count: int, seed: int = 1, poison: float = 0.0) -> None:
+        """Append `count` records; each key's `seq` goes up by one. As many more as `poison` says cannot be read."""
         from confluent_kafka import Producer
 
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20, "enable.idempotence": True})
@@ -77,6 +79,9 @@ class KeyLedger:
                     break
                 except BufferError:
                     producer.poll(0.1)
+            if chance.random() < poison:
+                self.poison.add(bad := b"\xff poison %d" % len(self.poison))
+                producer.produce(self.source, bad, key)
             producer.poll(0)
         assert producer.flush(120) == 0
 
@@ -97,7 +102,7 @@ class KeyLedger:
         return sum(committed.values())
 
     def total(self) -> int:
-        """How many records were written."""
+        """How many records were written that can be read."""
         return sum(self.written.values())
 
     def read_results(self) -> list[tuple[int, int, str, int]]:
@@ -165,13 +170,13 @@ def crc(key: str, seq: int) -> int:
 
 
 class Member:
-    """One `streamer run` in a process of its own."""
+    """One service in a process of its own: `streamer run`, or another command of Python's."""
 
-    def __init__(self, folder: Path, file: Path, sleep: float) -> None:
+    def __init__(self, folder: Path, command: Sequence[str], sleep: float) -> None:
         self.log = folder / f"member-{time.monotonic_ns()}.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "streamer", "run", str(file), "--log-json"],
+                [sys.executable, *command],
                 cwd=folder,
                 env={**os.environ, "STEP_SLEEP": str(sleep)},
                 stdout=log,
@@ -204,7 +209,7 @@ class Bench:
 
     def start(self, sleep: float = 0.0) -> Member:
         """One more member."""
-        member = Member(self.folder, self.file, sleep)
+        member = Member(self.folder, ["-m", "streamer", "run", str(self.file), "--log-json"], sleep)
         self.members.append(member)
         return member
 
