@@ -273,7 +273,7 @@ class SinkConfig(ConnectorConfig):
         `timeout`: seconds after which the bus aborts a transaction that is not committed. Raises `DefinitionError` for
         a sink that is outside of transactions, else as `build` does.
         """
-        raise DefinitionError(f'sink "{self.label}": {self.outside_transactions(source, self)}')
+        raise DefinitionError(f'a sink of type "{self.type}", as "{self.label}" is, sends in no transactions')
 
     @abstractmethod
     def build(self) -> Sink:

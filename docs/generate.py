@@ -36,7 +36,7 @@ from connectors.units import Position, seconds, size_in_bytes
 from pipelines.errors import DISTRIBUTION
 from pipelines.steps import Config, Step
 from streamer.definition.service import Service
-from streamer.definition.settings import BatchSettings, Control, FailureSettings, Limits, Profile
+from streamer.definition.settings import BatchSettings, Control, FailureSettings, Limits, Profile, TransactionSettings
 from streamer.testing.cases import Case
 
 HERE: Final = Path(__file__).parent
@@ -100,6 +100,7 @@ def tables() -> dict[str, Callable[[], str]]:
         "limits": lambda: fields(Limits),
         "outbox": lambda: fields(OutboxConfig, _OUTBOX),
         "errors": lambda: fields(FailureSettings),
+        "transaction": lambda: fields(TransactionSettings),
         "control": lambda: fields(Control),
         "profile": lambda: fields(Profile),
         "case": lambda: fields(Case, _CASE, {"folder"}),

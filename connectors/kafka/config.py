@@ -59,6 +59,11 @@ def _secrets_wrapped(data: Any) -> Any:
     return data
 
 
+_OF_PRODUCER = ("bootstrap", "compression", "linger", "partitioner", "client")
+"""Fields of sinks that are settings of the producer."""
+_OTHERWISE = "use a sink of type kafka on the source's cluster, or at_least_once"
+
+
 class KafkaSourceConfig(HasCompiledForm, SourceConfig):
     """Records from Kafka topics, as a member of a consumer group."""
 
@@ -135,6 +140,21 @@ class KafkaSourceConfig(HasCompiledForm, SourceConfig):
     def place(self) -> str:
         """Its topics."""
         return ", ".join(self.topics)
+
+    @property
+    def outside_transactions(self) -> str | None:
+        """Where it may read what was never committed, or keep partitions over a rebalance."""
+        if self.client.get("isolation.level") == "read_uncommitted":
+            return (
+                "isolation.level: read_uncommitted reads what transactions undo, so that results could be of records "
+                "that never were; leave it out, or use at_least_once"
+            )
+        if "cooperative-sticky" in (self.assignor, str(self.client.get("partition.assignment.strategy"))):
+            return (
+                "assignor: cooperative-sticky stalls while transactions are committed; use range or consumer, or "
+                "at_least_once"
+            )
+        return None
 
     def check_client(self) -> None:
         """Raise `ConnectorError` for properties that librdkafka refuses."""
@@ -275,6 +295,20 @@ class KafkaSinkConfig(HasCompiledForm, SinkConfig):
     def place(self) -> str:
         """Its topic."""
         return self.topic
+
+    def outside_transactions(self, source: SourceConfig, first: SinkConfig) -> str | None:
+        """Where it is not on the source's cluster, as far as its file says, or needs a producer of its own."""
+        if not isinstance(source, KafkaSourceConfig):
+            return f'its transactions commit no positions of the source "{source.label}" ({source.type}); {_OTHERWISE}'
+        if not isinstance(first, KafkaSinkConfig):
+            return f'it cannot send in the transactions of the sink "{first.label}" ({first.type}); {_OTHERWISE}'
+        different = [name for name in _OF_PRODUCER if getattr(self, name) != getattr(first, name)]
+        if different:
+            return (
+                f'{" and ".join(different)} must be the same as of the sink "{first.label}", as one producer sends in '
+                f"a transaction; make them equal, or use at_least_once"
+            )
+        return None
 
     def check_client(self) -> None:
         """Raise `ConnectorError` for properties that librdkafka refuses."""

@@ -13,14 +13,15 @@ from connectors.codecs.config import CodecConfig
 from connectors.codecs.registry import codec_config, codec_of
 from connectors.config import SinkConfig, SourceConfig
 from connectors.outbox.wrapping import with_outbox
-from connectors.sink import Sink
+from connectors.sink import Sink, TransactionalSink
 from connectors.source import Source
-from pipelines.errors import StreamerError
+from pipelines.errors import DefinitionError, StreamerError
 from pipelines.executors.pipeline import Executor
 from pipelines.observe.profiler import Profiler
 from streamer.definition.hotpaths import PartHotPath
 from streamer.definition.nocode import check_code
 from streamer.definition.service import Service
+from streamer.delivery.guarantee import guarantee
 from streamer.observe.connectormetrics import Measured
 from streamer.routing.sinkroute import SinkRoute
 
@@ -44,6 +45,27 @@ class Assembly:
     def all_routes(self) -> list[SinkRoute]:
         """The routes of results, and that of dead letters if there is one."""
         return self.routes if self.dead is None else [*self.routes, self.dead]
+
+    @property
+    def transactional(self) -> TransactionalSink | None:
+        """The sink whose siblings all sinks are, if results and positions are committed by transactions."""
+        if not guarantee(self.service.delivery).transactional:
+            return None
+        sink = self.routes[0].sink
+        if not isinstance(sink, TransactionalSink):
+            raise DefinitionError(f'delivery: the sink "{self.routes[0].name}" sends in no transactions')
+        return sink
+
+    def check_transactions(self) -> None:
+        """Raise `DefinitionError` if positions of the open source cannot be part of the sinks' transactions."""
+        first = self.transactional
+        if first is None:
+            return
+        for _, _, source in self.sources:
+            for route in self.all_routes:
+                why = route.sink.accepts(source) if isinstance(route.sink, TransactionalSink) else "it has none"
+                if why is not None:
+                    raise DefinitionError(f'delivery: exactly_once: sink "{route.name}": {why}')
 
     @property
     def executor(self) -> Executor:
@@ -157,10 +179,15 @@ def build(
             continue
         built.append((name, config, (config if start_from is None else config.starting(start_from)).build()))
     perishable = all(source.perishable for _, _, source in built)
+    if sinks is None:
+        sinks, own = _sinks(service)
+        dead = dead or own
+    elif dead is None and service.dead_letter is not None:
+        dead = _sink(service.dead_letter, service)
     routes = [
         SinkRoute.of(
             config,
-            _sink(config, service) if sinks is None else sinks[config.label],
+            sinks[config.label],
             codec_of(config.codec, service.hot_path, _topic(config)),
             config.label,
             service.record_names,
@@ -181,11 +208,10 @@ def _topic(config: SinkConfig) -> str | None:
     return None if config.addressing is None else config.addressing.topic
 
 
-def _dead_letter(service: Service, instead: Sink | None, *, perishable: bool) -> SinkRoute | None:
+def _dead_letter(service: Service, sink: Sink | None, *, perishable: bool) -> SinkRoute | None:
     config = service.dead_letter
-    if config is None:
+    if config is None or sink is None:
         return None
-    sink: Any = _sink(config, service) if instead is None else instead
     codec = codec_of(config.codec, service.hot_path, _topic(config))
     return SinkRoute.of(config, sink, codec, "dead_letter", perishable=perishable)
 
@@ -196,6 +222,21 @@ def _innermost(config: SourceConfig) -> CodecConfig:
     while (inside := codec.wrapped) is not None:
         codec = inside
     return codec
+
+
+def _sinks(service: Service) -> tuple[dict[str, Sink], Sink | None]:
+    """The sinks of results, by name, and that of dead letters: siblings if they send in transactions."""
+    dead = [] if service.dead_letter is None else [service.dead_letter]
+    configs = [*service.sinks, *dead]
+    if guarantee(service.delivery).transactional:
+        for config in configs:
+            config.check_packages()
+        first = configs[0].build_transactional(service.sources[0], service.transactions.timeout)
+        built: list[Sink] = [first, *(first.sibling(config) for config in configs[1:])]
+    else:
+        built = [_sink(config, service) for config in configs]
+    by_name = {config.label: sink for config, sink in zip(service.sinks, built, strict=False)}
+    return by_name, built[-1] if dead else None
 
 
 def _sink(config: SinkConfig, service: Service) -> Sink:

@@ -16,7 +16,7 @@ from typing import Any
 from connectors.blockcolumns import where_null
 from connectors.codec import Codec, Decoded, Request
 from connectors.records import Ints, Lane, Records
-from connectors.source import LaneBegan, LaneEnded, Replays, Source, SourceDown, SourceEnded
+from connectors.source import LaneBegan, LaneEnded, Replays, Source, SourceDown, SourceEnded, TransactionToken
 from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError, StepError
 from streamer.agent.batchqueue import BatchQueue
@@ -94,6 +94,9 @@ class Intake:
         """How often the run thread has asked for a rewind."""
         self.progress_at = time.monotonic()
         """When its thread last served its messages, on `time.monotonic`."""
+        self.token: TransactionToken | None = None
+        """What its present lanes can be committed with in transactions. Written by the intake thread, after it has told
+        of the lanes that ended before."""
         self._codec = codec
         self._batcher = batcher
         self._next_row = index << SOURCE_BITS
@@ -211,7 +214,10 @@ class Intake:
 
     def _open(self) -> None:
         try:
-            self.source.open(self._positions_before_revoke)
+            if self._guarantee.transactional:
+                self.source.open(self._positions_before_revoke, commits=False)
+            else:
+                self.source.open(self._positions_before_revoke)
         except BaseException as error:
             self._open_error = error
             raise
@@ -343,6 +349,8 @@ class Intake:
             self._log.warning("lanes ended for good, records already polled are finished", source=self.source.name)
             self._tell(Ended(left, finish=True))
             self._left = self._left + left
+        if self._guarantee.transactional:
+            self.token = self.source.transaction_token()
         now = time.monotonic()
         if now >= self._look_at:
             self._look_at = now + LOOK_AFTER
@@ -357,6 +365,8 @@ class Intake:
             self._told_stuck = reason is not None
 
     def _positions_before_revoke(self, lanes: Iterable[Lane], deadline: float) -> Mapping[Lane, int]:
+        if self._guarantee.transactional:
+            self.token = self.source.transaction_token()
         now = time.monotonic()
         request = RevokeRequest(self, list(lanes), now + (deadline - now) / 2, deadline)
         self._tell(request)

@@ -14,7 +14,7 @@ from typing import Any
 from connectors.records import Lane, Records
 from connectors.source import Replays
 from pipelines.data.batch import Batch
-from pipelines.errors import ConnectorError, StreamerError
+from pipelines.errors import ConnectorError, DefinitionError, StreamerError
 from pipelines.executors.accounting import NO_ROWS
 from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import BatchQueue
@@ -28,9 +28,13 @@ from streamer.batching.portions import run_in_portions, whole_records
 from streamer.batching.rounds import RoundBatcher
 from streamer.batching.roundsizer import RoundSizer
 from streamer.batching.sizer import BatchSizer
+from streamer.delivery.barrier import Barrier
+from streamer.delivery.confirming import Confirming
 from streamer.delivery.delivery import Delivery
 from streamer.delivery.failures import FailureWatch, ServiceStopped
-from streamer.delivery.guarantee import guarantee
+from streamer.delivery.guarantee import STATEFUL, guarantee
+from streamer.delivery.ledger import Ledger
+from streamer.delivery.transactions import Transactions
 from streamer.observe.metrics import ServiceMeters
 from streamer.routing.keep import kept, put_metadata
 
@@ -127,6 +131,7 @@ class RunLoop:
             intake.start()
         for intake in self.intakes:
             intake.wait_until_open()
+        self._assembly.check_transactions()
         for intake in self.intakes:
             intake.begin()
         if self._stopping:
@@ -180,28 +185,53 @@ class RunLoop:
             for intake in self.intakes:
                 intake.discard()
             if failed and self.intakes:
-                self._wait_for_the_last_confirmations()
+                self._end_delivery()
             if self.intakes:
                 # Lanes that ended during the last moments must not be acknowledged.
                 self._serve_control()
                 self._acknowledge(last=True)
                 self._see_off_intakes()
         finally:
+            if self._delivery is not None:
+                self._delivery.close()
             self._assembly.close()
 
     def _opened_delivery(self) -> Delivery:
         assembly, service = self._assembly, self._service
+        ledger = Ledger(self._budget.release)
         return Delivery(
             service.name,
             assembly.routes,
             assembly.dead,
+            ledger=ledger,
+            confirming=self._confirming(ledger),
             drop_failed=service.on_error == "drop",
             tombstones={name: config.tombstones for name, config, _ in assembly.sources},
             watch=FailureWatch(service.errors.stop_ratio, service.errors.over),
             guarantee=self._guarantee,
             replays={name: source.replays for name, _, source in assembly.sources},
             rewind=self._rewind,
-            freed=self._budget.release,
+            meters=self._meters.run,
+            patience=self._patience,
+            log=self._log,
+        )
+
+    def _confirming(self, ledger: Ledger) -> Confirming:
+        assembly = self._assembly
+        first = assembly.transactional
+        if first is None:
+            return Barrier(assembly.all_routes, self._meters.run)
+        if assembly.executor.stateful:
+            raise DefinitionError(STATEFUL)
+        return Transactions(
+            assembly.all_routes,
+            first,
+            assembly.dead,
+            self._service.transactions,
+            ledger,
+            token=lambda: self.intakes[0].token,
+            serve=self._serve_control,
+            rewind=self._rewind,
             meters=self._meters.run,
             patience=self._patience,
             log=self._log,
@@ -265,6 +295,7 @@ class RunLoop:
             return False
         rows = whole_records(decoded.batch, 0, rows)
         part = decoded if rows == size else decoded.cut(rows)[0]
+        delivery.run_next(self._sizer.takes(rows))
         if debug:
             result, done = debugged(executor, part, debug, self._log), rows
         else:
@@ -350,8 +381,7 @@ class RunLoop:
     def _end_lanes(self, ended: Ended) -> None:
         ledger = self._open_delivery.ledger
         if not ended.finish:
-            for lane in ended.lanes:
-                ledger.end(lane)
+            self._open_delivery.end_lanes(ended.lanes)
             self._assembly.executor.forget(ended.lanes)
             return
         for lane in ended.lanes:
@@ -403,9 +433,8 @@ class RunLoop:
             self._open_delivery.look_for_confirmations()
             self._acknowledge()
             return
-        # A sink that confirms while messages flow need not stop for a barrier at each commit. If no sink is behind, a
-        # barrier returns at once, and tells that nothing is unconfirmed.
-        if self._budget.is_short or not 0 < self._open_delivery.behind() < COMMIT_INTERVAL:
+        # A sink that confirms while messages flow need not stop for a barrier at each commit.
+        if self._budget.is_short or not self._open_delivery.keeps_up(COMMIT_INTERVAL):
             trouble = self._wait_for_confirmations(time.monotonic() + self._service.limits.confirm)
             if trouble is not None:
                 self._log.warning("results are not confirmed yet, trying again", error=str(trouble))
@@ -501,11 +530,11 @@ class RunLoop:
             if trouble is not None and time.monotonic() >= self._drained_by():
                 raise _unconfirmed(trouble)
 
-    def _wait_for_the_last_confirmations(self) -> None:
+    def _end_delivery(self) -> None:
         now = time.monotonic()
         deadline = min(now + self._service.limits.confirm, max(self._drain_deadline, now + self._last_wait))
         try:
-            self._open_delivery.wait_for_confirmations(deadline)
+            self._open_delivery.end(deadline)
         except Exception as error:  # noqa: BLE001 - the service has failed already, with a better reason
             self._log.warning("the last results were not confirmed", error=str(error))
 

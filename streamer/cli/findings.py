@@ -11,19 +11,20 @@ from connectors.config import SinkConfig, SourceConfig
 from connectors.outbox.wrapping import contents
 from pipelines.definitions.definedpipeline import settings_text
 from pipelines.definitions.walk import Part, walk
-from pipelines.errors import StepError, StreamerError
+from pipelines.errors import DefinitionError, StepError, StreamerError
 from pipelines.hotpath import HotPathError
 from pipelines.plugins.modelfiles import is_here, is_remote
 from pipelines.plugins.registry import default_registry
 from pipelines.runners.models.model import described as shape_of
 from pipelines.runners.models.modelrunner import ModelRunner
-from pipelines.runners.runner import OpenContext
+from pipelines.runners.runner import OpenContext, StatefulRunner
 from pipelines.steps import GraphStep, Keras, Onnx, PipelineStep, Step, TensorFlow, TensorRt, Trigger, Tvm
 from streamer.agent.assembly import build
 from streamer.cli.commands.run import described
 from streamer.definition.hotpaths import in_words
 from streamer.definition.nocode import refused
 from streamer.definition.service import Service
+from streamer.delivery.guarantee import STATEFUL, guarantee
 from streamer.routing.sinkroute import SinkRoute
 
 _WITH_MODELS = (Onnx, TensorFlow, Keras, TensorRt, Tvm)
@@ -66,7 +67,7 @@ def examined(service: Service) -> list[Finding]:
     context = OpenContext(allow_code=service.allows_code, runners=service.runners)
     findings = [tried(f"source {config.label}", partial(_source, config, service)) for config in service.sources]
     findings += [
-        tried(f"step {part.name}", partial(_part, part, replace(context, base=part.base)))
+        tried(f"step {part.name}", partial(_part, part, replace(context, base=part.base), service))
         for part in walk(service.sequence())
         # Those are looked at with the step that they are in.
         if isinstance(part.what, (Step, GraphStep, Trigger))
@@ -105,15 +106,15 @@ def _sink(config: SinkConfig, service: Service) -> str:
     return f"{described(config)}, {_codec(config.codec)}{outbox}"
 
 
-def _part(part: Part, context: OpenContext) -> str:
+def _part(part: Part, context: OpenContext, service: Service) -> str:
     if isinstance(part.what, GraphStep):
         # Its functions are imported by opening it.
         part.what.open(part.name, part.inputs, context)
         return settings_text(part.what) or part.what.type_name
-    return _step(part.what, context) if isinstance(part.what, Step) else part.what.type_name
+    return _step(part.what, context, service) if isinstance(part.what, Step) else part.what.type_name
 
 
-def _step(step: Step, context: OpenContext) -> str:
+def _step(step: Step, context: OpenContext, service: Service) -> str:
     factory = default_registry().runner_for(step, context.runners.get(step.type_name))
     if isinstance(step, PipelineStep):
         # The steps inside are findings of their own.
@@ -127,6 +128,8 @@ def _step(step: Step, context: OpenContext) -> str:
     except StepError as error:
         raise error.__cause__ or error from None
     runner.close()
+    if isinstance(runner, StatefulRunner) and guarantee(service.delivery).transactional:
+        raise DefinitionError(STATEFUL)
     return f"{factory.name}, {shape_of(runner.model)}" if isinstance(runner, ModelRunner) else factory.name
 
 

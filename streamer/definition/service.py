@@ -34,8 +34,16 @@ from pipelines.errors import DefinitionError, StreamerError
 from pipelines.hotpath import HotPath
 from streamer.agent.signals import stopped_by_signals
 from streamer.definition.nocode import NoCode, code_allowed
-from streamer.definition.settings import BatchSettings, Control, FailureSettings, Limits, Profile, Settings
-from streamer.delivery.guarantee import WITHOUT_OUTBOX, guarantee
+from streamer.definition.settings import (
+    BatchSettings,
+    Control,
+    FailureSettings,
+    Limits,
+    Profile,
+    Settings,
+    TransactionSettings,
+)
+from streamer.delivery.guarantee import guarantee
 from streamer.routing.selection import check_topics
 from streamer.routing.when import check_condition
 
@@ -224,7 +232,9 @@ class Service(Settings):
     on_error: Literal["stop", "drop"] = "stop"
     """What a failing record does where there is no dead letter: stop the service, or be lost."""
     delivery: Literal["at_most_once", "at_least_once", "exactly_once"] = "at_least_once"
-    """at_least_once: acknowledged when its results are confirmed; at_most_once: acknowledged on arrival."""
+    """at_least_once: acknowledged when its results are confirmed; at_most_once: acknowledged on arrival; exactly_once: acknowledged with its results, in one transaction of Kafka."""  # noqa: E501
+    transaction: TransactionSettings | None = None
+    """How long transactions last, with `delivery: exactly_once`."""
     limits: Annotated[Limits, Field(validate_default=True)] = Limits()
     """How much may be under way, and how long the service waits."""
     errors: FailureSettings = FailureSettings()
@@ -248,6 +258,11 @@ class Service(Settings):
     def sinks(self) -> list[SinkConfig]:
         """The sinks, each with a name."""
         return self.sink if isinstance(self.sink, list) else [self.sink]
+
+    @property
+    def transactions(self) -> TransactionSettings:
+        """How long transactions last, if it has any."""
+        return self.transaction or TransactionSettings()
 
     @property
     def groups(self) -> dict[str, str]:
@@ -371,16 +386,35 @@ class Service(Settings):
 
     @field_validator("delivery")
     @classmethod
-    def _available(cls, delivery: str, info: ValidationInfo) -> str:
-        sinks = [*info.data.get("sink", ()), *filter(None, [info.data.get("dead_letter")])]
-        kept = next((sink.label for sink in sinks if sink.outbox is not None), None)
-        if kept is not None and delivery in WITHOUT_OUTBOX:
+    def _possible(cls, delivery: str, info: ValidationInfo) -> str:
+        sources, sinks = info.data.get("source"), info.data.get("sink")
+        if not (guarantee(delivery).transactional and sources and sinks):
+            return delivery
+        if len(sources) > 1:
             raise ValueError(
-                f'the outbox of the sink "{kept}" may send a message twice, and {delivery} may not; remove the '
-                "outbox, or use at_least_once"
+                f"{delivery} needs one source, whose positions the transactions commit, and there are {len(sources)}; "
+                "make each a service of its own, or use at_least_once"
             )
-        # Raises for one that is not.
-        return guarantee(delivery).name
+        source = sources[0]
+        if source.outside_transactions is not None:
+            raise ValueError(f'source "{source.label}": {source.outside_transactions}')
+        for sink in [*sinks, *filter(None, [info.data.get("dead_letter")])]:
+            if sink.outbox is not None:
+                raise ValueError(
+                    f'the outbox of the sink "{sink.label}" may send a message twice, and {delivery} may not; remove '
+                    "the outbox, or use at_least_once"
+                )
+            if (why := sink.outside_transactions(source, sinks[0])) is not None:
+                raise ValueError(f'sink "{sink.label}": {why}')
+        return delivery
+
+    @field_validator("transaction")
+    @classmethod
+    def _of_transactions(cls, given: TransactionSettings | None, info: ValidationInfo) -> TransactionSettings | None:
+        delivery = info.data.get("delivery")
+        if given is not None and delivery is not None and not guarantee(delivery).transactional:
+            raise ValueError(f"is for delivery: exactly_once; with {delivery} there are no transactions")
+        return given
 
     @field_validator("limits")
     @classmethod

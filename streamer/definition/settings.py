@@ -73,6 +73,28 @@ class BatchSettings(Settings):
         return SoftBatcher(self.max_records, self.max_bytes, self.max_wait)
 
 
+class TransactionSettings(Settings):
+    """How long transactions last, with `delivery: exactly_once`."""
+
+    interval: Annotated[Duration, Field(gt=0)] = 0.1
+    """How long a transaction is open at most before it is committed, and so how much later results become visible; it is committed sooner where nothing waits to be run."""  # noqa: E501
+    max_records: Annotated[int, Field(ge=1)] = 100_000
+    """Records after which it is committed, whatever the interval."""
+    timeout: Annotated[Duration, Field(ge=1, validate_default=True)] = 15.0
+    """After how long the brokers abort a transaction whose service is gone; so long its readers wait after a crash, unless the source has an `instance`."""  # noqa: E501
+
+    @field_validator("timeout")
+    @classmethod
+    def _longer_than_the_interval(cls, timeout: float, info: ValidationInfo) -> float:
+        interval = info.data.get("interval", 0.0)
+        if timeout < 2 * interval:
+            raise ValueError(
+                f"{timeout:g} s is too short for an interval of {interval:g} s: the brokers would abort a transaction "
+                "while it is written; make it twice as long at least"
+            )
+        return timeout
+
+
 class Limits(Settings):
     """How much may be under way, and how long the service waits for others."""
 

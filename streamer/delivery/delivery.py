@@ -7,13 +7,13 @@ full.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from connectors.records import Ints, Lane, Messages
-from connectors.sink import Lost
+from connectors.sink import Lost, Voided
 from connectors.source import Replays
 from pipelines.data.membership import among
 from pipelines.data.result import Result
@@ -21,6 +21,7 @@ from pipelines.data.rowrange import RowNumbers, as_array
 from pipelines.errors import ConnectorError, StepError
 from pipelines.executors.accounting import NO_ROWS, accounted
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
+from streamer.delivery.confirming import Confirming
 from streamer.delivery.deadletter import Letter, dead_letters
 from streamer.delivery.failures import FailureWatch, ServiceStopped, let_go
 from streamer.delivery.guarantee import Guarantee
@@ -49,28 +50,28 @@ class Delivery:
         routes: list[SinkRoute],
         dead: SinkRoute | None,
         *,
+        ledger: Ledger,
+        confirming: Confirming,
         drop_failed: bool,
         tombstones: Mapping[str, str],
         watch: FailureWatch,
         guarantee: Guarantee,
         replays: Mapping[str, Replays],
         rewind: Callable[[Iterable[Lane], Mapping[Lane, int]], None],
-        freed: Callable[[int], None],
         meters: RunMeters,
         patience: Callable[[], float],
         log: Any,
     ) -> None:
-        """`replays` names the sources in the order of their numbers; `freed` is called with the bytes of batches whose
-        rows are all complete.
+        """`replays` names the sources in the order of their numbers.
 
         `rewind` has lanes delivered again, from the positions that are given with them. `patience` gives the seconds to
         wait for a sink that accepts no messages.
         """
-        self.ledger = Ledger(freed)
+        self.ledger = ledger
+        self._confirming = confirming
         self._service = service
         self._routes = routes
         self._dead = dead
-        self._sinks = routes if dead is None else [*routes, dead]
         self._drop_failed = drop_failed
         self._tombstones = tombstones
         self._watch = watch
@@ -89,13 +90,11 @@ class Delivery:
         """Messages dropped since a sink began to be full, by its name."""
         self._held_back: Failed = {}
         self._held_back_since = 0.0
-        self._lost: list[tuple[SinkRoute, Lost]] = []
-        self._unconfirmed = False
 
     @property
     def unconfirmed(self) -> bool:
         """Whether something was sent since the last `wait_for_confirmations` that ended well."""
-        return self._unconfirmed
+        return self._confirming.unconfirmed
 
     def enter(self, decoded: DecodedBatch) -> None:
         """Enter a batch into the ledger. Rows of lanes that have ended leave the batch: another consumer has them."""
@@ -116,14 +115,18 @@ class Delivery:
 
         Raises `ServiceStopped` if failures have to stop the service, `ConnectorError` if a sink is broken for good.
         """
-        failed: Failed = {**decoded.failed, **result.failed}
-        skipped = self._sort_out_tombstones(decoded, failed)
-        began = time.perf_counter()
-        blocks = self._encode(result, failed, decoded)
-        encoded = time.perf_counter()
-        self._publish(blocks, result, failed, decoded, skipped)
-        self._meters.stage("encode", began, encoded - began, result.batch.size)
-        self._meters.stage("send", encoded, time.perf_counter() - encoded, result.batch.size)
+        for part, own in self._confirming.admit(decoded, result):
+            failed: Failed = {**part.failed, **own.failed}
+            skipped = self._sort_out_tombstones(part, failed)
+            began = time.perf_counter()
+            blocks = self._encode(own, failed, part)
+            encoded = time.perf_counter()
+            try:
+                self._publish(blocks, own, failed, part, skipped)
+            except Voided as error:
+                self._confirming.voided(error)
+            self._meters.stage("encode", began, encoded - began, own.batch.size)
+            self._meters.stage("send", encoded, time.perf_counter() - encoded, own.batch.size)
         # The ledger refers to `decoded` until all rows are confirmed; only the records may still be needed.
         decoded.batch = NO_ROWS
 
@@ -139,39 +142,22 @@ class Delivery:
 
     def collect(self) -> None:
         """Enter into the ledger what the sinks have confirmed since the last call."""
-        for route in self._sinks:
-            for rows in route.sink.confirmed():
-                self._confirmed(self.ledger.confirm(rows))
+        for rows in self._confirming.confirmed():
+            self._confirmed(self.ledger.confirm(rows))
 
     def push(self) -> None:
-        """Nothing more is sent for now: have the sinks send the messages that wait to be sent together."""
-        if self._unconfirmed:
-            for route in self._sinks:
-                route.sink.push()
+        """Nothing more is sent for now: messages that wait for others do so no longer."""
+        self._confirming.push()
 
     def wait_for_confirmations(self, deadline: float) -> None:
         """Wait until everything sent is confirmed or known to be lost.
 
         Raises `ConnectorError` if that is not known at `deadline` (seconds on `time.monotonic`).
         """
-        if not self._unconfirmed:
-            return
-        trouble: ConnectorError | None = None
-        for route in self._sinks:
-            try:
-                lost = route.sink.barrier(deadline)
-            except ConnectorError as error:
-                # The other sinks are asked all the same: each reports a confirmation or a loss only once.
-                if trouble is None or not error.retriable:
-                    trouble = error
-                continue
-            if lost:
-                self._lost.append((route, lost))
-        self.collect()
-        if trouble is not None:
-            raise trouble
-        self._unconfirmed = False
-        losses, self._lost = self._lost, []
+        try:
+            losses = self._confirming.wait(deadline)
+        finally:
+            self.collect()
         for route, lost in losses:
             self._make_good(route, lost)
 
@@ -186,9 +172,30 @@ class Delivery:
             if not error.retriable:
                 raise
 
-    def behind(self) -> float:
-        """Seconds that the sink furthest behind has waited for a confirmation; infinite where unknown."""
-        return max(route.sink.behind() for route in self._sinks)
+    def keeps_up(self, seconds: float) -> bool:
+        """Whether what was sent is confirmed within so many seconds, without `wait_for_confirmations`."""
+        return self._confirming.keeps_up(seconds)
+
+    def run_next(self, seconds: float) -> None:
+        """A batch is run next, which will take about so long."""
+        self._confirming.run_next(seconds)
+
+    def end_lanes(self, lanes: Collection[Lane]) -> None:
+        """These lanes have ended: nothing of them is sent or acknowledged any more."""
+        for lane in lanes:
+            self.ledger.end(lane)
+        self._confirming.lanes_ended(lanes)
+
+    def end(self, deadline: float) -> None:
+        """The service has failed: bring to an end what was sent, by `deadline`. Raises `ConnectorError`."""
+        try:
+            self._confirming.end(deadline)
+        finally:
+            self.collect()
+
+    def close(self) -> None:
+        """Nothing is called any more."""
+        self._confirming.close()
 
     def release(self, *, now: bool = False) -> None:
         """Send the dead letters that were held back, once it is clear that not every record fails, or `now`."""
@@ -293,7 +300,8 @@ class Delivery:
             self.ledger.expect(_numbers(failed))
 
     def _send(self, route: SinkRoute, messages: Messages) -> dict[int, ConnectorError]:
-        self._unconfirmed = self._unconfirmed or len(messages) > 0
+        if len(messages):
+            self._confirming.sent()
         if not route.drops:
             return send_all(route, messages, self._patience, self._log)
         refused, full = send_some(route, messages)
@@ -334,6 +342,7 @@ class Delivery:
             if not self._held_back:
                 self._held_back_since = time.monotonic()
             self._held_back.update(failed)
+            self._confirming.postponed = True
             return
         self._send_held_back()
         self._send_letters(failed)
@@ -341,6 +350,7 @@ class Delivery:
     def _send_held_back(self) -> None:
         if self._held_back:
             held_back, self._held_back = self._held_back, {}
+            self._confirming.postponed = False
             self._send_letters(held_back)
 
     def _send_letters(self, failed: Failed) -> None:
@@ -351,7 +361,14 @@ class Delivery:
             decoded: DecodedBatch = entry.note
             own = {row: failed[row] for row in rows.tolist()}
             self._letters.add(own, self._place)
-            self._post(self._dead, decoded, {row: Letter.of(error) for row, error in own.items()})
+            self._post(self._dead, decoded, {row: self._letter(decoded, row, error) for row, error in own.items()})
+
+    def _letter(self, decoded: DecodedBatch, row: int, error: Exception) -> Letter:
+        """The dead letter of a row, as short as it has to be after what was refused of it before."""
+        letter = Letter.of(error)
+        for refusal in self._confirming.refusals(decoded, row):
+            letter = self._shortened_by(letter, row, refusal)
+        return letter
 
     def _post(self, route: SinkRoute, decoded: DecodedBatch, letters: Mapping[int, Letter]) -> None:
         """Send these letters, by row number; one that the sink refuses is sent again, shorter, until it is accepted."""
@@ -367,15 +384,18 @@ class Delivery:
         """The letters to send instead of those that were refused. Raises `ServiceStopped` if one cannot be shorter."""
         letters: dict[int, Letter] = {}
         for row, refusal in refused.items():
-            letter = decoded.letters[row].shorter(str(refusal))
-            if letter is None:
-                raise ServiceStopped(
-                    f"the dead letter sink refused the record at {self._place(row)}, even without its payload, key and "
-                    f"headers: {refusal}"
-                )
-            letters[row] = letter
+            letters[row] = self._shortened_by(decoded.letters[row], row, str(refusal))
         self._shortened.add(refused, self._place)
         return letters
+
+    def _shortened_by(self, letter: Letter, row: int, refusal: str) -> Letter:
+        shorter = letter.shorter(refusal)
+        if shorter is None:
+            raise ServiceStopped(
+                f"the dead letter sink refused the record at {self._place(row)}, even without its payload, key and "
+                f"headers: {refusal}"
+            )
+        return shorter
 
     def _confirmed(self, found: list[Confirmed]) -> None:
         for entry, rows in found:
@@ -442,7 +462,7 @@ class Delivery:
     def _count(self, decided: RowNumbers, failed: Failed, dropped: list[int], decoded: DecodedBatch | None) -> None:
         """Count outcomes. `decoded` is the batch whose rows these are, each in one place; `None` for other rows."""
         if decoded is not None:
-            outcomes, source = self._meters.outcomes, decoded.source
+            outcomes, source = self._confirming.outcomes, decoded.source
             outcomes[source, "ok"] += len(decided) - len(failed) - len(dropped)
             if failed:
                 outcomes[source, "dropped" if self._drop_failed else "dead"] += len(failed)
@@ -461,11 +481,11 @@ class Delivery:
             return
         sources = rows >> SOURCE_BITS
         if (sources == sources[0]).all():
-            self._meters.outcomes[self._sources[int(sources[0])], outcome] += len(rows)
+            self._confirming.outcomes[self._sources[int(sources[0])], outcome] += len(rows)
             return
         numbers, counts = np.unique(sources, return_counts=True)
         for source, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-            self._meters.outcomes[self._sources[source], outcome] += count
+            self._confirming.outcomes[self._sources[source], outcome] += count
 
     def _batch_of(self, row: int) -> DecodedBatch | None:
         entry = self.ledger.open_entry(row)

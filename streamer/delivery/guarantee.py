@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 NOTHING: Final[Mapping[Lane, int]] = {}
 """No position may be acknowledged."""
 
-WITHOUT_OUTBOX: Final = frozenset({"exactly_once"})
-"""Guarantees that an outbox breaks, as it may send a message twice."""
-
 
 class Guarantee(ABC):
     """Says which positions are acknowledged when. Positions are those after the last record, by lane."""
@@ -31,6 +28,8 @@ class Guarantee(ABC):
     """As in the `delivery` field of a service."""
     may_gather_ahead: ClassVar[bool]
     """Whether the agent may gather several batches at once; `False` if a crash would lose their records."""
+    transactional: ClassVar[bool] = False
+    """Whether results and positions are committed by transactions, and the source commits none."""
 
     @abstractmethod
     def on_arrival(self, records: Records) -> Mapping[Lane, int]:
@@ -95,12 +94,26 @@ class AtLeastOnce(Guarantee):
         return source
 
 
-GUARANTEES: Final[Mapping[str, Guarantee]] = {one.name: one for one in (AtMostOnce(), AtLeastOnce())}
+STATEFUL: Final = (
+    "delivery: exactly_once is for pipelines whose results each come of one record, and there are steps whose results "
+    "depend on earlier ones (windows, tracks), which come again when a transaction is aborted; use at_least_once"
+)
+"""Why a service with stateful steps cannot deliver exactly once."""
+
+
+class ExactlyOnce(AtLeastOnce):
+    """Positions are committed with the results, in one transaction; the source only learns of them afterwards."""
+
+    name = "exactly_once"
+    transactional = True
+
+
+GUARANTEES: Final[Mapping[str, Guarantee]] = {one.name: one for one in (AtMostOnce(), AtLeastOnce(), ExactlyOnce())}
 
 
 def guarantee(name: str) -> Guarantee:
-    """The guarantee of this name. Raises `DefinitionError` for one that is not available."""
+    """The guarantee of this name. Raises `DefinitionError` if there is none."""
     found = GUARANTEES.get(name)
     if found is None:
-        raise DefinitionError(f"{name} is not available yet; use {AtLeastOnce.name}, and make consumers idempotent")
+        raise DefinitionError(f'there is no delivery "{name}"; use one of {", ".join(GUARANTEES)}')
     return found

@@ -67,7 +67,15 @@ class RunMeters:
         self.errors: Counter[tuple[str, str]] = Counter()
         self.dropped: Counter[str] = Counter()
         """Messages that sinks had no room for, by sink."""
+        self.transactions: Counter[str] = Counter()
+        """Transactions by outcome: committed or aborted."""
+        self.transaction_seconds = Histogram(SECONDS)
         self.profiler: Profiler | None = None
+
+    def transaction(self, outcome: Literal["committed", "aborted"], seconds: float) -> None:
+        """A transaction has ended, so long after it had begun."""
+        self.transactions[outcome] += 1
+        self.transaction_seconds.add_one(seconds)
 
     def stage(self, stage: Literal["run", "encode", "send"], began: float, seconds: float, rows: int) -> None:
         """A batch was in this stage for so long, from `began` (`time.perf_counter`)."""
@@ -143,6 +151,11 @@ class ServiceMeters(Collector):
         yield self._histogram(
             "streamer_latency_seconds", "Record timestamp to confirmed result.", (), {(): self.run.latency}
         )
+        yield self._counter("streamer_transactions", "Transactions, by outcome.", ("outcome",), self.run.transactions)
+        yield self._histogram(
+            "streamer_transaction_seconds", "From the beginning of a transaction to its outcome.", (),
+            {(): self.run.transaction_seconds},
+        )  # fmt: skip
         steps = {(name,): histogram for name, histogram in list(self.run.steps.items())}
         yield self._histogram("streamer_step_seconds", "Seconds a batch spent in a step.", ("step",), steps)
         yield self._counter(

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from connectors.codec import Codec
 from connectors.codecs.registry import codec_of
 from connectors.config import SourceConfig
-from connectors.memory import MemorySink, MemorySource
+from connectors.memory import Faults, MemorySink, MemorySource, MemoryTransactionalSink, MemoryTransactions
 from connectors.message import Message, records_of
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data, as_data
@@ -19,6 +19,7 @@ from streamer.agent.assembly import build
 from streamer.agent.summary import Summary
 from streamer.definition.service import Service
 from streamer.delivery.deadletter import Original, original
+from streamer.delivery.guarantee import guarantee
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,7 @@ def run(
         codec = codec_of(config.codec)
         given = [_from_topic(_payload(record, codec), config) for record in by_source.get(config.label, ())]
         sources[config.label] = MemorySource(given, name=config.label)
-    sinks = {config.label: MemorySink(name=config.label, gathers=True) for config in service.sinks}
-    dead = MemorySink(name="dead_letter")
+    sinks, dead = _sinks(service)
     agent = Agent(service, assembly=build(service, sources=sources, sinks=sinks, dead=dead))
     agent.start()
     try:
@@ -115,6 +115,15 @@ def run(
     if check and summary.reason == "failed":
         raise ServiceFailed(report)
     return report
+
+
+def _sinks(service: Service) -> tuple[Mapping[str, MemorySink], MemorySink]:
+    names = [config.label for config in service.sinks]
+    if not guarantee(service.delivery).transactional:
+        return {name: MemorySink(name=name, gathers=True) for name in names}, MemorySink(name="dead_letter")
+    shared = MemoryTransactions(Faults(), timeout=service.transactions.timeout)
+    sinks = {name: MemoryTransactionalSink(transactions=shared, name=name, gathers=True) for name in names}
+    return sinks, MemoryTransactionalSink(transactions=shared, name="dead_letter")
 
 
 def payload(record: Mapping[str, Any] | bytes, codec: str | dict[str, object]) -> bytes:

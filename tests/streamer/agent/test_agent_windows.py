@@ -14,6 +14,7 @@ import pipelines
 from connectors.memory import MemorySession, MemorySessionSource, MemorySink
 from connectors.message import Message
 from pipelines import Data
+from pipelines.errors import DefinitionError
 from streamer import testing
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
@@ -262,3 +263,8 @@ def test_windows_that_hold_all_that_a_bus_gives_are_told(
     assert caplog.text.count("make its window larger") == 1
     agent.stop()
     agent.join(30)
+
+
+def test_a_service_with_windows_cannot_deliver_exactly_once(windowed: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"results depend on earlier ones \(windows.*use at_least_once"):
+        testing.run(windowed(delivery="exactly_once"), numbers(1, 2, 3))

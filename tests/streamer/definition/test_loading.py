@@ -242,9 +242,9 @@ ERRORS = [
         'digits.yaml:4: batch.max_wait: "5 minutes" is not a duration like 5ms, 2s or 1m',
     ),
     (
-        "a guarantee that is not there yet",
-        SHORT + "delivery: exactly_once",
-        "digits.yaml:4: delivery: exactly_once is not available yet; use at_least_once, and make consumers idempotent",
+        "a guarantee that its sink cannot give",
+        SHORT.replace("sink: {type: memory, topic: out}", "sink: {type: file, path: b}") + "delivery: exactly_once",
+        'digits.yaml:4: delivery: sink "file": a sink of type "file" sends in no transactions; use at_least_once',
     ),
     (
         "a missing pipeline file",

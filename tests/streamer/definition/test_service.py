@@ -145,7 +145,26 @@ def test_a_missing_pipeline_file_is_an_error_when_the_service_is_made() -> None:
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"delivery": "exactly_once"}, "exactly_once is not available yet; use at_least_once"),
+        (
+            {
+                "delivery": "exactly_once",
+                "source": [{"type": "memory", "topic": "a"}, {"type": "memory", "topic": "b"}],
+            },
+            "exactly_once needs one source.*make each a service of its own, or use at_least_once",
+        ),
+        (
+            {"delivery": "exactly_once", "source": {"type": "file", "path": "a"}},
+            'source "file": .*cannot be committed by transactions; use at_least_once',
+        ),
+        (
+            {"delivery": "exactly_once", "dead_letter": {"type": "file", "path": "d"}},
+            'sink "dead_letter": a sink of type "file" sends in no transactions; use at_least_once',
+        ),
+        ({"transaction": {"interval": "1s"}}, "is for delivery: exactly_once; with at_least_once there are no"),
+        (
+            {"delivery": "exactly_once", "transaction": {"interval": "10s"}},
+            "too short for an interval of 10 s.*twice as long at least",
+        ),
         ({"delivery": "maybe"}, "'at_most_once', 'at_least_once' or 'exactly_once'"),
         ({"on_error": "drop", "dead_letter": {"type": "memory", "topic": "d"}}, "drop contradicts dead_letter"),
         ({"batch": {"max_age": "1s"}}, "is for batches of type hard"),

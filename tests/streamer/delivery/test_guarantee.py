@@ -52,9 +52,9 @@ def test_a_lost_message_is_made_good_by_the_source_unless_its_record_was_acknowl
     assert AtMostOnce().on_loss(source) is Replays.NONE
 
 
-def test_what_is_not_available_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="exactly_once is not available yet; use at_least_once"):
-        guarantee("exactly_once")
+def test_a_guarantee_that_is_none_is_refused() -> None:
+    with pytest.raises(DefinitionError, match='no delivery "perhaps"; use one of at_most_once, at_least_once, exactly'):
+        guarantee("perhaps")
 
 
 def test_nothing_else_compares_names_of_guarantees() -> None:

@@ -1,0 +1,95 @@
+"""`Barrier`: rows are complete when the sinks have confirmed their messages, each sink for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
+
+from connectors.records import Ints, Lane
+from connectors.sink import Lost, Voided
+from pipelines.data.result import Result
+from pipelines.errors import ConnectorError
+from streamer.agent.decodedbatch import DecodedBatch
+from streamer.delivery.confirming import Confirming
+from streamer.observe.metrics import RunMeters
+from streamer.routing.sinkroute import SinkRoute
+
+
+class Barrier(Confirming):
+    """Messages are sent as they come; `wait` is a barrier in every sink."""
+
+    def __init__(self, sinks: Sequence[SinkRoute], meters: RunMeters) -> None:
+        self.outcomes = meters.outcomes
+        self._sinks = sinks
+        self._unconfirmed = False
+        self._lost: list[tuple[SinkRoute, Lost]] = []
+
+    @property
+    def unconfirmed(self) -> bool:
+        """Whether something was sent since the last `wait` that ended well."""
+        return self._unconfirmed
+
+    def run_next(self, seconds: float) -> None:
+        """Nothing depends on it."""
+
+    def admit(self, decoded: DecodedBatch, result: Result) -> Iterable[tuple[DecodedBatch, Result]]:
+        """The whole batch, at once."""
+        return ((decoded, result),)
+
+    def sent(self) -> None:
+        """`wait` has something to wait for."""
+        self._unconfirmed = True
+
+    def voided(self, error: Voided) -> None:
+        """There is no transaction that could be aborted: the sink is broken."""
+        raise error
+
+    def refusals(self, decoded: DecodedBatch, row: int) -> tuple[str, ...]:
+        """None: dead letters that are lost are sent again at once."""
+        return ()
+
+    def push(self) -> None:
+        """Have the sinks send the messages that wait to be sent together."""
+        if self._unconfirmed:
+            for route in self._sinks:
+                route.sink.push()
+
+    def confirmed(self) -> list[Ints]:
+        """What the sinks have confirmed."""
+        return list(chain.from_iterable(route.sink.confirmed() for route in self._sinks))
+
+    def wait(self, deadline: float) -> list[tuple[SinkRoute, Lost]]:
+        """A barrier in every sink."""
+        if not self._unconfirmed:
+            return []
+        trouble: ConnectorError | None = None
+        for route in self._sinks:
+            try:
+                lost = route.sink.barrier(deadline)
+            except ConnectorError as error:
+                # The other sinks are asked all the same: each reports a confirmation or a loss only once.
+                if trouble is None or not error.retriable:
+                    trouble = error
+                continue
+            if lost:
+                self._lost.append((route, lost))
+        if trouble is not None:
+            raise trouble
+        self._unconfirmed = False
+        losses, self._lost = self._lost, []
+        return losses
+
+    def keeps_up(self, seconds: float) -> bool:
+        """Whether no sink has waited longer for a confirmation. Not if none waits: a barrier returns at once then, and
+        tells that nothing is unconfirmed."""
+        return 0 < max(route.sink.behind() for route in self._sinks) < seconds
+
+    def lanes_ended(self, lanes: Collection[Lane]) -> None:
+        """Their messages stay sent."""
+
+    def end(self, deadline: float) -> None:
+        """Wait for what was sent."""
+        self.wait(deadline)
+
+    def close(self) -> None:
+        """There is nothing to close."""

@@ -1,0 +1,36 @@
+"""`CallThread`: a thread for calls that block longer than their deadline says."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+
+class CallThread:
+    """Runs calls, one after the other. A daemon: a call that never returns holds up no process that ends."""
+
+    def __init__(self, name: str) -> None:
+        self._calls: queue.SimpleQueue[tuple[Future[None], Callable[[], None]] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def submit(self, call: Callable[[], None]) -> Future[None]:
+        """Have it run; the future tells when it has returned, or what it raised."""
+        future: Future[None] = Future()
+        self._calls.put((future, call))
+        return future
+
+    def close(self) -> None:
+        """End when the calls so far have returned. Does not wait."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (found := self._calls.get()) is not None:
+            future, call = found
+            try:
+                call()
+            except BaseException as error:  # noqa: BLE001 - it is raised where the future is looked at
+                future.set_exception(error)
+            else:
+                future.set_result(None)

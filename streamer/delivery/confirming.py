@@ -1,0 +1,85 @@
+"""`Confirming`: how a service finds out that what it sent is confirmed, and so which rows are complete.
+
+There are two ways: `Barrier` waits until the sinks have confirmed all messages; `Transactions` commits them together
+with the positions of their records.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from connectors.records import Ints, Lane
+from connectors.sink import Lost, Voided
+from pipelines.data.result import Result
+from streamer.agent.decodedbatch import DecodedBatch
+from streamer.routing.sinkroute import SinkRoute
+
+
+class Confirming(ABC):
+    """Owned by the run thread. A batch passes it on its way to the sinks: `admit`, then its messages are sent."""
+
+    outcomes: Counter[tuple[str, str]]
+    """Counts of rows by source and outcome; what is added here is counted once the rows are confirmed for good."""
+    postponed: bool = False
+    """Whether messages of rows that were run are still held back, so that nothing may be confirmed as a whole."""
+
+    @property
+    @abstractmethod
+    def unconfirmed(self) -> bool:
+        """Whether something was sent that is not confirmed, or lost for good, as far as is known."""
+
+    @abstractmethod
+    def run_next(self, seconds: float) -> None:
+        """A batch is run next, which will take about so long."""
+
+    @abstractmethod
+    def admit(self, decoded: DecodedBatch, result: Result) -> Iterable[tuple[DecodedBatch, Result]]:
+        """The parts of a batch to send now, one after the other; the next is asked for when one was sent.
+
+        May wait. Raises `ServiceStopped` when no time is left for that.
+        """
+
+    @abstractmethod
+    def sent(self) -> None:
+        """Messages were given to a sink."""
+
+    @abstractmethod
+    def voided(self, error: Voided) -> None:
+        """A sink raised this while messages were sent: the part that was admitted last is not sent."""
+
+    @abstractmethod
+    def refusals(self, decoded: DecodedBatch, row: int) -> tuple[str, ...]:
+        """Why earlier dead letters of this row were refused, each time after they had been accepted."""
+
+    @abstractmethod
+    def push(self) -> None:
+        """Nothing more is sent for now."""
+
+    @abstractmethod
+    def confirmed(self) -> list[Ints]:
+        """Row numbers that are known to be confirmed since the last call, once for each message. Does not wait."""
+
+    @abstractmethod
+    def wait(self, deadline: float) -> list[tuple[SinkRoute, Lost]]:
+        """Wait until everything sent is confirmed or known to be lost; the lost messages, by sink and row.
+
+        Raises `ConnectorError` (retriable) if that is not known at `deadline`, on `time.monotonic`.
+        """
+
+    @abstractmethod
+    def keeps_up(self, seconds: float) -> bool:
+        """Whether all that was sent longer than so many seconds ago is confirmed without `wait`."""
+
+    @abstractmethod
+    def lanes_ended(self, lanes: Collection[Lane]) -> None:
+        """These lanes have ended, and the ledger knows it."""
+
+    @abstractmethod
+    def end(self, deadline: float) -> None:
+        """The service has failed: bring to an end what was sent, by `deadline`. Raises `ConnectorError`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Nothing is called any more. Does not wait."""

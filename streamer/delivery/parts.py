@@ -1,0 +1,38 @@
+"""Parts of a batch that was run, with their part of its result."""
+
+from __future__ import annotations
+
+from copy import copy
+
+import numpy as np
+
+from connectors.records import Ints
+from pipelines.data.result import Result
+from streamer.agent.decodedbatch import DecodedBatch
+
+
+def part_of(decoded: DecodedBatch, result: Result, rows: Ints) -> tuple[DecodedBatch, Result]:
+    """These rows of a batch, and what the pipeline made of them. A result of several rows needs all of them."""
+    part = copy(decoded)
+    part.keep(rows)
+    kept = set(rows.tolist())
+    batch = result.batch
+    inside = np.isin(batch.rows, rows)
+    if batch.splits is not None:
+        # A result without parents is none of these rows'; `reduceat` would not say so.
+        total = np.concatenate([[0], np.cumsum(inside)])
+        counts = np.diff(batch.splits)
+        inside = (total[batch.splits[1:]] - total[batch.splits[:-1]] == counts) & (counts > 0)
+    return part, Result(
+        batch.take(inside),
+        {row: error for row, error in result.failed.items() if row in kept},
+        {row: reason for row, reason in result.dropped.items() if row in kept},
+    )
+
+
+def failing(decoded: DecodedBatch, result: Result, errors: dict[int, Exception]) -> tuple[DecodedBatch, Result]:
+    """The same batch, of which these rows have failed instead of what the pipeline made of them."""
+    rows = np.array([row for row in decoded.rows if row not in errors], np.int64)
+    _, others = part_of(decoded, result, rows)
+    others.failed = {**others.failed, **errors}
+    return decoded, others

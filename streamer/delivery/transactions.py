@@ -1,0 +1,399 @@
+"""`Transactions`: results and the positions of their records become visible as one, or not at all.
+
+    idle -a batch to send-> beginning -> open -interval, records, nothing to do, revocation, end-> committing -> idle
+    open, committing -voided-> aborting -> idle: the lanes of the transaction end and are delivered again
+
+A row stays open in the ledger until the transaction with its messages is committed. The transaction commits, for each
+lane that it has rows of, the position after the last of them: rows are sent in order, so that none before is missing.
+Calls that may block run on a thread of their own; everything else happens on the run thread, which goes on running
+batches while a transaction commits, and waits for its outcome only before it sends again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from connectors.records import Ints, Lane
+from connectors.sink import Lost, TransactionalSink, Voided
+from connectors.source import TransactionToken
+from pipelines.data.result import Result
+from pipelines.data.rowrange import as_array
+from pipelines.errors import ConnectorError
+from streamer.agent.decodedbatch import DecodedBatch
+from streamer.definition.settings import TransactionSettings
+from streamer.delivery.barrier import Barrier
+from streamer.delivery.callthread import CallThread
+from streamer.delivery.confirming import Confirming
+from streamer.delivery.failures import ServiceStopped
+from streamer.delivery.ledger import Ledger
+from streamer.delivery.parts import failing, part_of
+from streamer.delivery.sending import pause
+from streamer.delivery.suspects import Suspects
+from streamer.observe.metrics import RunMeters
+from streamer.routing.sinkroute import SinkRoute
+
+APART = 0.05
+"""Seconds between the end of a transaction and the commit of the next: Kafka's brokers take several times as long for
+one that follows at once."""
+CALL = 5.0
+"""Seconds of one call at most, by its deadline; it is made again until its outcome is known."""
+SLICE = 0.05
+"""Seconds of one wait, between which messages of the intake threads are served."""
+
+
+class _State(Enum):
+    IDLE = "idle"
+    BEGINNING = "beginning"
+    OPEN = "open"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+
+
+class Transactions(Confirming):
+    """One transaction at a time, of all sinks; see the module."""
+
+    def __init__(
+        self,
+        sinks: Sequence[SinkRoute],
+        first: TransactionalSink,
+        dead: SinkRoute | None,
+        settings: TransactionSettings,
+        ledger: Ledger,
+        *,
+        token: Callable[[], TransactionToken | None],
+        serve: Callable[[], None],
+        rewind: Callable[[Iterable[Lane], Mapping[Lane, int]], None],
+        meters: RunMeters,
+        patience: Callable[[], float],
+        log: Any,
+    ) -> None:
+        """`first` is the sink whose siblings all `sinks` are; `dead` is the one of them for dead letters.
+
+        `token` gives the newest token of the source; after it `serve` tells of every lane that ended before it was
+        taken. `rewind` has lanes delivered again. `patience` gives the seconds left to wait for sinks.
+        """
+        self.outcomes = Counter()
+        self._sinks = sinks
+        self._first = first
+        self._dead = dead
+        self._settings = settings
+        self._ledger = ledger
+        self._token = token
+        self._serve = serve
+        self._rewind = rewind
+        self._meters = meters
+        self._patience = patience
+        self._log = log
+        self._barrier = Barrier(sinks, meters)
+        self._calls = CallThread("transactions")
+        self._suspects = Suspects()
+        self._state = _State.IDLE
+        self._call: Callable[[float], None] | None = None
+        self._future: Future[None] | None = None
+        self._tries = 0
+        self._again_at = 0.0
+        """When the next call is made: after a pause, where the one before it failed."""
+        self._positions: dict[Lane, int] = {}
+        """The positions after the rows that the transaction has, of all lanes that it has rows of."""
+        self._rows = 0
+        self._alone = False
+        """Whether the transaction is for one suspect."""
+        self._began_at = 0.0
+        self._ended_at = 0.0
+        self._aborts = 0
+        self._touched: list[Lane] = []
+        """The lanes to deliver again when the transaction is aborted."""
+        self._rewound: set[Lane] = set()
+        self._asked = False
+        """Whether the sink was asked to commit: from then on only it can say what became of the transaction."""
+        self._losses: list[tuple[SinkRoute, Lost]] = []
+        self._ending = False
+        self._confirmed: list[Ints] = []
+
+    @property
+    def unconfirmed(self) -> bool:
+        """Whether there is a transaction."""
+        return self._state is not _State.IDLE
+
+    def run_next(self, seconds: float) -> None:
+        """Commit meanwhile, if the transaction would be due before the batch was run."""
+        if self._is_due(seconds):
+            self._commit()
+
+    def admit(self, decoded: DecodedBatch, result: Result) -> Iterator[tuple[DecodedBatch, Result]]:
+        """The batch without the rows whose lanes have ended since it was run; each suspect is a part of its own."""
+        for rows, alone in self._apart(decoded):
+            if not len(self._owned(decoded, rows)):
+                continue
+            self._open(alone=alone)
+            # Lanes may have ended while this waited.
+            owned = self._owned(decoded, rows)
+            if not len(owned):
+                continue
+            self._note(decoded, owned)
+            is_whole = len(owned) == len(decoded.rows)
+            part, own = (decoded, result) if is_whole else part_of(decoded, result, owned)
+            yield self._judged(part, own)
+            if alone:
+                self._settle()
+
+    def sent(self) -> None:
+        """The transaction has begun already."""
+
+    def voided(self, error: Voided) -> None:
+        """Abort the transaction; the batch that is being sent belongs to it."""
+        if self._state is _State.OPEN:
+            self._abort(str(error))
+
+    def refusals(self, decoded: DecodedBatch, row: int) -> tuple[str, ...]:
+        """Those of the transactions in which the dead letter was alone."""
+        return self._suspects.refusals(decoded, row)
+
+    def push(self) -> None:
+        """Commit, unless the last transaction has only just ended; then messages begin to travel at least."""
+        if self._state is not _State.OPEN or self.postponed:
+            return
+        if time.monotonic() - self._ended_at >= APART:
+            self._commit()
+        else:
+            self._barrier.sent()
+            self._barrier.push()
+
+    def confirmed(self) -> list[Ints]:
+        """The rows of committed transactions. Goes on with what is under way, and commits a transaction that is due."""
+        self._advance()
+        if self._is_due():
+            self._commit()
+        confirmed, self._confirmed = self._confirmed, []
+        return confirmed
+
+    def wait(self, deadline: float) -> list[tuple[SinkRoute, Lost]]:
+        """Commit, and wait for the outcome. What is lost comes again: nothing is left to be made good."""
+        while self._state is not _State.IDLE:
+            if self._state is _State.OPEN and not self.postponed:
+                self._commit()
+            self._advance()
+            if self.unconfirmed:
+                if time.monotonic() >= deadline:
+                    raise ConnectorError(f"the transaction is {self._state.value} still", retriable=True)
+                self._rest(deadline)
+        return []
+
+    def keeps_up(self, seconds: float) -> bool:
+        """Transactions are committed when they are due."""
+        return True
+
+    def lanes_ended(self, lanes: Collection[Lane]) -> None:
+        """A transaction with rows of these lanes must not be committed. One that commits already has been decided."""
+        for lane in lanes:
+            if lane in self._rewound:
+                self._rewound.discard(lane)
+            else:
+                self._suspects.forget(lane)
+        if self._state is _State.OPEN and not self._positions.keys().isdisjoint(lanes):
+            self._abort("lanes were taken away")
+
+    def end(self, deadline: float) -> None:
+        """Abort the transaction, or wait for the outcome of its commit."""
+        self._ending = True
+        if self._state is _State.OPEN:
+            self._abort("the service has failed")
+        while self.unconfirmed and time.monotonic() < deadline:
+            self._advance()
+            self._rest(deadline)
+
+    def close(self) -> None:
+        """End the thread of calls, when the last one has returned."""
+        self._calls.close()
+
+    def _apart(self, decoded: DecodedBatch) -> Iterator[tuple[Ints, bool]]:
+        """The rows of a batch in the parts that may share a transaction, and whether a part is to be alone in one."""
+        rows = as_array(decoded.rows)
+        start = 0
+        for row, _ in self._suspects.rows(decoded) if self._suspects else ():
+            at = int(np.searchsorted(rows, row))
+            if at > start:
+                yield rows[start:at], False
+            yield rows[at : at + 1], True
+            start = at + 1
+        if start < len(rows):
+            yield rows[start:], False
+
+    def _judged(self, decoded: DecodedBatch, result: Result) -> tuple[DecodedBatch, Result]:
+        """The batch, in which records have failed whose results were refused when they were tried alone."""
+        found = self._suspects.rows(decoded) if self._suspects else ()
+        errors: dict[int, Exception] = {row: error for row, error in found if error is not None}
+        return failing(decoded, result, errors) if errors else (decoded, result)
+
+    def _owned(self, decoded: DecodedBatch, rows: Ints) -> Ints:
+        """Those of these rows whose lanes have not ended."""
+        for lane, start, stop in decoded.records.spans:
+            if self._ledger.has_ended(lane):
+                rows = rows[(rows < decoded.first + start) | (rows >= decoded.first + stop)]
+        return rows
+
+    def _note(self, decoded: DecodedBatch, rows: Ints) -> None:
+        """The transaction has these rows."""
+        self._rows += len(rows)
+        for lane, start, stop in decoded.records.spans:
+            at = int(np.searchsorted(rows, decoded.first + stop))
+            if at and rows[at - 1] >= decoded.first + start:
+                self._positions[lane] = int(decoded.records.positions[rows[at - 1] - decoded.first]) + 1
+
+    def _open(self, *, alone: bool) -> None:
+        """Wait until a transaction is open; one of its own if it is for a row `alone`."""
+        if alone:
+            self._settle()
+        while self._state is not _State.OPEN:
+            if self._state is _State.IDLE and time.monotonic() >= self._again_at:
+                self._turn(_State.BEGINNING, self._first.begin)
+            self._go_on("results wait for a transaction")
+        self._alone = alone
+
+    def _settle(self) -> None:
+        """Commit, and wait for the outcome."""
+        while self.unconfirmed:
+            if self._state is _State.OPEN:
+                self._commit()
+            self._go_on("a transaction waits for its outcome")
+
+    def _go_on(self, waiting: str) -> None:
+        self._advance()
+        if self._state in (_State.OPEN, _State.IDLE) and self._again_at <= time.monotonic():
+            return
+        if self._patience() <= 0:
+            raise ServiceStopped(f"{waiting}, and there is no time left; it is {self._state.value}")
+        self._rest(float("inf"))
+        self._serve()
+
+    def _is_due(self, ahead: float = 0.0) -> bool:
+        """Whether it is time to commit, or will be in so many seconds."""
+        if self._state is not _State.OPEN or self.postponed:
+            return False
+        now = time.monotonic()
+        is_full = self._rows >= self._settings.max_records
+        return now - self._ended_at >= APART and (is_full or now + ahead - self._began_at >= self._settings.interval)
+
+    def _commit(self) -> None:
+        # In this order: what ended before the token was taken is known when it is used.
+        token = self._token()
+        self._serve()
+        if token is None or self._state is not _State.OPEN:
+            return
+        self._asked = False
+        self._turn(_State.COMMITTING, partial(self._commit_call, dict(self._positions), token))
+
+    def _commit_call(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
+        """On the thread of calls. What is lost is known before the commit, as then it can be told which rows it was."""
+        if not self._asked:
+            self._barrier.sent()
+            self._losses = self._barrier.wait(deadline)
+            if self._losses:
+                error = next(iter(self._losses[0][1].values()))
+                raise Voided(f"messages were lost or refused: {error}")
+            self._asked = True
+        self._first.commit(positions, token, deadline)
+
+    def _abort(self, why: str, losses: Sequence[tuple[SinkRoute, Lost]] = ()) -> None:
+        self._log.warning("the transaction is aborted, its records come again", reason=why, records=self._rows)
+        suspected = [self._suspect(route, lost) for route, lost in losses]
+        self._touched = [lane for lane in self._positions if not self._ledger.has_ended(lane)]
+        for lane in self._touched:
+            self._ledger.end(lane)
+        self._barrier = Barrier(self._sinks, self._meters)
+        # Where records are to blame, trying again is no use, and trying them alone is urgent.
+        self._aborts = 0 if suspected and all(suspected) else self._aborts + 1
+        self._turn(_State.ABORTING, self._first.abort)
+
+    def _suspect(self, route: SinkRoute, lost: Lost) -> bool:
+        """Remember which records may be to blame for the loss; whether it was the fault of records alone."""
+        refused = {row: error for row, error in lost.items() if not error.retriable}
+        for row, error in refused.items():
+            entry = self._ledger.open_entry(row)
+            if entry is None:
+                continue
+            if self._alone or self._rows == 1:
+                self._suspects.convict(entry.note, row, route, error, letter=route is self._dead)
+            else:
+                self._suspects.add(entry.note, row)
+        return len(refused) == len(lost)
+
+    def _turn(self, state: _State, call: Callable[[float], None]) -> None:
+        self._state, self._call, self._tries, self._again_at = state, call, 0, 0.0
+        self._advance()
+
+    def _advance(self) -> None:
+        """Make the call that is due, or look what became of it. Does not wait."""
+        if self._call is None:
+            return
+        if self._future is None:
+            if time.monotonic() >= self._again_at:
+                self._future = self._calls.submit(partial(self._call, time.monotonic() + CALL))
+            return
+        if not self._future.done():
+            return
+        future, self._future = self._future, None
+        try:
+            future.result()
+        except Voided as error:
+            losses, self._losses = self._losses, []
+            self._abort(str(error), losses)
+        except ConnectorError as error:
+            if not error.retriable:
+                raise
+            if self._tries == 0:
+                self._log.warning("a transaction waits", state=self._state.value, reason=str(error))
+            self._again_at = time.monotonic() + pause(self._tries)
+            self._tries += 1
+        else:
+            self._done()
+
+    def _done(self) -> None:
+        """The call has returned."""
+        self._call = None
+        if self._state is _State.BEGINNING:
+            self._state = _State.OPEN
+            self._began_at = time.monotonic()
+            return
+        if self._state is _State.COMMITTING:
+            self._committed()
+        else:
+            self._aborted()
+        self._state = _State.IDLE
+        self._positions = {}
+        self._rows = 0
+        self._ended_at = time.monotonic()
+
+    def _committed(self) -> None:
+        self._aborts = 0
+        self._suspects.finished(self._positions)
+        self._meters.transaction("committed", time.monotonic() - self._began_at)
+        self._meters.outcomes.update(self.outcomes)
+        self.outcomes.clear()
+        for route in self._sinks:
+            self._confirmed += route.sink.confirmed()
+
+    def _aborted(self) -> None:
+        self._meters.transaction("aborted", time.monotonic() - self._began_at)
+        self.outcomes.clear()
+        if self._touched and not self._ending:
+            self._rewound.update(self._touched)
+            self._rewind(self._touched, {})
+        self._again_at = time.monotonic() + pause(self._aborts - 1) if self._aborts else 0.0
+
+    def _rest(self, deadline: float) -> None:
+        """Wait a little for what is under way."""
+        left = min(deadline - time.monotonic(), SLICE)
+        if self._future is not None:
+            wait_for([self._future], timeout=max(left, 0.0))
+        else:
+            time.sleep(max(min(left, self._again_at - time.monotonic()), 0.0))

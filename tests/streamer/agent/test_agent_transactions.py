@@ -1,0 +1,325 @@
+"""`delivery: exactly_once` on memory topics: what a reader of committed results sees, whatever happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from connectors.memory import (
+    Faults,
+    MemorySource,
+    MemoryTopic,
+    MemoryTransactionalSink,
+    MemoryTransactions,
+)
+from connectors.message import Message
+from pipelines import Data
+from streamer import testing
+from streamer.delivery.deadletter import original
+
+LONG = {"interval": "30s", "timeout": "60s"}
+
+
+class World:
+    """A service that delivers exactly once between memory topics, and what is in them."""
+
+    def __init__(self, define: Any, serve: Any, partitions: int = 1) -> None:
+        self.input = MemoryTopic("in", partitions)
+        self.output = MemoryTopic("out")
+        self.letters = MemoryTopic("dead")
+        self.faults = Faults()
+        self._define, self._serve = define, serve
+
+    def run(self, step: Any = None, *, identity: str | None = None, **settings: Any) -> Any:
+        """Start a service."""
+        settings = {"transaction": {"interval": "20ms", "timeout": "5s"}, **settings}
+        definition = self._define(*(() if step is None else (step,)), delivery="exactly_once", **settings)
+        shared = MemoryTransactions(self.faults, identity, timeout=definition.transactions.timeout)
+        return self._serve(
+            definition,
+            {"memory": MemorySource(topic=self.input, name="memory")},
+            {"memory": MemoryTransactionalSink(self.output, transactions=shared, name="memory")},
+            MemoryTransactionalSink(self.letters, transactions=shared, name="dead_letter"),
+        )
+
+    def feed(self, *numbers: int) -> None:
+        """Append these numbers."""
+        for number in numbers:
+            self.input.append(Message(Data({"x": number}).to_bytes(), b"key-%d" % (number % 7)))
+
+    @property
+    def acknowledged(self) -> int:
+        """How many records are acknowledged."""
+        with self.input.changed:
+            return sum(self.input.group("default").acknowledged)
+
+    def results(self) -> list[int]:
+        """The committed results."""
+        return [result_of(message) for message in self.output.messages()]
+
+    def buried(self) -> list[int | None]:
+        """What is in the committed dead letters, `None` for one without a payload."""
+        return [
+            None if message.headers is not None and message.headers[0][0] == "streamer-left-out" else number_of(message)
+            for message in self.letters.messages()
+        ]
+
+    def wait(self, count: int) -> None:
+        """Until so many records are acknowledged."""
+        await_that(lambda: self.acknowledged >= count, lambda: f"{self.acknowledged} of {count}")
+
+
+def number_of(message: Message) -> int:
+    number: int = Data.from_bytes(message.value)["x"]
+    return number
+
+
+def result_of(message: Message) -> int:
+    number: int = Data.from_bytes(message.value)["y"]
+    return number
+
+
+def await_that(happened: Callable[[], bool], text: Callable[[], str] = str) -> None:
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline, text()
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def world(define: Any, serve: Any) -> World:
+    return World(define, serve)
+
+
+def test_results_and_positions_are_committed_together(world: World) -> None:
+    world.feed(*range(100))
+    serving = world.run()
+    world.wait(100)
+    assert serving.stop().error is None
+    assert world.results() == [2 * n for n in range(100)]
+    meters = serving.agent.meters
+    assert meters.outcome("memory", "ok") == 100
+    assert meters.run.transactions["committed"] >= 1
+    assert meters.run.transactions["aborted"] == 0
+    assert meters.run.latency.total > 0
+
+
+def test_nothing_is_visible_before_it_is_committed(world: World) -> None:
+    world.faults.cut()
+    world.feed(1, 2, 3)
+    serving = world.run()
+    time.sleep(0.2)
+    assert (world.results(), world.acknowledged, serving.agent.meters.total("ok")) == ([], 0, 0)
+    world.faults.mend()
+    world.wait(3)
+    assert world.results() == [2, 4, 6]
+
+
+def test_a_commit_without_an_answer_is_asked_for_again_and_made_once(world: World) -> None:
+    world.faults.silent = 3
+    world.feed(*range(50))
+    serving = world.run()
+    world.wait(50)
+    await_that(lambda: serving.agent.meters.total("ok") == 50)
+    assert world.results() == [2 * n for n in range(50)]
+
+
+def test_a_message_that_is_lost_voids_the_transaction_and_its_records_come_again(world: World) -> None:
+    left = [True]
+    world.output.faults.lose = lambda message: (
+        left.pop() if left and Data.from_bytes(message.value)["y"] == 20 else False
+    )
+    world.feed(*range(50))
+    serving = world.run()
+    world.wait(50)
+    assert world.results() == [2 * n for n in range(50)]
+    assert serving.agent.meters.run.transactions["aborted"] == 1
+    await_that(lambda: serving.agent.meters.total("ok") == 50)
+
+
+def test_what_the_bus_refuses_late_becomes_a_dead_letter_alone(world: World) -> None:
+    world.output.faults.refuse_late = lambda message: (
+        "too large" if Data.from_bytes(message.value)["y"] in (20, 60) else None
+    )
+    world.feed(*range(50))
+    serving = world.run()
+    world.wait(50)
+    assert world.results() == [2 * n for n in range(50) if n not in (10, 30)]
+    assert world.buried() == [10, 30]
+    found = original(world.letters.messages()[0].headers)
+    assert found is not None
+    assert found.step == "sink memory"
+    assert "too large" in found.text
+    await_that(lambda: serving.agent.meters.total("ok") == 48)
+    assert serving.agent.meters.total("dead") == 2
+
+
+def test_a_dead_letter_that_the_bus_refuses_late_is_sent_shorter(world: World) -> None:
+    def fails(data: Data) -> Data:
+        if data["x"] == 7:
+            raise ValueError("poison")
+        return Data({"y": data["x"] * 2})
+
+    whole = Data({"x": 7}).to_bytes()
+    world.letters.faults.refuse_late = lambda message: "too large" if message.value == whole else None
+    world.feed(*range(50))
+    world.run(fails)
+    world.wait(50)
+    assert world.results() == [2 * n for n in range(50) if n != 7]
+    assert world.buried() == [None]
+    found = original(world.letters.messages()[0].headers)
+    assert found is not None
+    assert (found.step, found.text, found.left_out) == ("0:FUNCTION", "poison", "payload")
+    assert "too large" in found.refusal
+
+
+def test_a_record_that_is_refused_late_stops_a_service_without_a_dead_letter(world: World) -> None:
+    world.output.faults.refuse_late = lambda message: "too large" if result_of(message) == 20 else None
+    world.feed(*range(50))
+    summary = world.run(dead_letter=None).agent.join(60)
+    assert summary.reason == "failed"
+    assert "too large" in summary.error
+    assert world.results() == [2 * n for n in range(10)]
+    assert world.acknowledged == 10
+
+
+def test_suspects_are_tried_alone_also_in_batches_of_an_exact_size(world: World) -> None:
+    world.output.faults.refuse_late = lambda message: "too large" if result_of(message) == 20 else None
+    world.feed(*range(32))
+    world.run(batch={"type": "hard", "max_records": 8, "max_age": "50ms"})
+    world.wait(32)
+    assert world.results() == [2 * n for n in range(32) if n != 10]
+    assert world.buried() == [10]
+
+
+def test_another_process_with_the_same_identity_fences_this_one_which_comes_back(world: World) -> None:
+    world.feed(*range(20))
+    serving = world.run(identity="test-fence", transaction={"interval": "1s", "timeout": "5s"})
+    world.wait(20)
+    for start in (20, 40):
+        other = MemoryTransactionalSink(transactions=MemoryTransactions(Faults(), "test-fence"))
+        other.open()
+        world.feed(*range(start, start + 20))
+        world.wait(start + 20)
+    assert world.results() == [2 * n for n in range(60)]
+    assert serving.stop().error is None
+
+
+def test_a_service_that_is_fenced_again_and_again_stops(world: World) -> None:
+    serving = world.run(identity="test-fence-for-ever")
+    number = 0
+
+    def fenced_out() -> bool:
+        nonlocal number
+        MemoryTransactionalSink(transactions=MemoryTransactions(Faults(), "test-fence-for-ever")).open()
+        world.feed(number)
+        number += 1
+        return serving.agent.summary is not None
+
+    await_that(fenced_out)
+    assert "give each process its own" in serving.agent.summary.error
+    assert world.results() == [2 * n for n in range(world.acknowledged)]
+
+
+def test_a_revocation_commits_at_once(define: Any, serve: Any) -> None:
+    world = World(define, serve, partitions=2)
+    first = world.run(transaction=LONG)
+    world.feed(*range(100))
+    second = world.run()
+    world.wait(100)
+    assert sorted(world.results()) == sorted(2 * n for n in range(100))
+    for serving in (first, second):
+        assert serving.stop().error is None
+
+
+def test_a_lane_that_is_taken_away_without_asking_voids_the_transaction(world: World) -> None:
+    gate = [True]
+
+    def slow(data: Data) -> Data:
+        while gate[0] and data["x"] == 40:
+            time.sleep(0.001)
+        return Data({"y": data["x"] * 2})
+
+    world.feed(*range(50))
+    serving = world.run(slow, transaction=LONG, batch={"max_records": 10})
+    time.sleep(0.2)
+    with world.input.changed:
+        world.input.group("default").expel(serving.source)
+    gate[0] = False
+    world.wait(50)
+    assert world.results() == [2 * n for n in range(50)]
+
+
+def test_a_service_that_fails_leaves_nothing_of_its_open_transaction(world: World) -> None:
+    def breaks(data: Data) -> Data:
+        if data["x"] == 30:
+            raise ValueError("poison")
+        return Data({"y": data["x"] * 2})
+
+    world.feed(*range(50))
+    serving = world.run(breaks, dead_letter=None, transaction=LONG, batch={"max_records": 10})
+    assert serving.agent.join(60).reason == "failed"
+    assert world.results() == [2 * n for n in range(world.acknowledged)]
+    world.run()
+    world.wait(50)
+    assert world.results() == [2 * n for n in range(50)]
+
+
+def test_a_stop_commits_what_is_done(world: World) -> None:
+    world.feed(*range(50))
+    serving = world.run(transaction=LONG)
+    await_that(lambda: serving.source.lag() == {("in", 0): 0})
+    assert serving.stop().error is None
+    assert world.results() == [2 * n for n in range(world.acknowledged)]
+
+
+def test_an_outcome_that_is_not_known_at_the_end_is_a_failure(world: World) -> None:
+    serving = world.run(limits={"drain": "1s"})
+    world.feed(*range(10))
+    world.wait(10)
+    world.faults.cut("the brokers are gone")
+    world.feed(*range(10, 20))
+    await_that(lambda: serving.agent.ready() is not None or serving.source.lag() == {("in", 0): 0})
+    summary = serving.stop()
+    assert summary.reason == "failed"
+    assert world.results() == [2 * n for n in range(10)]
+    assert world.acknowledged == 10
+
+
+def test_records_that_become_nothing_are_acknowledged_too(world: World) -> None:
+    world.feed(*range(50))
+    world.run(lambda data: None)
+    world.wait(50)
+    assert world.results() == []
+
+
+def test_dead_letters_that_are_held_back_hold_the_transaction_back(world: World) -> None:
+    def fails(data: Data) -> Data:
+        if data["x"] < 3:
+            raise ValueError("poison")
+        return Data({"y": data["x"] * 2})
+
+    serving = world.run(fails)
+    world.feed(0, 1, 2)
+    await_that(lambda: serving.source.lag() == {("in", 0): 0})
+    time.sleep(0.2)
+    assert world.acknowledged == 0
+    world.feed(*range(3, 20))
+    world.wait(20)
+    assert world.buried() == [0, 1, 2]
+    assert world.results() == [2 * n for n in range(3, 20)]
+
+
+def test_a_run_without_brokers_delivers_exactly_once_too(define: Any) -> None:
+    def fails(data: Data) -> Data:
+        if data["x"] == 3:
+            raise ValueError("poison")
+        return Data({"y": data["x"] * 2})
+
+    report = testing.run(define(fails, delivery="exactly_once"), [{"x": n} for n in range(20)])
+    assert [data["y"] for data in report.results if data] == [2 * n for n in range(20) if n != 3]
+    assert [letter.error for letter in report.dead] == ["ValueError: poison"]
+    assert report.acknowledged == 20
