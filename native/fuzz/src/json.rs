@@ -85,12 +85,12 @@ fn read(payloads: Payloads<'_>, each: bool, all: bool, fields: &[Field]) {
 /// Every value ends where it ends, alone too.
 fn spans(column: &Column, bytes: &[u8], rows: usize) {
     let places: Vec<usize> = column.rows().collect();
-    assert_eq!(places.len(), column.starts.len());
+    assert_eq!(places.len(), column.spans.len());
     assert!(places.windows(2).all(|pair| pair[0] < pair[1]));
     assert!(places.last().is_none_or(|last| *last < rows));
-    assert!(!column.wanted || column.cells.len() == column.starts.len());
-    for (start, length) in column.starts.iter().zip(&column.lengths) {
-        let value = &bytes[*start as usize..][..*length as usize];
+    assert!(!column.wanted || column.cells.len() == column.spans.len());
+    for span in &column.spans {
+        let value = &bytes[span.start as usize..][..span.length as usize];
         assert_eq!(skip(value, 0, &mut Counts::default()), Some(value.len()));
         assert_ne!(value, b"null");
     }
@@ -105,8 +105,8 @@ fn written(table: &Table, bytes: &[u8], rows: usize) {
         .map(|column| {
             let (mut starts, mut lengths) = (vec![0; rows], vec![NULL; rows]);
             for (place, row) in column.rows().enumerate() {
-                starts[row] = column.starts[place];
-                lengths[row] = column.lengths[place];
+                starts[row] = column.spans[place].start;
+                lengths[row] = column.spans[place].length;
             }
             (column, starts, lengths)
         })

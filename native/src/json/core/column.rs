@@ -28,11 +28,53 @@ pub struct Cell {
     pub count: usize,
 }
 
+/// Where a value begins, and its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    pub start: i64,
+    pub length: i64,
+}
+
+/// A key as records have it, in quotes.
+struct Token {
+    text: Vec<u8>,
+    /// Its first bytes, and which bits of sixteen bytes they are.
+    first: u128,
+    bits: u128,
+}
+
+impl Token {
+    fn of(key: &[u8]) -> Token {
+        let text = [b"\"", key, b"\""].concat();
+        let sixteen = |byte: fn(u8) -> u8| {
+            let bytes = text.iter().take(16).rev();
+            bytes.fold(0, |sum, one| sum << 8 | u128::from(byte(*one)))
+        };
+        Token {
+            first: sixteen(|byte| byte),
+            bits: sixteen(|_| u8::MAX),
+            text,
+        }
+    }
+
+    /// Where it ends, if it begins at `at`.
+    #[inline(always)]
+    fn ends(&self, text: &[u8], at: usize) -> Option<usize> {
+        let rest = text.get(at..)?;
+        let found = match rest.first_chunk() {
+            Some(bytes) if self.text.len() <= 16 => {
+                (u128::from_le_bytes(*bytes) ^ self.first) & self.bits == 0
+            }
+            _ => rest.starts_with(&self.text),
+        };
+        found.then_some(at + self.text.len())
+    }
+}
+
 /// The values of one key.
 pub struct Column {
     pub key: Vec<u8>,
-    /// The key as records have it: in quotes.
-    token: Vec<u8>,
+    token: Token,
     pub wanted: bool,
     /// Position of the first record that had the key.
     pub first: usize,
@@ -40,9 +82,8 @@ pub struct Column {
     pub root: Option<usize>,
     /// Whether values of another place stand for this key.
     pub hidden: bool,
-    /// Where each value begins, and its bytes. Rows without one take no place.
-    pub starts: Vec<i64>,
-    pub lengths: Vec<i64>,
+    /// The values in their records. Rows without one take no place.
+    pub spans: Vec<Span>,
     /// The row of each value, rising; empty as long as value i is that of row i.
     rows: Vec<i64>,
     /// The row behind the last one that has a value.
@@ -58,13 +99,12 @@ impl Column {
     pub fn new(key: &[u8], wanted: bool, position: usize, room: usize) -> Column {
         Column {
             key: key.to_vec(),
-            token: [b"\"", key, b"\""].concat(),
+            token: Token::of(key),
             wanted,
             first: position,
             root: None,
             hidden: false,
-            starts: Vec::with_capacity(room),
-            lengths: Vec::with_capacity(room),
+            spans: Vec::with_capacity(room),
             rows: Vec::new(),
             next: 0,
             cells: Vec::with_capacity(if wanted { room } else { 0 }),
@@ -75,9 +115,7 @@ impl Column {
     /// Where the key ends, if it is this one that begins at `at`.
     #[inline(always)]
     pub fn key_ends(&self, text: &[u8], at: usize) -> Option<usize> {
-        text.get(at..)?
-            .starts_with(&self.token)
-            .then_some(at + self.token.len())
+        self.token.ends(text, at)
     }
 
     /// Adds the value that begins at `at` of a record, which begins at `base`; where it ends. Null is no value.
@@ -109,35 +147,36 @@ impl Column {
             self.note_gap(row);
         }
         self.next = row + 1;
-        self.starts.push((base + at) as i64);
-        self.lengths.push((end - at) as i64);
+        self.spans.push(Span {
+            start: (base + at) as i64,
+            length: (end - at) as i64,
+        });
         Some(end)
     }
 
     /// The rows that have a value.
     pub fn rows(&self) -> impl Iterator<Item = usize> {
-        (0..self.starts.len()).map(|place| self.rows.get(place).map_or(place, |row| *row as usize))
+        (0..self.spans.len()).map(|place| self.rows.get(place).map_or(place, |row| *row as usize))
     }
 
     /// Lets go of the values from this row on.
     pub fn take_back(&mut self, from: usize) {
         while self.next > from {
-            self.starts.pop();
-            self.lengths.pop();
+            self.spans.pop();
             self.rows.pop();
             self.next = match self.rows.last() {
                 Some(last) => *last as usize + 1,
-                None => self.starts.len(),
+                None => self.spans.len(),
             };
         }
         // A value may have been read whose record broke off before it was noted.
-        self.cells.truncate(self.starts.len());
+        self.cells.truncate(self.spans.len());
     }
 
     #[inline(never)]
     fn note_gap(&mut self, row: usize) {
         if self.rows.is_empty() {
-            self.rows.extend(0..self.starts.len() as i64);
+            self.rows.extend(0..self.spans.len() as i64);
         }
         self.rows.push(row as i64);
     }

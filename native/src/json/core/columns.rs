@@ -4,7 +4,8 @@
 //! one or two lines a column. Behind the lines, each at a multiple of 64, are the parts that have another shape.
 
 use super::column::{Cell, Column, Kind};
-use super::scan::{EXACT, unescaped};
+use super::decimal::EXACT;
+use super::scan::unescaped;
 use super::table::{NULL, Table};
 
 /// Where parts begin, so that arrays of every dtype are aligned, also for vector instructions.
@@ -78,7 +79,7 @@ pub fn layout<'a>(table: &'a Table, bytes: &[u8]) -> Layout<'a> {
         .columns
         .split_at(table.of_first_row.min(table.columns.len()));
     for column in before.iter().chain(&table.fields).chain(behind) {
-        if column.starts.is_empty() || column.hidden {
+        if column.spans.is_empty() || column.hidden {
             continue;
         }
         let mut part = part(column, rows, bytes);
@@ -98,7 +99,7 @@ pub fn layout<'a>(table: &'a Table, bytes: &[u8]) -> Layout<'a> {
     layout.rare.0 = reserve(&mut layout.size, layout.rare.1 * 3 * 8);
     for part in &mut layout.parts {
         let size = &mut layout.size;
-        if part.column.starts.len() < rows && part.form != Form::Rare {
+        if part.column.spans.len() < rows && part.form != Form::Rare {
             part.mask = Some(reserve(size, rows));
         }
         if part.whole.is_some() {
@@ -141,8 +142,8 @@ pub fn fill(block: &mut [u8], layout: &Layout<'_>, table: &Table) {
                 whole[row] = u8::from(matches!(cell.kind, Kind::Integer | Kind::Integers));
             }
         }
-        let starts = column.starts.iter().map(|start| *start as u64);
-        let lengths = column.lengths.iter().map(|length| *length as u64);
+        let starts = column.spans.iter().map(|span| span.start as u64);
+        let lengths = column.spans.iter().map(|span| span.length as u64);
         let first = line(block, part.line.min(layout.lines - 1), rows);
         match part.form {
             Form::Wire | Form::Mixed => {
@@ -245,14 +246,14 @@ fn part<'a>(column: &'a Column, rows: usize, bytes: &[u8]) -> Part<'a> {
         mask: None,
         whole: None,
         count: 0,
-        total: column.starts.len(),
+        total: column.spans.len(),
         offset: 0,
         splits: 0,
         text: Vec::new(),
         ends: Vec::new(),
     };
     if !column.wanted {
-        if column.starts.len() * RARE < rows {
+        if column.spans.len() * RARE < rows {
             part.form = Form::Rare;
         }
         return part;
@@ -291,8 +292,8 @@ fn is_number(cell: &Cell) -> bool {
 
 fn copy_texts(part: &mut Part<'_>, bytes: &[u8]) {
     let column = part.column;
-    for (start, length) in column.starts.iter().zip(&column.lengths) {
-        let (start, length) = (*start as usize, *length as usize);
+    for span in &column.spans {
+        let (start, length) = (span.start as usize, span.length as usize);
         if unescaped(&bytes[start + 1..start + length - 1], &mut part.text).is_none() {
             part.text.clear();
             return;
@@ -347,7 +348,7 @@ fn samples(out: &mut [u8], part: &Part<'_>, cell: &Cell) {
 
 /// One number a row: that of its value, `gap` where it has none.
 fn spread(out: &mut [u8], column: &Column, gap: u64, values: impl Iterator<Item = u64>) {
-    if column.starts.len() * 8 == out.len() {
+    if column.spans.len() * 8 == out.len() {
         return numbers(out, values);
     }
     for place in out.chunks_exact_mut(8) {

@@ -3,6 +3,7 @@
 
 pub mod column;
 pub mod columns;
+pub mod decimal;
 pub mod encode;
 pub mod scan;
 pub mod table;

@@ -3,6 +3,8 @@
 //! Everything here takes bytes that are valid UTF-8. `None` means: this is not plain enough, or broken; Python's parser
 //! decides. So nothing may be accepted here that it refuses, but much may be left to it.
 
+use super::decimal;
+
 /// What structures a record, counted as it is scanned; beyond `brackets_most` and the others it is left to Python.
 #[derive(Clone, Copy)]
 pub struct Limits {
@@ -59,7 +61,19 @@ pub fn byte(bytes: &[u8], at: usize) -> u8 {
 
 /// The first place from `at` on that is no white space.
 #[inline(always)]
-pub fn space(bytes: &[u8], mut at: usize) -> usize {
+pub fn space(bytes: &[u8], at: usize) -> usize {
+    // None and one are what most programs write.
+    if byte(bytes, at) > b' ' {
+        return at;
+    }
+    if byte(bytes, at) == b' ' && byte(bytes, at + 1) > b' ' {
+        return at + 1;
+    }
+    more_space(bytes, at)
+}
+
+#[inline(never)]
+fn more_space(bytes: &[u8], mut at: usize) -> usize {
     while matches!(byte(bytes, at), b' ' | b'\t' | b'\n' | b'\r') {
         at += 1;
     }
@@ -165,13 +179,6 @@ fn hex(raw: &[u8], at: usize) -> Option<u32> {
     })
 }
 
-/// Powers of ten that a float holds exactly.
-const TENS: [f64; 23] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
-    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
-];
-/// Integers up to here are exact as floats.
-pub const EXACT: u64 = 1 << 53;
 /// Digits that fit 64 bits for sure.
 const DIGITS: usize = 19;
 
@@ -181,14 +188,7 @@ pub fn number(bytes: &[u8], at: usize) -> Option<(Number, usize)> {
     let start = at;
     let negative = byte(bytes, at) == b'-';
     let first = at + usize::from(negative);
-    let mut at = first;
-    let mut digits = 0u64;
-    while let digit @ b'0'..=b'9' = byte(bytes, at) {
-        digits = digits
-            .wrapping_mul(10)
-            .wrapping_add(u64::from(digit - b'0'));
-        at += 1;
-    }
+    let (mut at, mut digits) = decimal::digits(bytes, first, 0);
     let whole = at - first;
     if whole == 0 || (whole > 1 && bytes[first] == b'0') {
         return None;
@@ -200,18 +200,13 @@ pub fn number(bytes: &[u8], at: usize) -> Option<(Number, usize)> {
     let mut tens = 0i64;
     if next == b'.' {
         let begin = at + 1;
-        at = begin;
-        while let digit @ b'0'..=b'9' = byte(bytes, at) {
-            digits = digits
-                .wrapping_mul(10)
-                .wrapping_add(u64::from(digit - b'0'));
-            at += 1;
-        }
+        (at, digits) = decimal::many_digits(bytes, begin, digits);
         if at == begin {
             return None;
         }
         tens = begin as i64 - at as i64;
     }
+    let mantissa = &bytes[first..at];
     let count = whole + tens.unsigned_abs() as usize;
     if byte(bytes, at) | 0x20 == b'e' {
         at += 1;
@@ -230,11 +225,8 @@ pub fn number(bytes: &[u8], at: usize) -> Option<(Number, usize)> {
         }
         tens += if down { -power } else { power };
     }
-    if count <= DIGITS && digits <= EXACT && (-22..=22).contains(&tens) {
-        // Both are exact, so the one operation on them rounds as it should (Clinger).
-        let ten = TENS[tens.unsigned_abs() as usize];
-        let float = digits as f64;
-        let float = if tens < 0 { float / ten } else { float * ten };
+    let fits = count <= DIGITS || significant(mantissa) <= DIGITS;
+    if let Some(float) = fits.then(|| decimal::nearest(digits, tens)).flatten() {
         return Some((Number::Float(if negative { -float } else { float }), at));
     }
     let text = std::str::from_utf8(&bytes[start..at]).ok()?;
@@ -249,15 +241,22 @@ pub fn number(bytes: &[u8], at: usize) -> Option<(Number, usize)> {
     ))
 }
 
+/// How many digits there are from the first that is not zero on.
+#[cold]
+fn significant(mantissa: &[u8]) -> usize {
+    mantissa
+        .iter()
+        .filter(|digit| **digit != b'.')
+        .skip_while(|digit| **digit == b'0')
+        .count()
+}
+
 /// Where the number at `at` ends.
 #[inline]
 fn number_end(bytes: &[u8], at: usize) -> Option<usize> {
-    let digits = |mut at: usize| {
-        let begin = at;
-        while byte(bytes, at).is_ascii_digit() {
-            at += 1;
-        }
-        (at > begin).then_some(at)
+    let digits = |at: usize| {
+        let end = decimal::digits_end(bytes, at);
+        (end > at).then_some(end)
     };
     let first = at + usize::from(byte(bytes, at) == b'-');
     let mut at = digits(first)?;
@@ -291,8 +290,10 @@ fn integer(digits: u64, count: usize, negative: bool) -> Number {
 }
 
 /// Where the value that begins at `at` ends. It is checked as Python's parser would.
+#[inline]
 pub fn skip(bytes: &[u8], at: usize, counts: &mut Counts) -> Option<usize> {
     match byte(bytes, at) {
+        b'-' | b'0'..=b'9' => number_end(bytes, at),
         b'"' => string(bytes, at).map(|(end, _)| end),
         b'{' | b'[' => container(bytes, at, counts),
         _ => scalar(bytes, at),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::column::Column;
+use super::column::{Column, Span};
 use super::scan::{self, Counts, Limits, byte, space};
 
 /// Columns up to which looking at each is quicker than asking a map.
@@ -75,7 +75,9 @@ pub struct Table {
     places: HashMap<Vec<u8>, usize>,
     /// Where the values begin that pointers go through, in the record that is read.
     slots: Vec<Option<usize>>,
+    /// How many payloads there are, and bytes of all: columns get room for as many values, but no more bytes.
     count: usize,
+    bytes: usize,
 }
 
 impl Table {
@@ -95,6 +97,7 @@ impl Table {
             places: HashMap::new(),
             slots: Vec::new(),
             count,
+            bytes: payloads.bytes.len(),
         };
         for position in 0..count {
             let (start, length) = (payloads.starts[position], payloads.lengths[position]);
@@ -125,7 +128,7 @@ impl Table {
     fn add(&mut self, position: usize, payload: &[u8], start: usize, options: &Options<'_>) {
         let before = self.rows.len();
         let taken = payload.len() <= options.longest
-            && std::str::from_utf8(payload).is_ok()
+            && (payload.is_ascii() || std::str::from_utf8(payload).is_ok())
             && self.payload(position, payload, start, options).is_some();
         if !taken {
             self.rows.truncate(before);
@@ -300,7 +303,8 @@ impl Table {
     fn new_column(&mut self, key: &[u8], position: usize, options: &Options<'_>) -> usize {
         let place = self.columns.len();
         let hidden = options.fields.iter().any(|field| field.key == key);
-        let room = if place < FEW { self.count } else { 0 };
+        let few = place < FEW || (place + 1) * self.count * size_of::<Span>() <= self.bytes;
+        let room = if few { self.count } else { 0 };
         let wanted = !hidden && (options.wanted)(key);
         let mut column = Column::new(key, wanted, position, room);
         column.hidden = hidden;
