@@ -9,6 +9,9 @@ from typing import TypeVar
 
 E = TypeVar("E", bound=BaseException)
 
+SHOWN_PROBLEMS = 3
+"""How many things that are wrong one message lists."""
+
 DISTRIBUTION = "streamer-inference"
 """Name of the distribution in the package registry; `pip install` hints are built from it."""
 
@@ -41,7 +44,16 @@ class WireError(StreamerError, ValueError):
 
 
 class DefinitionError(StreamerError, ValueError):
-    """A pipeline or service file is wrong. The message starts with `file:line: key:` as far as known."""
+    """A pipeline or service file is wrong. The message starts with `file:line: key:` as far as known.
+
+    `problems` are all that were found, in a line each; the message holds the first three, and how many more there are.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        more = len(problems) - SHOWN_PROBLEMS
+        text = "\n".join(problems[:SHOWN_PROBLEMS])
+        super().__init__(text if more <= 0 else f"{text} (and {more} more)")
+        self.problems = problems
 
 
 class StepError(StreamerError):

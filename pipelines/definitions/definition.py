@@ -7,6 +7,7 @@ the documented default. Errors name file, line and key.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pydantic.alias_generators import to_camel
 from pipelines.definitions.asynchronous import TRIGGER_KEY, Async
 from pipelines.definitions.documents import TEXT, Document, parse_document, read_document
 from pipelines.definitions.graph import INPUT_KEY, Graph
+from pipelines.definitions.problems import Problems
 from pipelines.definitions.sequence import Sequence
 from pipelines.definitions.typereader import Reading, kind_of, read_typed, read_typed_of
 from pipelines.definitions.validation import Unknown, warn_unknown
@@ -79,12 +81,16 @@ def _read(document: Document, reading: Reading) -> Pipeline:
     if _is_configuration(data):
         return _read(document.at(PIPELINE_KEY), reading)
     _check_kind(document, data)
-    _check_keys(document, data, reading.unknown)
-    pipeline = (_graph if isinstance(data["steps"], dict) else _sequence)(document, data, reading)
-    if TRIGGER_KEY not in data:
-        return pipeline
-    trigger = read_typed(document.at(TRIGGER_KEY), Trigger, reading)
-    return Async(pipeline, trigger)
+    problems = Problems()
+    _check_keys(document, data, reading.unknown, problems)
+    read = _graph if isinstance(data["steps"], dict) else _sequence
+    pipeline = problems.tried(lambda: read(document, data, reading))
+    trigger = None
+    if TRIGGER_KEY in data:
+        trigger = problems.tried(lambda: read_typed(document.at(TRIGGER_KEY), Trigger, reading))
+    problems.check()
+    assert pipeline is not None
+    return pipeline if trigger is None else Async(pipeline, trigger)
 
 
 def _read_part(document: Document, reading: Reading) -> Pipeline | str:
@@ -102,7 +108,12 @@ def _read_part(document: Document, reading: Reading) -> Pipeline | str:
 
 
 def _sequence(document: Document, data: dict[str, Any], reading: Reading) -> Pipeline:
-    steps = [read_typed(document.at("steps", i), Step, reading) for i in range(len(data["steps"]))]
+    problems = Problems()
+    read = [
+        problems.tried(partial(read_typed, document.at("steps", i), Step, reading)) for i in range(len(data["steps"]))
+    ]
+    problems.check()
+    steps = [step for step in read if step is not None]
     identifier, name = _text(document, data, "id"), _text(document, data, "name")
     try:
         return Sequence(steps, id=identifier, name=name, base=reading.base)
@@ -111,7 +122,10 @@ def _sequence(document: Document, data: dict[str, Any], reading: Reading) -> Pip
 
 
 def _graph(document: Document, data: dict[str, Any], reading: Reading) -> Pipeline:
-    nodes = {name: _node(document.at("steps", name), reading) for name in data["steps"]}
+    problems = Problems()
+    read = {name: problems.tried(partial(_node, document.at("steps", name), reading)) for name in data["steps"]}
+    problems.check()
+    nodes = {name: node for name, node in read.items() if node is not None}
     output, identifier, name = (_text(document, data, key) for key in (OUTPUT_KEY, "id", "name"))
     try:
         return Graph(nodes, output, id=identifier, name=name, base=reading.base)
@@ -171,16 +185,19 @@ def _check_kind(document: Document, data: dict[str, Any]) -> None:
     raise document.error((), f'a pipeline needs "steps", a list{_hint(data)}')
 
 
-def _check_keys(document: Document, data: dict[str, Any], unknown: Unknown) -> None:
+def _check_keys(document: Document, data: dict[str, Any], unknown: Unknown, problems: Problems) -> None:
     known = (*PIPELINE_KEYS, OUTPUT_KEY) if isinstance(data["steps"], dict) else PIPELINE_KEYS
     for key in data:
         if key in known:
             continue
         if key == OUTPUT_KEY:
-            raise document.error((key,), "is for graphs, which have their steps by name; a sequence has a list of them")
+            text = "is for graphs, which have their steps by name; a sequence has a list of them"
+            problems.add(document.error((key,), text))
+            continue
         hint = nearest(key, known)
         if unknown == "error":
-            raise document.error((key,), f'no such field{hint} (unknown="warn" loads it all the same)')
+            problems.add(document.error((key,), f'no such field{hint} (unknown="warn" loads it all the same)'))
+            continue
         warn_unknown(f"{document.where((key,))}no such field; ignored{hint}")
 
 

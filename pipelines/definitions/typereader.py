@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipelines.definitions.documents import Document
+from pipelines.definitions.problems import Problems
 from pipelines.definitions.validation import Unknown, validated
 from pipelines.errors import nearest
 from pipelines.plugins.entrypoints import RegistryError
@@ -59,7 +61,7 @@ def read_typed_of(document: Document, bases: Sequence[type[Typed]], reading: Rea
         except RegistryError as error:
             raise document.error((TYPE_KEY,), str(error)) from error
         if model is not None:
-            return validated(model, _with_parts(document, model, reading), unknown=reading.unknown)
+            return _of_model(document, model, reading)
     raise document.error((TYPE_KEY,), _unknown_type(name, bases, reading.registry))
 
 
@@ -72,22 +74,37 @@ def kind_of(value: object) -> str:
     return "a list" if isinstance(value, list) else repr(value)
 
 
-def _with_parts(document: Document, model: type[Typed], reading: Reading) -> Document:
+def _of_model(document: Document, model: type[Typed], reading: Reading) -> Typed:
+    problems = Problems()
+    with_parts, wrong = _with_parts(document, model, reading, problems)
+    found = problems.tried(lambda: validated(model, with_parts, unknown=reading.unknown, apart=wrong))
+    problems.check()
+    assert found is not None
+    return found
+
+
+def _with_parts(
+    document: Document, model: type[Typed], reading: Reading, problems: Problems
+) -> tuple[Document, set[str]]:
+    """The document with its parts read, and the keys and fields of those that are wrong."""
     if not model.parts:
-        return document
-    data = dict(document.data)
+        return document, set()
+    data, wrong = dict(document.data), set[str]()
     known = model.keys()
     for key, value in document.data.items():
         kind = model.parts.get(known.get(key, ""))
         if kind is None or value is None:
             continue
-        part = document.at(key)
-        if kind == "pipeline":
-            data[key] = reading.pipeline(part, reading)
-        else:
-            base = next(base for base in TYPE_GROUPS.values() if base.kind == kind)
-            data[key] = read_typed(part, base, reading)
-    return Document(data, document.file, document.place, document.prefix)
+        data[key] = problems.tried(partial(_part, document.at(key), kind, reading))
+        if data[key] is None:
+            wrong |= {key, known[key]}
+    return Document(data, document.file, document.place, document.prefix), wrong
+
+
+def _part(document: Document, kind: str, reading: Reading) -> Any:
+    if kind == "pipeline":
+        return reading.pipeline(document, reading)
+    return read_typed(document, next(base for base in TYPE_GROUPS.values() if base.kind == kind), reading)
 
 
 def _unknown_type(name: object, bases: Sequence[type[Typed]], registry: Registry) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -18,20 +18,23 @@ Unknown = Literal["error", "warn"]
 
 Model = TypeVar("Model", bound=BaseModel)
 
-SHOWN_ERRORS = 3
-"""How many errors one message lists."""
-
 
 class UnknownKeyWarning(UserWarning):
     """A key that nothing reads was ignored because the caller asked for `unknown="warn"`."""
 
 
 def validated(
-    model: type[Model], document: Document, *, unknown: Unknown = "error", context: Mapping[str, Any] | None = None
+    model: type[Model],
+    document: Document,
+    *,
+    unknown: Unknown = "error",
+    context: Mapping[str, Any] | None = None,
+    apart: Container[object] = (),
 ) -> Model:
     """The document's data as a `model`; `context` is handed to its validators.
 
-    Raises `DefinitionError` naming file, line and key.
+    Raises `DefinitionError` naming file, line and key; it has no problems if all of them are at keys `apart`, whose
+    values were found wrong before.
     """
     data = document.data
     while True:
@@ -41,7 +44,7 @@ def validated(
             current = Document(data, document.file, document.place, document.prefix)
             strangers = [one for one in error.errors() if one["type"] == "extra_forbidden"]
             if unknown == "error" or not strangers:
-                raise definition_error(error, current, model) from error
+                raise definition_error(error, current, model, apart=apart) from error
             for one in strangers:
                 path = _located(one["loc"], data)
                 warn_unknown(f"{current.where(path)}no such field; ignored{_hint(one, path, model)}")
@@ -49,16 +52,24 @@ def validated(
 
 
 def definition_error(
-    error: ValidationError, document: Document, model: type[BaseModel] | None = None, *, ignorable: bool = True
+    error: ValidationError,
+    document: Document,
+    model: type[BaseModel] | None = None,
+    *,
+    ignorable: bool = True,
+    apart: Container[object] = (),
 ) -> DefinitionError:
-    """pydantic's error about `document.data` as ours, a line for each of the first few things that are wrong.
+    """pydantic's error about `document.data` as ours, a problem for each thing that is wrong.
 
     With the `model` that was validated, unknown keys are answered with the nearest known one. `ignorable` says whether
-    the caller can have them ignored with `unknown="warn"`.
+    the caller can have them ignored with `unknown="warn"`. What is wrong at keys `apart`, and what is wrong as a whole
+    where there are some, is left out.
     """
     found: dict[KeyPath, list[str]] = {}
     shown: dict[KeyPath, str] = {}
     for one in error.errors():
+        if apart and (not one["loc"] or one["loc"][0] in apart):
+            continue
         path = _located(one["loc"], document.data)
         if one["type"] == "missing":
             path = (*path, str(one["loc"][-1]))
@@ -73,10 +84,7 @@ def definition_error(
         # What is missing is there under another name, which has its own line.
         found.pop(path, None)
     ordered = sorted(found, key=lambda path: document.line(path) or 0)
-    lines = [document.where(path) + " or ".join(found[path]) + shown[path] for path in ordered[:SHOWN_ERRORS]]
-    if len(ordered) > SHOWN_ERRORS:
-        lines[-1] += f" (and {len(ordered) - SHOWN_ERRORS} more)"
-    return DefinitionError("\n".join(lines))
+    return DefinitionError(*(document.where(path) + " or ".join(found[path]) + shown[path] for path in ordered))
 
 
 def warn_unknown(message: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,12 @@ _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
 class InterpolationError(DefinitionError):
-    """A reference cannot be replaced. `path` is where it stands; the message does not say it."""
+    """A reference cannot be replaced. `path` is where it stands; the message does not say it. `others`: as this one."""
 
     def __init__(self, message: str, path: KeyPath) -> None:
         super().__init__(message)
         self.path = path
+        self.others: list[InterpolationError] = []
 
 
 def interpolate(
@@ -52,10 +53,15 @@ def interpolate(
     from a variable, whose name tells it (`streamer.observe.shown.names_a_secret`). `refused` says why a file may not be
     read.
 
-    Raises `InterpolationError`.
+    Raises `InterpolationError` for the first that cannot be replaced, and after it the `others`.
     """
     known = os.environ if environment is None else environment
-    return _Replacing(base, known, untouched, secret, refused).replaced(tree, ())
+    replacing = _Replacing(base, known, untouched, secret, refused)
+    result = replacing.replaced(tree, ())
+    if replacing.failed:
+        first, *first.others = replacing.failed
+        raise first
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +71,15 @@ class _Replacing:
     untouched: Callable[[KeyPath], bool]
     secret: Callable[[str], object]
     refused: Callable[[Path], str | None]
+    failed: list[InterpolationError] = field(default_factory=list)
 
     def replaced(self, node: Any, path: KeyPath) -> Any:
         if isinstance(node, str):
-            return self._text(node, path)
+            try:
+                return self._text(node, path)
+            except InterpolationError as error:
+                self.failed.append(error)
+                return node
         if not isinstance(node, (dict, list)):
             self._note(node, path)
             return node

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from connectors.config import ConnectorConfig, SourceConfig
 from connectors.registry import SINKS, SOURCES, Registry
 from pipelines.definitions.definition import read_pipeline
 from pipelines.definitions.documents import TEXT, Document, KeyPath, Place, only, parse_documents, read_documents
+from pipelines.definitions.problems import Problems
 from pipelines.definitions.validation import definition_error
 from pipelines.errors import DefinitionError, StreamerError
 from streamer.definition.interpolate import InterpolationError, interpolate
@@ -26,10 +28,8 @@ from streamer.definition.nocode import NoCode, code_allowed
 from streamer.definition.service import Service, checks, config_class
 from streamer.observe.shown import masked, remember
 
-SHOWN_ERRORS = 3
-"""How many errors one message lists."""
-
 Config = TypeVar("Config", bound=ConnectorConfig)
+Model = TypeVar("Model", bound=BaseModel)
 Registered = TypeVar("Registered", bound=BaseModel)
 
 
@@ -60,11 +60,15 @@ def load_all(
     if len(documents) < 2:
         return [_service(only(documents, str(path)), name, given)]
     services: dict[str, Service] = {}
+    problems = Problems()
     for index, document in enumerate(documents):
-        service = _service(document, f"{name}-{index}", given)
+        service = problems.tried(partial(_service, document, f"{name}-{index}", given))
+        if service is None:
+            continue
         if service.name in services:
-            raise document.error(("name",), f'two services of the file have the name "{service.name}"')
+            problems.add(document.error(("name",), f'two services of the file have the name "{service.name}"'))
         services[service.name] = service
+    problems.check()
     return list(services.values())
 
 
@@ -108,6 +112,7 @@ def _service(document: Document, name: str, given: _Given) -> Service:
     except DefinitionError as error:
         # What is wrong may be quoted, and may be a secret, here and in the validation error behind it.
         error.args = tuple(masked(str(one)) for one in error.args)
+        error.problems = tuple(masked(one) for one in error.problems)
         cause = str(error.__cause__)
         if cause != masked(cause):
             raise error from None
@@ -139,7 +144,7 @@ def _interpolated(document: Document, given: _Given) -> Document:
             refused=given.refused,
         )
     except InterpolationError as error:
-        raise document.error(error.path, str(error)) from None
+        raise DefinitionError(*(document.where(one.path) + str(one) for one in (error, *error.others))) from None
     return Document(data, document.file, document.place)
 
 
@@ -155,27 +160,35 @@ def _named(document: Document, name: str) -> Document:
 
 def _validated(document: Document, base: Path, ready: dict[str, Any]) -> Service:
     """The service of a document. `ready` are fields that are read already."""
-    problems: list[str] = []
+    problems = Problems()
     fields = dict(ready)
     readers: dict[str, Callable[[], Any]] = {
-        "source": lambda: _connectors(SOURCES, document, "source", base, problems),
+        "source": lambda: _connectors(SOURCES, document, "source", base),
         "pipeline": lambda: _pipeline(document, base),
-        "sink": lambda: _connectors(SINKS, document, "sink", base, problems, fields.get("source")),
+        "sink": lambda: _connectors(SINKS, document, "sink", base, fields.get("source")),
         "dead_letter": lambda: _connector(SINKS, document.at("dead_letter"), base),
     }
+    wrong = set()
     for key, read in readers.items():
         if key not in document.data:
             continue
-        try:
-            fields[key] = read()
-        except DefinitionError as error:
-            problems.append(str(error))
-    if problems:
-        raise _joined(problems)
+        found = problems.tried(read)
+        if found is None:
+            wrong.add(key)
+        else:
+            fields[key] = found
+    given = {key: value for key, value in {**document.data, **fields}.items() if key not in wrong}
+    service = problems.tried(lambda: _of_model(Service, given, document, base, apart=wrong))
+    problems.check()
+    assert service is not None
+    return service
+
+
+def _of_model(model: type[Model], data: object, document: Document, base: Path, apart: Container[object] = ()) -> Model:
     try:
-        return Service.model_validate({**document.data, **fields}, context={"base": base.absolute()})
+        return model.model_validate(data, context={"base": base.absolute()})
     except ValidationError as error:
-        raise definition_error(error, document, Service, ignorable=False) from error
+        raise definition_error(error, document, model, ignorable=False, apart=apart) from error
 
 
 def _connectors(
@@ -183,34 +196,46 @@ def _connectors(
     document: Document,
     key: str,
     base: Path,
-    problems: list[str],
     sources: Sequence[SourceConfig] | None = None,
 ) -> list[Config]:
     value = document.data[key]
     if not isinstance(value, list):
         return [_connector(registry, document.at(key), base, sources)]
-    found = []
-    for index in range(len(value)):
-        try:
-            found.append(_connector(registry, document.at(key, index), base, sources))
-        except DefinitionError as error:
-            problems.append(str(error))
-    return found
+    problems = Problems()
+    found = [
+        problems.tried(partial(_connector, registry, document.at(key, index), base, sources))
+        for index in range(len(value))
+    ]
+    problems.check()
+    return [one for one in found if one is not None]
 
 
 def _connector(
     registry: Registry[Config], document: Document, base: Path, sources: Sequence[SourceConfig] | None = None
 ) -> Config:
-    config = _read(registry, document, base)
+    problems = Problems()
+    config = problems.tried(lambda: _read(registry, document, base))
+    codec = document.data.get("codec") if isinstance(document.data, dict) else None
+    if isinstance(codec, dict):
+        problems.tried(lambda: _read(CODECS, document.at("codec"), base))
+    elif isinstance(codec, str) and config is None:
+        # Otherwise it is among the checks.
+        problems.tried(lambda: _checked(document, "codec", lambda: CODECS.get(codec)))
+    problems.check()
+    assert config is not None
     if isinstance(config.codec, dict):
-        _read(CODECS, document.at("codec"), base)
         config = config.model_copy(update={"codec": anchored(config.codec, base.absolute())})
     for field, check in checks(config, sources).items():
-        try:
-            check()
-        except StreamerError as error:
-            raise document.error((field,) if field in document.data else (), str(error)) from error
+        problems.tried(partial(_checked, document, field, check))
+    problems.check()
     return config
+
+
+def _checked(document: Document, field: str, check: Callable[[], object]) -> None:
+    try:
+        check()
+    except StreamerError as error:
+        raise document.error((field,) if field in document.data else (), str(error)) from error
 
 
 def _read(registry: Registry[Registered], document: Document, base: Path) -> Registered:
@@ -219,10 +244,7 @@ def _read(registry: Registry[Registered], document: Document, base: Path) -> Reg
     except DefinitionError as error:
         typed = isinstance(document.data, dict) and "type" in document.data
         raise document.error(("type",) if typed else (), str(error)) from None
-    try:
-        return model.model_validate(document.data, context={"base": base.absolute()})
-    except ValidationError as error:
-        raise definition_error(error, document, model, ignorable=False) from error
+    return _of_model(model, document.data, document, base)
 
 
 def _pipeline(document: Document, base: Path) -> pipelines.Pipeline:
@@ -240,9 +262,3 @@ def _pipeline(document: Document, base: Path) -> pipelines.Pipeline:
         place = None if part.place is None else Place(part.place.line, {"steps": part.place})
         part = Document({"steps": value}, part.file, place, part.prefix)
     return read_pipeline(part, base=base.absolute())
-
-
-def _joined(problems: list[str]) -> DefinitionError:
-    lines = [line for problem in problems for line in problem.splitlines()]
-    more = f" (and {len(lines) - SHOWN_ERRORS} more)" if len(lines) > SHOWN_ERRORS else ""
-    return DefinitionError("\n".join(lines[:SHOWN_ERRORS]) + more)

@@ -35,9 +35,6 @@ FILES_VARIABLE: Final = "STREAMER_NO_CODE_FILES"
 
 REFUSED: Final = f"--no-code ({VARIABLE}) refuses code that files hold or name"
 
-SHOWN: Final = 3
-"""How many refusals one message lists."""
-
 _OFF: Final = ("", "0", "false", "no", "off")
 
 
@@ -159,8 +156,7 @@ def check_code(service: Service, *, connected: bool = True) -> None:
     """Raise `DefinitionError`, naming part and key, if the service does what it is not allowed to do (`refused`)."""
     found = [f"service {service.name}: {one.part}: {one.why}" for one in refused(service, connected=connected)]
     if found:
-        more = f" (and {len(found) - SHOWN} more)" if len(found) > SHOWN else ""
-        raise DefinitionError("\n".join(found[:SHOWN]) + more)
+        raise DefinitionError(*found)
 
 
 def _connectors(service: Service) -> Iterator[tuple[str, ConnectorConfig]]:

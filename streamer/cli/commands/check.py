@@ -10,6 +10,7 @@ import typer
 from streamer.cli.options import AsJson, Env, Files, Runners, WithoutCode, no_code_given, runners_given
 
 if TYPE_CHECKING:
+    from pipelines.errors import DefinitionError
     from streamer.cli.findings import Finding
 
 
@@ -32,7 +33,7 @@ def check(
     from streamer.cli.findings import examined
     from streamer.cli.folder import import_from_here
     from streamer.cli.reach import reached
-    from streamer.cli.terminal import complain, quiet, say_json
+    from streamer.cli.terminal import quiet, say_json
     from streamer.definition.loading import load_all
     from streamer.definition.nocode import refused
     from streamer.observe.logs import configure
@@ -48,8 +49,9 @@ def check(
             services = [service.with_runners(runners) for service in load_all(file, no_code=listed)]
         except DefinitionError as error:
             wrong += 1
-            reports.append({"file": str(file), "service": None, "ok": False, "error": str(error)})
-            complain(str(error))
+            report = {"file": str(file), "service": None, "ok": False, "error": str(error)}
+            reports.append({**report, "errors": list(error.problems)})
+            _tell(file, error, as_json)
             continue
         for service in services:
             found = examined(service)
@@ -65,6 +67,20 @@ def check(
     if as_json:
         say_json({"ok": not wrong and not unreachable, "services": reports}, indent=2)
     return 2 if wrong else 1 if unreachable else 0
+
+
+def _tell(file: Path, error: DefinitionError, as_json: bool) -> None:
+    """What is wrong with the text of a file: all of it, but not on stderr, where errors are short."""
+    from pipelines.errors import SHOWN_PROBLEMS
+    from streamer.cli.terminal import complain, counted
+    from streamer.observe.shown import shown
+
+    if as_json or len(error.problems) <= SHOWN_PROBLEMS:
+        complain(str(error))
+        return
+    for problem in error.problems:
+        print(shown(problem))
+    complain(f"{file}: {counted(len(error.problems), 'thing')} are wrong")
 
 
 def _report(file: Path, name: str, found: list[Finding]) -> dict[str, Any]:

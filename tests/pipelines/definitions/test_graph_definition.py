@@ -408,3 +408,17 @@ assert type(parts[2].open("m", inputs=("a", "b"), context=None)).__name__ == "Me
 assert loaded()
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_mistake_of_a_graph_and_of_what_stands_in_its_steps_is_told() -> None:
+    text = """
+steps:
+  a: {"@type": LOGING, "@input": input}
+  b: {"@type": SWITCH, "@input": input, switchFunction: {"@type": DATA_INT, feildName: x}, colour: red}
+  c: {"@type": LOGGING}
+"""
+    with pytest.raises(DefinitionError) as caught:
+        pipelines.loads(text)
+    said = "\n".join(caught.value.problems)
+    for place in ("steps.a.@type: no such", "steps.b.switchFunction", "steps.b.colour: no such field", "steps.c: "):
+        assert place in said

@@ -114,6 +114,18 @@ def test_all_files_are_checked_when_one_is_wrong(cli: Any, digits: Path, tmp_pat
     assert "service digits" in ended.out
 
 
+def test_a_file_with_many_mistakes_has_them_all_listed(cli: Any, digits: Path) -> None:
+    change(digits, "name: digits\n", "a: 1\nb: 2\nc: 3\nd: 4\n")
+    ended = cli("check", digits)
+    assert ended.code == 2
+    assert [line.split(": ")[1] for line in ended.out.splitlines()] == ["a", "b", "c", "d"]
+    assert ended.err == f"error: {digits}: 4 things are wrong\n"
+    ended = cli("check", digits, "--json")
+    (report,) = json.loads(ended.out)["services"]
+    assert len(report["errors"]) == 4
+    assert ended.err.endswith("(and 1 more)\n")
+
+
 def test_brokers_that_do_not_answer_are_a_failure_and_not_a_wrong_file(
     cli: Any, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

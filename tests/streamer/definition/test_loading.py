@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -336,3 +337,72 @@ def test_a_missing_file_and_one_of_several_services_are_errors(tmp_path: Path) -
         load(tmp_path / "digit.yaml")
     with pytest.raises(DefinitionError, match="a second YAML document"):
         load(written(tmp_path, f"{SHORT}---\n{SHORT}", "two.yaml"))
+
+
+EVERYWHERE = """\
+nmae: fans
+source: {type: kafka, topcis: [a], topics: 5, codec: {type: jsn}, into: {key: 3}}
+pipeline:
+  steps:
+  - {'@type': ONX}
+  - {'@type': LOGGING, logLevl: INFO}
+  - {'@type': FEATURES, fields: 3, output: x}
+  idd: fans
+sink: [{type: memory, topik: out}, {type: memory, topic: out, codec: {type: json, nan: maybe, colour: red}}]
+batch: {max_records: many, max_wait: 5 parsecs}
+limits: {in_flight: lots}
+"""
+
+
+def test_every_mistake_of_a_file_is_told_or_how_many_more_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, EVERYWHERE)
+    with pytest.raises(DefinitionError) as caught:
+        load("digits.yaml")
+    wrong = {re.match(r"digits\.yaml:(\d+): ([^:]*):", one).groups() for one in caught.value.problems}  # type: ignore[union-attr]
+    assert wrong == {
+        ("1", "nmae"),
+        ("2", "source.topcis"),
+        ("2", "source.topics"),
+        ("2", "source.codec.type"),
+        ("2", "source.into.key"),
+        ("5", "pipeline.steps[0].@type"),
+        ("6", "pipeline.steps[1].logLevl"),
+        ("7", "pipeline.steps[2].fields"),
+        ("8", "pipeline.idd"),
+        ("9", "sink[0].topik"),
+        ("9", "sink[1].codec.nan"),
+        ("9", "sink[1].codec.colour"),
+        ("10", "batch.max_records"),
+        ("10", "batch.max_wait"),
+        ("11", "limits.in_flight"),
+    }
+    assert len(caught.value.problems) == len(wrong)
+    assert len(str(caught.value).splitlines()) == 3
+    assert str(caught.value).endswith(f"(and {len(wrong) - 3} more)")
+
+
+def test_every_variable_that_is_not_defined_is_told_in_every_service_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = "source: {type: memory, topic: $IN}\npipeline: []\nsink: {type: memory, topic: $OUT}\n"
+    text = service.replace("$IN", "'${A}'").replace("$OUT", "'${B}'")
+    found = problem(tmp_path, f"{text}---\n{service}batch: {{max_records: 0}}", monkeypatch)
+    assert [line.split(": ")[:2] for line in found.splitlines()] == [
+        ["digits.yaml:1", "source.topic"],
+        ["digits.yaml:3", "sink.topic"],
+        ["digits.yaml:8", "batch.max_records"],
+    ]
+
+
+def test_a_mistake_in_a_secret_is_told_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = SHORT.replace("topic: out", "topic: out, codec: {type: json, nan: '${PASSWORD}', pretty: '${PASSWORD}'}")
+    monkeypatch.setenv("PASSWORD", "hunter2hunter2")
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, text)
+    with pytest.raises(DefinitionError) as caught:
+        load("digits.yaml")
+    assert len(caught.value.problems) == 2
+    assert "hunter2" not in f"{caught.value} {caught.value.problems}"

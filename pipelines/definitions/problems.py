@@ -1,0 +1,39 @@
+"""`Problems`: what is wrong in several places of a file, told by one error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from pipelines.errors import DefinitionError
+
+Part = TypeVar("Part")
+
+
+class Problems:
+    """Gathers the errors of parts that are read one by one, so that the first does not hide the others."""
+
+    def __init__(self) -> None:
+        self._errors: list[DefinitionError] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._errors)
+
+    def tried(self, read: Callable[[], Part]) -> Part | None:
+        """What `read` returns; `None` if it raises `DefinitionError`, which is kept."""
+        try:
+            return read()
+        except DefinitionError as error:
+            self._errors.append(error)
+            return None
+
+    def add(self, error: DefinitionError) -> None:
+        """Keep an error."""
+        self._errors.append(error)
+
+    def check(self) -> None:
+        """Raise `DefinitionError` of all that was kept: an error by itself as it was. Nothing was: nothing happens."""
+        if len(self._errors) == 1:
+            raise self._errors[0]
+        if self._errors:
+            raise DefinitionError(*(problem for error in self._errors for problem in error.problems))
