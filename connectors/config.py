@@ -155,6 +155,9 @@ class SourceConfig(ConnectorConfig):
     """Properties that its records have besides key, timestamp, topic, partition, offset, source and headers: the names
     of `Records.extras`. A name that ends with `.NAME`, as `levels.NAME`, stands for all names that begin as it does."""
 
+    keeps_footage: ClassVar[bool] = False
+    """Whether its source can keep the packets that its records were decoded from, for sinks that write clips."""
+
     into: dict[str, str] = {}
     """Record metadata that become values: `{key: device_id, headers.trace: trace}`. Known are key, timestamp, topic, partition, offset, source, headers.NAME, and what this type of source says besides."""  # noqa: E501
     tombstones: Literal["forward", "skip", "dead_letter"] = "forward"

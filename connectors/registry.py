@@ -141,6 +141,7 @@ SINKS: Registry[SinkConfig] = Registry(
         "memory": "connectors.memory:MemorySinkConfig",
         "view": "connectors.view.config:ViewSinkConfig",
         "video": "connectors.view.config:VideoSinkConfig",
+        "clip": "connectors.view.config:ClipSinkConfig",
         "mqtt_endpoint": "connectors.mqtt.endpoint:MqttEndpointSinkConfig",
     },
 )

@@ -46,6 +46,11 @@ class Sink(ABC):
         """Which hot path it takes, and why it is plain Python if it is. Known from the start, without `open`."""
         return NO_COMPILED_FORM
 
+    def attach(self, sources: Sequence[Source]) -> None:
+        """Told once, before it opens, which sources the service has: for a sink that needs more of a record than its
+        result, such as the data that it was decoded from.
+        """
+
     @abstractmethod
     def open(self) -> None:
         """Connect. Raises `ConnectorError` for errors that waiting does not mend; an absent peer is not an error."""

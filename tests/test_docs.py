@@ -35,7 +35,7 @@ from connectors.memory import MemorySessionSource
 from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.endpoint import MqttEndpointSourceConfig
 from connectors.mqtt.sinkconfig import MqttSinkConfig
-from connectors.view.config import VideoSinkConfig, ViewSinkConfig
+from connectors.view.config import ClipSinkConfig, VideoSinkConfig, ViewSinkConfig
 from pipelines import Image
 from streamer.cli.app import app
 from streamer.observe.connectormetrics import Measured
@@ -175,6 +175,7 @@ def test_a_metric_exists(page: Path) -> None:
         Measured("source bus", "memory", MemorySessionSource().metrics),
         Measured("sink view", "view", ViewSinkConfig().build().metrics),
         Measured("sink video", "video", VideoSinkConfig(path=Path("video.mp4")).build().metrics),
+        Measured("sink clip", "clip", ClipSinkConfig(directory=Path("clips")).build().metrics),
         Measured("source endpoint", "mqtt_endpoint", MqttEndpointSourceConfig().build().metrics),
         Measured("source bus", "mqtt", MqttSourceConfig(topics=("in",), client_id="docs").build().metrics),
         Measured("sink bus", "mqtt", MqttSinkConfig(topic="out", client_id="docs").build().metrics),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from connectors.backoff import Backoff
 from connectors.camera.address import Address, Kind
 from connectors.camera.clock import Stamps
+from connectors.camera.footage import Footage
 from connectors.camera.frame import Facts, Frame
 from connectors.camera.health import Health, State
 from connectors.camera.rate import Rate
@@ -68,6 +69,8 @@ class Camera:
         self.waiting = Waiting(settings.policy, settings.max_frames, settings.max_age, arrived, self.health.drop)
         self.connection = 0
         """The number of the connection that stands; 0: none does."""
+        self.footage: Footage | None = None
+        """Where its packets are kept; set before it starts."""
         self._arrived = arrived
         self._stop = threading.Event()
         # After a restart milliseconds are further on than the pictures since, so that no number comes again.
@@ -108,6 +111,13 @@ class Camera:
             self.health.drop(cause, count)
 
     def _run(self) -> None:
+        try:
+            self._read_until_stopped()
+        finally:
+            if self.footage is not None:
+                self.footage.end()
+
+    def _read_until_stopped(self) -> None:
         while not self._stop.is_set():
             self._becomes(State.CONNECTING)
             before = self.health.pictures
@@ -141,7 +151,7 @@ class Camera:
         self._stop.wait(seconds)
 
     def _read_to_the_end(self) -> None:
-        video = open_video(self.address, self.settings.opening)
+        video = open_video(self.address, self.settings.opening, self.footage)
         try:
             if not self._stop.is_set():
                 self._read(video)
@@ -212,6 +222,8 @@ class _Taker:
         if camera.rate is not None and not camera.rate.wants(seconds):
             camera.drop("rate")
             return
+        if camera.footage is not None:
+            camera.footage.picture(number, picture.at)
         frame = self._scaled(picture.frame)
         camera.waiting.put(
             Frame(

@@ -170,6 +170,7 @@ class CameraSourceConfig(SourceConfig):
     requires: ClassVar[Requires] = Package("av", "camera")
     carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = frozenset({"objects"})
     record_columns: ClassVar[tuple[str, ...]] = COLUMNS
+    keeps_footage: ClassVar[bool] = True
 
     type: Literal["camera"] = "camera"
     """Which connector this is."""

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from connectors.camera.address import Kind
 from connectors.camera.camera import Camera, Settings
+from connectors.camera.footage import Footage
 from connectors.camera.frame import Facts, Frame
 from connectors.camera.health import State
 from connectors.camera.measures import measures_of
@@ -47,7 +49,8 @@ class CameraSource(Source):
         self.name = name
         self._settings = dict(cameras)
         self._arrived = threading.Condition()
-        self._cameras = [Camera(one, settings, self._arrived) for one, settings in self._settings.items()]
+        self._footage: dict[str, Footage] = {}
+        self._cameras = self._new_cameras()
         self._turns = deque(range(len(self._cameras)))
         self.perishable = all(settings.policy == "latest" for settings in self._settings.values())
         self._lanes: dict[str, Lane] = {}
@@ -66,9 +69,10 @@ class CameraSource(Source):
         if self._open:
             return
         if any(camera.over or camera.waiting.closed for camera in self._cameras):
-            self._cameras = [Camera(one, settings, self._arrived) for one, settings in self._settings.items()]
+            self._cameras = self._new_cameras()
         self._open = True
         for camera in self._cameras:
+            camera.footage = self._footage.get(camera.name)
             camera.start()
         with self._arrived:
             self._arrived.wait_for(self._all_told, _OPEN_WAIT)
@@ -147,11 +151,23 @@ class CameraSource(Source):
                 for camera in self._cameras
             }
 
+    def keep_footage(self, seconds: float, max_bytes: int) -> Mapping[str, Footage]:
+        """As `KeepsFootage.keep_footage`."""
+        for name, settings in self._settings.items():
+            kept = self._footage.setdefault(name, Footage(live=settings.address.live))
+            kept.covers(seconds, max_bytes)
+            if settings.address.kind is Kind.FOLDER:
+                kept.unusable = "it is a folder of pictures, not a stream"
+        return self._footage
+
     @property
     def held_bytes(self) -> int:
         """Bytes of the frames that wait."""
         with self._arrived:
             return sum(camera.waiting.held_bytes for camera in self._cameras)
+
+    def _new_cameras(self) -> list[Camera]:
+        return [Camera(one, settings, self._arrived) for one, settings in self._settings.items()]
 
     def _enough(self, without: Collection[Lane], max_records: int, max_bytes: int) -> bool:
         """Whether there are as many as asked, or nothing more can come but newer pictures in the place of these."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import av
     from av.video.stream import VideoStream
 
+    from connectors.camera.footage import Footage
+
 _log = logging.getLogger(__name__)
 
 _PATIENT: Final = {"analyzeduration": "5000000", "probesize": "5000000"}
@@ -44,6 +46,8 @@ class Picture(NamedTuple):
     """When the camera took it, by its own clock, in seconds since 1970; `None` if it does not say."""
     receipt: float
     """When its data had come, in seconds since 1970."""
+    at: float = 0.0
+    """When its data had come, as `Footage` counts time; 0 without footage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,37 +91,46 @@ class Video(ABC):
         """Let go of it."""
 
 
-def open_video(address: Address, opening: Opening | None = None) -> Video:
-    """The stream at this address, at its beginning. Raises `VideoError`, and `MissingPackageError` without PyAV."""
+def open_video(address: Address, opening: Opening | None = None, footage: Footage | None = None) -> Video:
+    """The stream at this address, at its beginning. Its packets are added to `footage`.
+
+    Raises `VideoError`, and `MissingPackageError` without PyAV.
+    """
     opening = opening or Opening()
     pyav()
     if address.kind is Kind.FOLDER:
         from connectors.camera.picturefolder import PictureFolder
 
         return PictureFolder(address, opening)
-    video = Stream(address, opening, {})
+    video = Stream(address, opening, {}, footage)
     if not all(video.size) and address.live:
         # What was told in a short time was not enough.
         video.close()
-        video = Stream(address, opening, _PATIENT)
+        video = Stream(address, opening, _PATIENT, footage)
     return video
 
 
 class Stream(Video):
     """A file, device or stream of the network, read by PyAV."""
 
-    def __init__(self, address: Address, opening: Opening, further: Mapping[str, str]) -> None:
+    def __init__(
+        self, address: Address, opening: Opening, further: Mapping[str, str], footage: Footage | None = None
+    ) -> None:
         self._address = address
         self._opening = opening
+        self._footage = footage
         self._container = _opened(address, opening, further)
+        # The demuxer of multipart HTTP counts 25 pictures a second, whatever comes.
+        self._timed = self._container.format.name != "mpjpeg"
         try:
-            self._packets: Iterator[av.Packet[Any]] = self._container.demux(self._chosen())
+            stream = self._chosen()
+            if footage is not None:
+                footage.begin(stream, timed=self._timed)
+            self._packets: Iterator[av.Packet[Any]] = self._container.demux(stream)
         except BaseException:
             self.close()
             raise
-        self._received: OrderedDict[int, tuple[float, float | None]] = OrderedDict()
-        # The demuxer of multipart HTTP counts 25 pictures a second, whatever comes.
-        self._timed = self._container.format.name != "mpjpeg"
+        self._received: OrderedDict[int, tuple[float, float | None, float]] = OrderedDict()
 
     def read(self) -> Sequence[Picture] | None:
         """As `Video.read`."""
@@ -135,8 +148,9 @@ class Stream(Video):
             return None
         receipt = time.time()
         clock = _clock(packet)
+        at = 0.0 if self._footage is None else self._footage.add(packet, self.size)
         if packet.pts is not None:
-            self._received[packet.pts] = receipt, clock
+            self._received[packet.pts] = receipt, clock, at
             if len(self._received) > _REMEMBERED:
                 self._received.popitem(last=False)
         try:
@@ -144,21 +158,21 @@ class Stream(Video):
         except (av.FFmpegError, ValueError):
             self.corrupt += 1
             return []
-        return [self._picture(frame, receipt, clock) for frame in frames]
+        return [self._picture(frame, receipt, clock, at) for frame in frames]
 
     def close(self) -> None:
         """As `Video.close`. An error of a peer that is gone is none here."""
         with suppress(Exception):
             self._container.close()
 
-    def _picture(self, frame: av.VideoFrame, receipt: float, clock: float | None) -> Picture:
+    def _picture(self, frame: av.VideoFrame, receipt: float, clock: float | None, at: float) -> Picture:
         seconds = None if frame.pts is None or not self._timed else frame.time
         if frame.pts is not None:
-            receipt, clock = self._received.pop(frame.pts, (receipt, clock))
+            receipt, clock, at = self._received.pop(frame.pts, (receipt, clock, at))
         self.size = frame.width, frame.height
         # Not all decoders know the limit.
         check_size(*self.size, self._opening.max_pixels)
-        return Picture(frame, seconds, clock, receipt)
+        return Picture(frame, seconds, clock, receipt, at)
 
     def _chosen(self) -> VideoStream:
         """The first video stream, ready to be decoded."""

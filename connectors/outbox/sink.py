@@ -16,6 +16,7 @@ from connectors.outbox.sending import Sending
 from connectors.outbox.store import OutboxFull, Owner, Store
 from connectors.records import Ints, Messages
 from connectors.sink import Lost, Refused, Sink
+from connectors.source import Source
 from pipelines.errors import ConnectorError
 from pipelines.hotpath import HotPathReport
 
@@ -61,6 +62,10 @@ class OutboxSink(Sink):
         most_bytes, most = config.max_bytes, config.max_messages
         self._piece_bytes = PIECE_BYTES if most_bytes is None else max(1, min(PIECE_BYTES, most_bytes // SHARE))
         self._piece_messages = PIECE_MESSAGES if most is None else max(1, min(PIECE_MESSAGES, most // SHARE))
+
+    def attach(self, sources: Sequence[Source]) -> None:
+        """As `Sink.attach`, for the real sink."""
+        self._sink.attach(sources)
 
     @property
     def hot_path(self) -> HotPathReport:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, Any, ClassVar, Final, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, SecretStr, ValidationInfo, field_validator, model_validator
 
-from connectors.config import LocalPath, SinkConfig
+from connectors.config import LocalPath, SinkConfig, SourceConfig
+from connectors.units import Duration, Size
 from connectors.view.board import Board
+from connectors.view.clipfolder import ClipFolder
+from connectors.view.clipsink import ClipSink, Span
 from connectors.view.result import Taking
 from connectors.view.sink import ViewSink
 from connectors.view.videosink import VideoSink
 from connectors.view.videowriter import Encoding
+from pipelines.errors import DefinitionError
 from pipelines.plugins.requirements import Package, Requires
 
+_FILE_NAME: Final = re.compile(r"(?!\.)(?:[\w .-]|\{[A-Za-z_][\w.-]*\})+")
 _URL: Final = re.compile(r"(rtmps?|rtsps?|srt|udp)://", re.IGNORECASE)
 
 
@@ -129,6 +135,76 @@ class VideoSinkConfig(ShownConfig):
         place = self.path if self.url is None else self.url.get_secret_value()
         assert place is not None
         return VideoSink(place, self.taking, encoding, self.label)
+
+
+class ClipSinkConfig(SinkConfig):
+    """A file for each event with what its camera sent before and after it, not encoded again."""
+
+    carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = frozenset({"objects"})
+    requires: ClassVar[Requires] = Package("av", "camera")
+
+    type: Literal["clip"] = "clip"
+    """Which connector this is."""
+    codec: str | dict[str, Any] = "objects"
+    """Results are taken as they are: there is nothing to choose."""
+    directory: LocalPath
+    """The folder of the clips; it is made."""
+    file_name: Annotated[str, Field(min_length=1, max_length=200)] = "{camera}-{time}"
+    """The name of a file without its ending. `{camera}`, `{time}` (of the picture, in UTC) and `{KEY}` of a value of the result are replaced; whatever stands in a value, no folder comes of it. A file that is there is left alone, and a number added."""  # noqa: E501
+    format: Literal["mp4", "mkv"] = "mp4"
+    """The format of the files. mkv takes nearly every codec."""
+    before: Annotated[Duration, Field(ge=0, le=600)] = 5.0
+    """How long before the picture of the event a clip begins, or up to a key frame earlier."""
+    after: Annotated[Duration, Field(ge=0, le=3600)] = 5.0
+    """How long behind the last event it goes on."""
+    longest: Annotated[Duration, Field(gt=0, le=86400)] = 600.0
+    """How long a clip is made at most by events that follow on one another; then another one goes on."""
+    memory: Size = 32 * 2**20
+    """What is kept in memory of each camera at most, of the last `before` and ten seconds more, as results come later than pictures."""  # noqa: E501
+    max_files: PositiveInt = 1000
+    """How many files are kept; the oldest of those with such names are deleted."""
+    max_size: Size = 10 * 2**30
+    """How large all files with such names are together; the oldest are deleted."""
+
+    @field_validator("file_name")
+    @classmethod
+    def _one_name(cls, name: str) -> str:
+        if not _FILE_NAME.fullmatch(name):
+            raise ValueError(
+                "letters, digits, - _ . and fields like {camera}, {time} or {label} make a name; the folder is "
+                "`directory`"
+            )
+        return name
+
+    @model_validator(mode="after")
+    def _longest_is_longer(self) -> ClipSinkConfig:
+        if self.longest < self.before + self.after:
+            raise ValueError("longest is less than before and after together")
+        return self
+
+    def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
+        """The same sink. Raises `DefinitionError` where no source has packets of cameras."""
+        if sources and not any(source.keeps_footage for source in sources):
+            raise DefinitionError(
+                f'sink "{self.label}": a clip is of a camera, and no source of this service is; write type: video, '
+                "or take a source of type camera"
+            )
+        return self
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What there is to say of `when`."""
+        return () if self.when is not None else ("every result makes a clip, or makes it longer: say which by `when`",)
+
+    @property
+    def place(self) -> str:
+        """The folder."""
+        return str(self.directory)
+
+    def build(self) -> ClipSink:
+        """The sink, not yet open."""
+        folder = ClipFolder(self.directory, self.file_name, self.format, self.max_files, self.max_size)
+        return ClipSink(folder, Span(self.before, self.after, self.longest), self.memory, self.label)
 
 
 def _is_local(listen: str) -> bool:

@@ -195,6 +195,8 @@ def build(
         )
         for config in service.sinks
     ]
+    for route in routes:
+        route.sink.attach([source for _, _, source in built])
     return Assembly(
         service,
         built,

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import av
 import pytest
 from httpcamera import HttpCamera
 from numberedpictures import jpeg, video
@@ -207,3 +208,30 @@ def test_eight_cameras_of_which_three_die_and_return_lose_no_picture_without_a_c
         # Packets that cannot be decoded are counted as drops, and are no pictures.
         missing = one["pictures"] - one["delivered"] - sum(one["drops"].values())
         assert missing == 0 or (missing < 0 and one["drops"].get("corrupt")), f"{name}: {one}"
+
+
+def test_a_service_makes_clips_of_events_while_its_results_go_elsewhere(tmp_path: Path) -> None:
+    with RtspCamera(fps=20) as gate, HttpCamera(320, 192) as dock:
+        text = service(
+            {"gate": gate.url, "dock": dock.url},
+            sink=[
+                {"type": "memory", "topic": "seen", "codec": "json"},
+                {
+                    "type": "clip",
+                    "directory": str(tmp_path / "clips"),
+                    "when": {"camera": "gate"},
+                    "before": "200ms",
+                    "after": "200ms",
+                    "longest": "1s",
+                },
+            ],
+        )
+        with streamer.loads(text):
+            until(lambda: len(list((tmp_path / "clips").glob("*.mp4"))) >= 2, "two clips")
+        topic = memory_topic("seen")
+        assert {one.key for one in topic.messages()} == {b"gate", b"dock"}
+    made = list((tmp_path / "clips").iterdir())
+    assert all(path.name.startswith("gate-") and path.suffix == ".mp4" for path in made)
+    for path in made:
+        with av.open(str(path)) as container:
+            assert next(container.decode(video=0)).width == 160

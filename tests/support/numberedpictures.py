@@ -92,8 +92,16 @@ def jpeg(number: int, width: int = 160, height: int = 96) -> bytes:
     return bytes(encoded.tobytes())
 
 
-def video(path: str, frames: int = 10, fps: int = 10, width: int = 160, height: int = 96, sound: bool = False) -> None:
-    """Writes a video file of pictures 0, 1, ...; `sound`: of silence alone, without pictures."""
+def video(
+    path: str,
+    frames: int = 10,
+    fps: int = 10,
+    width: int = 160,
+    height: int = 96,
+    sound: bool = False,
+    gop: int = 250,
+) -> None:
+    """Writes a video file of pictures 0, 1, ..., a key frame every `gop`; `sound`: of silence alone, no pictures."""
     with av.open(path, "w") as container:
         if sound:
             stream: Any = container.add_stream("aac", rate=8000)
@@ -105,7 +113,7 @@ def video(path: str, frames: int = 10, fps: int = 10, width: int = 160, height: 
                 container.mux(stream.encode(silence))
             container.mux(stream.encode(None))
             return
-        stream = container.add_stream("libx264", rate=fps, options={"preset": "ultrafast"})
+        stream = container.add_stream("libx264", rate=fps, options={"preset": "ultrafast", "g": str(gop)})
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         for number in range(frames):
             container.mux(stream.encode(av.VideoFrame.from_ndarray(picture(number, width, height), format="bgr24")))

@@ -1,0 +1,258 @@
+"""`Footage`: the newest packets of one camera as it sent them, for clips that are not encoded again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+from pipelines.errors import ConnectorError
+
+if TYPE_CHECKING:
+    import av
+    from av.container import OutputContainer
+
+_MILLISECONDS: Final = Fraction(1, 1000)
+_UNPACKED: Final = frozenset({"rawvideo", "wrapped_avframe"})
+"""Codecs of streams that hold pictures as they are: there is nothing that could be kept in little memory."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Template:
+    """What a file has to say of the packets of one connection."""
+
+    stream: Any
+    """A stream of libav with their parameters, which belongs to no connection."""
+    container: OutputContainer
+    """Holds the stream; nothing is written to it."""
+    codec: str
+    extradata: bytes
+    timed: bool
+    """Whether the stream says times, rather than making them up."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """A packet in the ring."""
+
+    number: int
+    """Counts the packets of a camera, over all its connections, from 0."""
+    data: bytes
+    """Copied: a packet of libav would hold on to the decoder of its connection."""
+    pts: int | None
+    dts: int | None
+    duration: int
+    time_base: Fraction
+    """Seconds in a unit of `pts`, `dts` and `duration`."""
+    is_keyframe: bool
+    at: float
+    """Seconds on the camera's own line of time, which only rises: for live streams `time.monotonic` of its receipt, for
+    files the time in the file, over all repetitions."""
+    template: Template
+    size: tuple[int, int]
+    """Width and height of the pictures at that time."""
+
+
+class Footage:
+    """A ring of packets: the camera's thread adds them, and a sink that writes clips reads them.
+
+    Keeps the last `seconds`, from a key frame on, in `max_bytes` at most. Thread-safe.
+    """
+
+    def __init__(self, seconds: float = 0.0, max_bytes: int = 0, *, live: bool) -> None:
+        self.live = live
+        self.byte_count = 0
+        """Bytes of the packets that are kept."""
+        self.ended = False
+        """Whether no packet comes any more."""
+        self.unusable: str | None = None
+        """Why nothing can be kept of this camera."""
+        self._seconds = seconds
+        self._most = max_bytes
+        self._lock = threading.Lock()
+        self._kept: deque[Kept] = deque()
+        self._keys: deque[Kept] = deque()
+        self._pictures: deque[tuple[int, float]] = deque()
+        self._next = 0
+        self._template: Template | None = None
+        self._base = 0.0
+        self._now = 0.0
+
+    def covers(self, seconds: float, max_bytes: int) -> None:
+        """Keep at least as much as this, too."""
+        self._seconds = max(self._seconds, seconds)
+        self._most = max(self._most, max_bytes)
+
+    def begin(self, stream: Any, *, timed: bool) -> None:
+        """Packets of a new connection come next, those of this stream of libav."""
+        import av
+
+        context = stream.codec_context
+        self.ended = False
+        self.unusable = None
+        self._template = None
+        # Times of a file that is repeated go on.
+        self._base = self._now
+        if context.name in _UNPACKED:
+            self.unusable = "it sends pictures that are not compressed"
+            return
+        container = av.open(_Nothing(), "w", format="matroska")
+        try:
+            copy = container.add_stream_from_template(stream, opaque=True)
+        except (ValueError, av.FFmpegError) as error:
+            self.unusable = f"its codec {context.name} cannot be written to a file: {type(error).__name__}"
+            return
+        self._template = Template(copy, container, context.name, bytes(context.extradata or b""), timed)
+
+    def add(self, packet: av.Packet[Any], size: tuple[int, int]) -> float:
+        """Keep a packet; `size` is that of the last picture. Returns where it is on the camera's line of time."""
+        at = self._time_of(packet)
+        template = self._template
+        if template is None or not packet.size:
+            return at
+        kept = Kept(
+            self._next,
+            bytes(packet),
+            packet.pts,
+            packet.dts,
+            packet.duration or 0,
+            packet.time_base or _MILLISECONDS,
+            packet.is_keyframe,
+            at,
+            template,
+            size,
+        )
+        self._next += 1
+        with self._lock:
+            self._kept.append(kept)
+            self.byte_count += len(kept.data)
+            if kept.is_keyframe:
+                self._keys.append(kept)
+            self._trim(at - self._seconds)
+        return at
+
+    def picture(self, number: int, at: float) -> None:
+        """The picture of this number came out of the packet at this time."""
+        with self._lock:
+            self._pictures.append((number, at))
+            while self._pictures[0][1] < at - self._seconds:
+                self._pictures.popleft()
+
+    def end(self) -> None:
+        """No packet comes any more."""
+        self.ended = True
+
+    def time_of(self, picture: int) -> float | None:
+        """When this picture was on the camera's line of time; `None` if that is not kept any more."""
+        with self._lock:
+            return next((at for number, at in reversed(self._pictures) if number == picture), None)
+
+    @property
+    def now(self) -> float:
+        """The end of the camera's line of time: for live streams the present."""
+        return time.monotonic() if self.live else self._now
+
+    @property
+    def oldest(self) -> float:
+        """When the oldest packet was that is kept; the present if there is none."""
+        with self._lock:
+            return self._kept[0].at if self._kept else self.now
+
+    def start(self, at: float) -> int:
+        """The number of the last key frame at or before `at`, or of the first that is kept."""
+        with self._lock:
+            found = next((key.number for key in reversed(self._keys) if key.at <= at), None)
+            if found is not None:
+                return found
+            return self._keys[0].number if self._keys else self._next
+
+    def since(self, number: int) -> Sequence[Kept]:
+        """The packets that are kept from this number on."""
+        found: list[Kept] = []
+        with self._lock:
+            for kept in reversed(self._kept):
+                if kept.number < number:
+                    break
+                found.append(kept)
+        found.reverse()
+        return found
+
+    def _time_of(self, packet: av.Packet[Any]) -> float:
+        if self.live:
+            now = time.monotonic()
+        else:
+            stamp = packet.dts if packet.dts is not None else packet.pts
+            base = packet.time_base
+            now = self._now if stamp is None or base is None else self._base + float(stamp * Fraction(base))
+        self._now = max(self._now, now)
+        return self._now
+
+    def _trim(self, oldest: float) -> None:
+        while self._kept and (self.byte_count > self._most or self._is_spare(self._kept[0], oldest)):
+            gone = self._kept.popleft()
+            self.byte_count -= len(gone.data)
+            if self._keys and self._keys[0] is gone:
+                self._keys.popleft()
+
+    def _is_spare(self, first: Kept, oldest: float) -> bool:
+        """Whether no clip needs the first packet: it is older than the key frame that the oldest clip begins with."""
+        if not self._keys:
+            return first.at < oldest
+        return first is not self._keys[0] or (len(self._keys) > 1 and self._keys[1].at <= oldest)
+
+
+class _Nothing:
+    """A file that takes everything and keeps nothing."""
+
+    def write(self, data: bytes) -> int:
+        return len(data)
+
+
+@runtime_checkable
+class KeepsFootage(Protocol):
+    """A source whose records are pictures of streams, of which it can keep the packets."""
+
+    name: str
+
+    def keep_footage(self, seconds: float, max_bytes: int) -> Mapping[str, Footage]:
+        """Keep the packets of the last seconds of each camera, from now on; by the names of the cameras.
+
+        Called before it opens. Called again it keeps as much as the largest of these calls asked.
+        """
+
+
+def annexb_parameters(packet: bytes, codec: str) -> bytes:
+    """The parameter sets (SPS, PPS, of H.265 also VPS) at the start of a key frame in Annex B form, in that form; empty
+    if it has none, or has another form.
+
+    Follows ITU-T H.264 and H.265, Annex B.
+    """
+    kinds = {"h264": (7, 8), "hevc": (32, 33, 34)}.get(codec)
+    if kinds is None or not packet.startswith((b"\x00\x00\x01", b"\x00\x00\x00\x01")):
+        return b""
+    found = []
+    begin = packet.find(b"\x00\x00\x01") + 3
+    while begin >= 3 and begin < len(packet):
+        kind = packet[begin] & 31 if codec == "h264" else packet[begin] >> 1 & 63
+        # A picture follows its parameters; what is behind it is of no interest, and long.
+        if (1 <= kind <= 5) if codec == "h264" else kind < 32:
+            break
+        end = packet.find(b"\x00\x00\x01", begin)
+        unit = packet[begin : len(packet) if end < 0 else end]
+        if kind in kinds:
+            found.append(unit.rstrip(b"\x00"))
+        begin = end + 3 if end >= 0 else -1
+    return b"".join(b"\x00\x00\x00\x01" + unit for unit in found)
+
+
+def check_footage(footage: Footage | None, camera: str) -> Footage:
+    """The footage of this camera. Raises `ConnectorError` if there is none, or none can be kept."""
+    if footage is None:
+        raise ConnectorError(f'"{camera}" is no camera of this service, so there is nothing to make a clip of')
+    if footage.unusable is not None:
+        raise ConnectorError(f'there is no clip of "{camera}": {footage.unusable}')
+    return footage

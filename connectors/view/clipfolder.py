@@ -1,0 +1,88 @@
+"""`ClipFolder`: what files of clips are called, and how many are kept."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from connectors.view.clipfile import UNFINISHED
+
+_FIELD: Final = re.compile(r"\{([^{}]*)\}")
+_NO_NAME: Final = re.compile(r"[^\w.-]+")
+_LONGEST: Final = 80
+"""Characters of a value in a file's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClipFolder:
+    """Where clips are, what their files are called, and how many are kept.
+
+    `name` holds `{camera}`, `{time}` (of the event, UTC, to the millisecond) and keys of values of the result. Whatever
+    values hold, each makes a part of a file name: no folder, no hidden file.
+    """
+
+    path: Path
+    name: str
+    kind: str
+    max_files: int
+    max_bytes: int
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The values of a result that stand in names."""
+        return frozenset(_FIELD.findall(self.name)) - {"camera", "time"}
+
+    def free(self, camera: str, timestamp: int | None, values: Mapping[str, Any]) -> Path:
+        """A path for a new clip, at which no file is."""
+        moment = datetime.fromtimestamp((time.time() * 1000 if timestamp is None else timestamp) / 1000, UTC)
+        known = {**values, "camera": camera, "time": f"{moment:%Y%m%dT%H%M%S}.{moment.microsecond // 1000:03d}Z"}
+        name = _FIELD.sub(lambda field: _safe(known.get(field[1])), self.name).lstrip(".") or "clip"
+        numbered = (
+            self.path / f"{name}{end}.{self.kind}"
+            for end in itertools.chain([""], map("-{}".format, itertools.count(2)))
+        )
+        return next(one for one in numbered if not (one.exists() or one.with_name(one.name + UNFINISHED).exists()))
+
+    def clips(self) -> list[Path]:
+        """The files that have such names, the oldest first."""
+        pattern = "".join(f"{re.escape(text)}{'' if field is None else r'[^/]+'}" for text, field in _parts(self.name))
+        whole = re.compile(rf"{pattern}(-\d+)?\.{self.kind}({re.escape(UNFINISHED)})?")
+        found = []
+        for path in self.path.iterdir():
+            try:
+                if whole.fullmatch(path.name) and path.is_file():
+                    found.append((path.stat().st_mtime_ns, path))
+            except FileNotFoundError:
+                continue
+        return [path for _, path in sorted(found)]
+
+    def make_room(self, in_use: frozenset[Path]) -> int:
+        """Delete the oldest clips beyond the limits, but none that are `in_use`; how many were deleted."""
+        clips = [path for path in self.clips() if path not in in_use]
+        sizes = [path.stat().st_size for path in clips]
+        count, total, deleted = len(clips), sum(sizes), 0
+        # The newest stays, however large it is.
+        for path, size in zip(clips[:-1], sizes[:-1], strict=True):
+            if count <= self.max_files and total <= self.max_bytes:
+                break
+            path.unlink(missing_ok=True)
+            count, total, deleted = count - 1, total - size, deleted + 1
+        return deleted
+
+
+def _safe(value: Any) -> str:
+    if not isinstance(value, (str, int, float)):
+        return "none"
+    return _NO_NAME.sub("_", str(value))[:_LONGEST].lstrip(".") or "none"
+
+
+def _parts(name: str) -> list[tuple[str, str | None]]:
+    """The texts of a template, each with the field behind it."""
+    pieces = _FIELD.split(name)
+    return [(text, pieces[at + 1] if at + 1 < len(pieces) else None) for at, text in enumerate(pieces) if at % 2 == 0]

@@ -1,0 +1,55 @@
+"""`WatchedFile`: a file that libav writes to, which tells when the disk is full."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class WatchedFile:
+    """A new file, written without a buffer. libav loses some errors of writing (fragmented MP4): here none is lost.
+
+    After an error nothing more is written, and libav is told nothing: ask `check`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises `OSError`, as for a folder that is not there."""
+        self.name = str(path)
+        """libav sees the format by it."""
+        self._file = path.open("wb", buffering=0)
+        self._error: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        """For libav: take these bytes."""
+        written = 0
+        try:
+            while self._error is None and written < len(data):
+                written += self._file.write(data[written:])
+        except OSError as error:
+            self._error = error
+        return len(data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """For libav."""
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        """For libav."""
+        return self._file.tell()
+
+    def check(self) -> None:
+        """Raise the error that writing had, an `OSError`."""
+        if self._error is not None:
+            raise self._error
+
+    def finish(self) -> None:
+        """Sync it to the disk and close it. Raises `OSError` if it is not whole."""
+        try:
+            self.check()
+            os.fsync(self._file.fileno())
+        finally:
+            self._file.close()
+
+    def close(self) -> None:
+        """Close it, whatever is in it. Idempotent."""
+        self._file.close()
