@@ -21,6 +21,8 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import hypothesis
 import pytest
+from faultymqtt import FaultyMqtt
+from mqttbrokers import MqttUnderTest, StartMqtt
 from stamina.instrumentation import get_on_retry_hooks, set_on_retry_hooks
 
 from pipelines import hotpath
@@ -30,9 +32,10 @@ from pipelines.hotpath import HotPath
 from streamer.cli.app import invoke
 from streamer.devbroker import Broker, BrokerError, KafkaJars, LocalKafka, MockKafka, create_topics, open_broker
 from streamer.devbroker.mqtt import LocalMosquitto, MqttBroker, find_mosquitto, open_mqtt_broker
+from streamer.devbroker.mqtt.window import Window
 
 _REAL = {"kafka", "start_kafka"}
-_REAL_MQTT = {"mqtt_broker", "start_mosquitto"}
+_REAL_MQTT = {"mqtt_broker", "start_mosquitto", "start_mqtt"}
 
 # How long an example takes says nothing on a machine that does other things too.
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -150,6 +153,7 @@ _LONGEST = (
     "faults/test_missing_topic.py",
     "faults/test_large_records.py",
     "faults/test_mqtt_faults.py",
+    "faults/test_mqtt_both.py",
     "faults/test_mqtt_kill.py",
     "services/test_mqtt_kafka.py",
     "test_plugin.py",
@@ -334,6 +338,24 @@ def start_mosquitto() -> Iterator[StartMosquitto]:
             broker = LocalMosquitto(data, settings=settings)
             stack.callback(broker.stop)
             return broker.start()
+
+        yield start
+
+
+@pytest.fixture(params=["mosquitto", "our broker"])
+def start_mqtt(request: pytest.FixtureRequest) -> Iterator[StartMqtt]:
+    """A factory of brokers: the test runs once with mosquittos, and once with our own, which can be told to fail."""
+    with ExitStack() as stack:
+
+        def start(*, window: int | None = None, **settings: str) -> MqttUnderTest:
+            if request.param == "mosquitto":
+                ahead = {} if window is None else {"max_inflight_messages": str(window)}
+                started: LocalMosquitto = request.getfixturevalue("start_mosquitto")(**ahead, **settings)
+                return started
+            ours = stack.enter_context(FaultyMqtt())
+            if window is not None:
+                ours.faults.window = lambda connect: Window(window)
+            return ours
 
         yield start
 

@@ -17,16 +17,20 @@ from confluent_kafka import KafkaError
 from cuttable import CuttablePort
 from failingkafka import brokers_that_fail
 from faultymqtt import FaultyMqtt
+from mqttbrokers import MqttUnderTest, StartMqtt, left_at, publish
 from mqttclient import MqttClient, until
 from mqttledger import Numbered, Publisher, duplicates, in_file, in_payloads
 from paho.mqtt.client import MQTTv5
+from tcpproxy import TcpProxy
 
 import streamer
 from connectors.contract import Reader
 from connectors.memory import memory_topic
 from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.protocol.fields import written_varint
-from connectors.mqtt.protocol.packets import Packet, Puback
+from connectors.mqtt.protocol.packets import Puback
+from connectors.mqtt.protocol.reading import Reader as PacketReader
+from connectors.mqtt.protocol.reading import Role
 from pipelines.hotpath import HotPath
 from protos import sparkplug_pb2 as pb
 from streamer.agent.agent import Agent
@@ -103,6 +107,18 @@ def raw_publish(topic: bytes, packet_id: int, properties: bytes = b"", payload: 
 def at_rest(broker: FaultyMqtt) -> bool:
     """Whether everything is acknowledged."""
     return until(lambda: broker.unacknowledged("proof") == 0)
+
+
+def begin_session(broker: MqttUnderTest) -> None:
+    """The service's session is there, so that what is published before it connects waits for it."""
+    with MqttClient(broker.host, broker.port, "proof", version=MQTTv5, clean=False) as client:
+        client.subscribe("proof/+", 1)
+
+
+def acknowledged(proxy: TcpProxy) -> list[int]:
+    """The packet ids of every PUBACK that came from the one client of this proxy, passed on or not."""
+    packets = PacketReader(Role.SERVER).feed(bytes(proxy.came["to server"]))
+    return [one.packet_id for one in packets if isinstance(one, Puback)]
 
 
 class Gate:
@@ -186,22 +202,24 @@ class TestBrokers:
 
 class TestMessages:
     def test_ten_thousand_poisoned_messages_are_dead_letters_and_leave_no_hole_in_the_window(
-        self, ours: FaultyMqtt, name: str
+        self, start_mqtt: StartMqtt, name: str
     ) -> None:
         """Each kind of poison a hundred times as often as the window is long."""
         poison = [b"", b"{", b"\xff\xfe", b"[1, 2]", b'{"device": NaNa}', b"null", b'{"device":1', b"\0" * 1000]
-        run = Run(ours.url, name, source="window: 50")
+        broker = start_mqtt()
+        run = Run(broker.url, name, source="window: 50")
         with run.service:
             for start in range(0, 100, 10):
-                ours.publish("proof/0", *(poison[number % len(poison)] for number in range(1000)))
-                ours.publish("proof/0", *payloads(start, start + 10))
+                bad = (poison[number % len(poison)] for number in range(1000))
+                publish(broker, "proof/0", *bad, *payloads(start, start + 10))
             assert until(lambda: len(run.dead) >= 10_000, 60)
             assert until(lambda: run.has(numbered(0, 100)))
-            assert at_rest(ours)
+        assert left_at(broker, "proof") == []
         assert len(run.dead) == 10_000
         assert not duplicates(run.found())
-        assert ours.most_unacknowledged <= 50
-        assert len(ours.connects) == 1
+        if isinstance(broker, FaultyMqtt):
+            assert broker.most_unacknowledged <= 50
+            assert [one.client_id for one in broker.connects].count("proof") == 2
 
     @pytest.mark.parametrize("into", ["", "into: {content_type: kind, levels.device: machine}"])
     def test_a_message_whose_topic_or_property_is_wrong_is_a_dead_letter_and_its_neighbours_go_on(
@@ -272,17 +290,18 @@ errors: {{stop_ratio: 1}}
         assert [json.loads(one.value or b"") for one in out.messages()] == [{"Speed": 1.0}, {"Speed": 99.0}]
 
     def test_an_exception_in_a_step_makes_a_dead_letter_and_the_loop_goes_on(
-        self, ours: FaultyMqtt, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, start_mqtt: StartMqtt, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "raising_steps.py").write_text(
             "def odd(data):\n    if data['seq'] % 2:\n        raise OSError('odd')\n    return data\n"
         )
         monkeypatch.syspath_prepend(tmp_path)
-        run = Run(ours.url, name, pipeline='[{"@type": FUNCTION, function: "raising_steps:odd"}]')
+        broker = start_mqtt()
+        run = Run(broker.url, name, pipeline='[{"@type": FUNCTION, function: "raising_steps:odd"}]')
         with run.service:
-            ours.publish("proof/0", *payloads(0, 1000))
+            publish(broker, "proof/0", *payloads(0, 1000))
             assert until(lambda: len(run.out) == 500 and len(run.dead) == 500)
-            assert at_rest(ours)
+        assert left_at(broker, "proof") == []
         assert set(run.found()) == {(0, number) for number in range(0, 1000, 2)}
 
 
@@ -302,69 +321,82 @@ class TestSinks:
         assert ours.unacknowledged("proof") == 10
 
     def test_a_kafka_sink_that_fails_for_good_ends_the_service_and_nothing_is_acknowledged(
-        self, ours: FaultyMqtt, name: str
+        self, start_mqtt: StartMqtt, name: str
     ) -> None:
         """The broker keeps everything for the next process."""
-        with brokers_that_fail({0: [KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER] * 5}) as bootstrap:
-            agent = Agent(Run(ours.url, name, sink=f"{{type: kafka, bootstrap: '{bootstrap}', topic: out}}").service)
+        broker = start_mqtt()
+        begin_session(broker)
+        with brokers_that_fail({0: [KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER] * 5}) as to:
+            agent = Agent(Run(broker.url, name, sink=f"{{type: kafka, bootstrap: '{to}', topic: out}}").service)
             agent.start()
-            assert until(lambda: "proof" in ours.clients)
-            ours.publish("proof/0", *payloads(0, 100))
+            publish(broker, "proof/0", *payloads(0, 100))
             summary = agent.join(60)
         assert summary.reason == "failed"
         assert "sequence desynchronization" in str(summary.error)
-        assert ours.acknowledgements == []
-        assert ours.unacknowledged("proof") == 100
-        run = Run(ours.url, name)
+        run = Run(broker.url, name)
         with run.service:
             assert until(lambda: run.has(numbered(0, 100)))
-            assert at_rest(ours)
+        assert left_at(broker, "proof") == []
         assert not duplicates(run.found())
 
     def test_acknowledgements_leave_in_the_order_of_arrival_though_a_later_batch_is_done_first(
-        self, ours: FaultyMqtt, name: str
+        self, start_mqtt: StartMqtt, name: str
     ) -> None:
-        """One of two sinks stands still: the broker here closes the connection at a PUBACK that is out of order."""
-        ours.faults.strict = True
-        with FaultyMqtt() as slow:
+        """One of two sinks stands still: our broker closes the connection at a PUBACK that is out of order."""
+        broker = start_mqtt(window=200)
+        begin_session(broker)
+        if isinstance(broker, FaultyMqtt):
+            broker.faults.strict = True
+        with FaultyMqtt() as slow, TcpProxy(broker.port, keeps=True) as proxy:
             sinks = f"""
   - {{type: mqtt, name: slow, url: "{slow.url}", topic: out, when: {{device: 0}}, codec: json}}
   - {{type: memory, topic: {name}-out, when: {{device: 1}}, codec: json}}"""
-            run = Run(ours.url, name, sink=sinks, batch="max_records: 10, max_wait: 1ms")
+            url = f"mqtt://127.0.0.1:{proxy.port}"
+            run = Run(url, name, source="window: 200", sink=sinks, batch="max_records: 10, max_wait: 1ms")
             with run.service:
-                assert until(lambda: bool(slow.clients and ours.clients))
+                assert until(lambda: bool(slow.clients and proxy.connections))
                 slow.freeze()
-                ours.publish("proof/0", *payloads(0, 10, 0))
+                publish(broker, "proof/0", *payloads(0, 10, 0))
                 for start in range(0, 100, 10):
-                    ours.publish("proof/1", *payloads(start, start + 10, 1))
+                    publish(broker, "proof/1", *payloads(start, start + 10, 1))
                 assert until(lambda: len(run.out) == 100)
-                assert ours.acknowledgements == []
+                assert acknowledged(proxy) == []
                 slow.thaw()
-                assert at_rest(ours)
-        assert ours.acknowledgements == list(range(1, 111))
-        assert len(ours.connects) == 1
+                assert until(lambda: len(acknowledged(proxy)) == 110)
+        assert acknowledged(proxy) == list(range(1, 111))
+        assert proxy.connections == 1
+        assert left_at(broker, "proof") == []
 
     def test_what_waits_in_an_outbox_is_acknowledged_and_leaves_in_order(
         self, ours: FaultyMqtt, mqtt_broker: Any, name: str, tmp_path: Path
     ) -> None:
-        with (
-            MqttClient(mqtt_broker.host, mqtt_broker.port, version=MQTTv5) as reader,
-            CuttablePort(mqtt_broker.port) as port,
-        ):
-            reader.subscribe(f"{name}/out", 1)
-            sink = (
-                f'{{type: mqtt, url: "mqtt://127.0.0.1:{port.port}", topic: {name}/out, codec: json, '
-                f"outbox: {{path: {tmp_path / 'kept.outbox'}}}}}"
-            )
-            run = Run(ours.url, name, sink=sink)
-            with run.service:
-                port.cut()
-                ours.publish("proof/0", *payloads(0, 2000))
-                assert at_rest(ours)
-                assert reader.nothing(0.2)
-                port.mend()
-                found = list(in_payloads(one.payload for one in reader.take(2000)))
-        assert found == [(0, number) for number in range(2000)]
+        sink_is_away(ours, mqtt_broker, name, tmp_path, 2000, 0)
+
+    @pytest.mark.soak
+    @pytest.mark.timeout(600)
+    def test_it_is_so_for_a_minute(self, ours: FaultyMqtt, mqtt_broker: Any, name: str, tmp_path: Path) -> None:
+        sink_is_away(ours, mqtt_broker, name, tmp_path, 50_000, 60)
+
+
+def sink_is_away(ours: FaultyMqtt, sink: Any, name: str, folder: Path, count: int, seconds: float) -> None:
+    """The broker of the sink cannot be reached for so long, while so many messages come."""
+    with MqttClient(sink.host, sink.port, version=MQTTv5) as reader, CuttablePort(sink.port) as port:
+        reader.subscribe(f"{name}/out", 1)
+        text = (
+            f'{{type: mqtt, url: "mqtt://127.0.0.1:{port.port}", topic: {name}/out, codec: json, '
+            f"outbox: {{path: {folder / 'kept.outbox'}}}}}"
+        )
+        run = Run(ours.url, name, sink=text)
+        with run.service:
+            port.cut()
+            for start in range(0, count, 1000):
+                ours.publish("proof/0", *payloads(start, start + 1000))
+                time.sleep(seconds * 1000 / count)
+            assert at_rest(ours)
+            assert reader.nothing(0.2)
+            port.mend()
+            found = list(in_payloads(one.payload for one in reader.take(count)))
+    assert found == [(0, number) for number in range(count)]
 
 
 class Process:
@@ -389,50 +421,50 @@ class Process:
 
 class TestProcesses:
     def test_a_kill_between_the_sink_and_the_acknowledgement_repeats_just_that(
-        self, ours: FaultyMqtt, tmp_path: Path
+        self, start_mqtt: StartMqtt, tmp_path: Path
     ) -> None:
-        lost: list[Packet] = []
-
-        def drop(packet: Packet) -> bool:
-            lost.extend([packet] if isinstance(packet, Puback) else [])
-            return isinstance(packet, Puback)
-
-        with MqttClient(ours.host, ours.port, "proof", version=MQTTv5, clean=False) as client:
-            client.subscribe("proof/+", 1)
-        with Process(tmp_path, ours.url) as one:
-            ours.publish("proof/0", *payloads(0, 20))
+        broker = start_mqtt(window=100)
+        begin_session(broker)
+        with (
+            TcpProxy(broker.port, keeps=True) as proxy,
+            Process(tmp_path, f"mqtt://127.0.0.1:{proxy.port}") as one,
+        ):
+            publish(broker, "proof/0", *payloads(0, 20))
             assert until(lambda: in_file(one.out).total() == 20, 60)
-            assert at_rest(ours)
-            ours.faults.drop = drop
-            ours.publish("proof/0", *payloads(20, 50))
-            assert until(lambda: len(lost) == 30)
-        ours.faults.drop = None
-        with Process(tmp_path, ours.url) as one:
+            assert until(lambda: len(acknowledged(proxy)) == 20)
+            proxy.swallow(direction="to server")
+            publish(broker, "proof/0", *payloads(20, 50))
+            assert until(lambda: len(acknowledged(proxy)) == 50, 60)
+        with (
+            TcpProxy(broker.port, keeps=True) as proxy,
+            Process(tmp_path, f"mqtt://127.0.0.1:{proxy.port}") as one,
+        ):
             assert until(lambda: in_file(one.out).total() == 80, 60)
-            assert at_rest(ours)
+            assert until(lambda: len(acknowledged(proxy)) == 30)
         found = in_file(one.out)
         assert {number for (_, number), times in found.items() if times == 2} == set(range(20, 50))
         assert set(found) == numbered(0, 50)
 
     def test_a_slow_service_takes_no_more_memory_while_a_broker_has_a_mountain_for_it(
-        self, start_mosquitto: StartMosquitto, tmp_path: Path
+        self, start_mqtt: StartMqtt, tmp_path: Path
     ) -> None:
         """120 MB wait; 2 MB a batch are under way."""
-        broker = start_mosquitto(persistence="false")
+        broker = start_mqtt(persistence="false")
         (tmp_path / "slow_steps.py").write_text(
             "import time\nimport pipelines\n\n@pipelines.batched\ndef slow(batch):\n    time.sleep(0.1)\n"
             "    return batch.without(['filler'])\n"
         )
         size, count = 100_000, 1200
-        with MqttClient(broker.host, broker.port, "proof", version=MQTTv5, clean=False) as client:
-            client.subscribe("proof/+", 1)
+        begin_session(broker)
         pipeline = '[{"@type": FUNCTION, function: "slow_steps:slow"}]'
         fields = {"source": "window: 100", "batch": "max_records: 20", "pipeline": pipeline}
         filler = b"x" * size
-        with MqttClient(broker.host, broker.port, version=MQTTv5) as client:
-            for number in range(count):
-                client.client.publish("proof/0", b'{"device":0,"seq":%d,"filler":"%b"}' % (number, filler), 1)
-            client.publish("proof/0", b'{"device":0,"seq":%d}' % count, 1)
+        publish(
+            broker,
+            "proof/0",
+            *(b'{"device":0,"seq":%d,"filler":"%b"}' % (number, filler) for number in range(count)),
+            b'{"device":0,"seq":%d}' % count,
+        )
         with Process(tmp_path, broker.url, **fields) as one:
             assert until(lambda: in_file(one.out).total() > 100, 60)
             before = most = psutil.Process(one.process.pid).memory_info().rss

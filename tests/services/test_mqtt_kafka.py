@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from mqttbrokers import MqttUnderTest, StartMqtt, publish
 from mqttclient import MqttClient, until
 from paho.mqtt.client import MQTTv5
 
@@ -121,14 +123,26 @@ dead_letter: {{type: mqtt, url: "{mqtt_broker.url}", topic: {name}/dead}}
 
 
 def test_nothing_is_acknowledged_while_kafka_is_away_and_nothing_is_lost(
-    start_kafka: Callable[..., LocalKafka], start_mosquitto: Callable[..., LocalMosquitto], tmp_path: Path
+    start_kafka: Callable[..., LocalKafka], start_mosquitto: Callable[..., LocalMosquitto]
 ) -> None:
-    kafka, mosquitto = start_kafka(), start_mosquitto()
+    kafka_is_away(start_kafka(), start_mosquitto(), 5)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_it_is_so_when_kafka_is_away_for_a_minute(
+    start_kafka: Callable[..., LocalKafka], start_mqtt: StartMqtt
+) -> None:
+    kafka_is_away(start_kafka(), start_mqtt(window=100), 60)
+
+
+def kafka_is_away(kafka: LocalKafka, broker: MqttUnderTest, seconds: float) -> None:
+    """500 messages come while Kafka is frozen."""
     out = "away-out"
     create_topics(kafka.bootstrap, {out: 1})
     service = streamer.loads(f"""
 name: away
-source: {{type: mqtt, url: "{mosquitto.url}", topics: away, codec: json, window: 100, keepalive: 1}}
+source: {{type: mqtt, url: "{broker.url}", topics: away, codec: json, window: 100, keepalive: 1}}
 pipeline: []
 batch: {{max_records: 20}}
 sink: {{type: kafka, bootstrap: "{kafka.bootstrap}", topic: {out}, codec: json}}
@@ -137,18 +151,19 @@ sink: {{type: kafka, bootstrap: "{kafka.bootstrap}", topic: {out}, codec: json}}
     agent.start()
     try:
         source: Any = agent._assembly.sources[0][2]
-        with MqttClient(mosquitto.host, mosquitto.port, version=MQTTv5) as client:
-            client.publish("away", payload(0), 1)
-            assert until(lambda: source.counts.acknowledged == 1)
-            kafka.freeze()
-            for number in range(1, 500):
-                client.client.publish("away", payload(number), 1)
-            client.publish("away", payload(500), 1)
-            time.sleep(5)
-            assert source.counts.acknowledged == 1
-            assert agent.live() is None
-            kafka.thaw()
-            assert until(lambda: source.counts.acknowledged == 501, 60)
+        assert until(lambda: source.connected)
+        publish(broker, "away", payload(0))
+        assert until(lambda: source.counts.acknowledged == 1)
+        kafka.freeze()
+        publish(broker, "away", *(payload(number) for number in range(1, 501)))
+        assert until(lambda: source.counts.received >= 100)
+        before = psutil.Process().memory_info().rss
+        time.sleep(seconds)
+        assert psutil.Process().memory_info().rss - before < 50 << 20
+        assert source.counts.acknowledged == 1
+        assert agent.live() is None
+        kafka.thaw()
+        assert until(lambda: source.counts.acknowledged == 501, 60 + seconds)
         assert source.counts.duplicates == 0, "the connection was not kept alive"
     finally:
         kafka.thaw()

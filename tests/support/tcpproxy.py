@@ -19,18 +19,22 @@ class TcpProxy:
 
     host = "127.0.0.1"
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, keeps: bool = False) -> None:
+        """`keeps`: all bytes that come are kept in `came`."""
         self.connections = 0
         """Connections so far."""
         self.passed: dict[Direction, int] = {"to client": 0, "to server": 0}
         """Bytes passed on so far, of all connections."""
+        self.came: dict[Direction, bytearray] = {"to client": bytearray(), "to server": bytearray()}
+        """Bytes that came, of all connections, those that were swallowed too."""
+        self._keeps = keeps
         self._target = port
         self._listening = socket.create_server((self.host, 0), backlog=64)
         self.port = int(self._listening.getsockname()[1])
         self._lock = threading.Lock()
         self._limit: tuple[Direction, int] | None = None
         self._open: set[socket.socket] = set()
-        self._swallows = threading.Event()
+        self._swallowed: frozenset[Direction] = frozenset()
 
     def __enter__(self) -> TcpProxy:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -57,12 +61,13 @@ class TcpProxy:
                 with contextlib.suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)
 
-    def swallow(self, swallows: bool = True) -> None:
-        """Pass nothing on any more, though connections stay open; or pass on what comes from now on."""
-        if swallows:
-            self._swallows.set()
-        else:
-            self._swallows.clear()
+    def swallow(self, swallows: bool = True, direction: Direction | None = None) -> None:
+        """Pass nothing on any more, though connections stay open; or pass on what comes from now on.
+
+        `direction`: in this one only.
+        """
+        both: tuple[Direction, ...] = ("to client", "to server")
+        self._swallowed = frozenset(both if direction is None else (direction,)) if swallows else frozenset()
 
     def _accept(self) -> None:
         while True:
@@ -101,7 +106,9 @@ class TcpProxy:
     def _pump(self, source: socket.socket, sink: socket.socket, direction: Direction, left: int | None) -> None:
         with contextlib.suppress(OSError):
             while left != 0 and (data := source.recv(65_536 if left is None else min(left, 65_536))):
-                if self._swallows.is_set():
+                if self._keeps:
+                    self.came[direction] += data
+                if direction in self._swallowed:
                     continue
                 sink.sendall(data)
                 self.passed[direction] += len(data)

@@ -13,7 +13,6 @@ from faultymqtt import BatchWindow, FaultyMqtt, OverrunWindow
 from mqttclient import MqttClient
 from tcpproxy import TcpProxy
 
-from connectors.backoff import Backoff
 from connectors.contract import Reader, Received
 from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.protocol.packets import Packet, Puback
@@ -222,37 +221,6 @@ class TestCuts:
             reader.acknowledge(received)
             reader.acknowledge(again)
             assert broker.in_flight(CLIENT) == 0
-
-    def test_a_first_delivery_that_is_marked_as_a_duplicate_is_not_skipped(self, broker: FaultyMqtt) -> None:
-        """The broker sent it before, and it was lost on the way."""
-        with opened(broker) as reader:
-            reader.listen(0.05)
-            broker.freeze()
-            broker.thaw()
-            proxy = source_of(reader)
-            feed(broker, 0, 1)
-            # Not read, so it is in no hands when the connection ends.
-            time.sleep(0.05)
-            broker.cut(CLIENT)
-            received = reader.take(1)
-            assert numbers(received) == [0]
-            assert proxy.counts.received <= 2
-
-    def test_a_connection_that_ends_at_any_byte_loses_nothing(
-        self, broker: FaultyMqtt, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(Backoff, "wait", lambda backoff: 0.01)
-        with TcpProxy(broker.port) as proxy, Reader(source(proxy.port)) as reader:
-            reader.listen(0.05)
-            size = 24
-            for at in range(3 * size):
-                feed(broker, at, at + 3)
-                proxy.cut_after("to client", 20 + at)
-                proxy.cut()
-                received = reader.take(3)
-                assert numbers(received) == [at, at + 1, at + 2]
-                reader.acknowledge(received)
-                assert broker.in_flight(CLIENT) == 0
 
     def test_a_frozen_broker_is_left_and_nothing_is_acknowledged_to_the_old_connection(
         self, broker: FaultyMqtt
@@ -547,19 +515,6 @@ class TestShards:
 
 
 class TestMosquitto:
-    def test_a_broker_that_is_restarted_with_its_store_loses_nothing(
-        self, start_mosquitto: Callable[..., LocalMosquitto]
-    ) -> None:
-        broker = start_mosquitto(persistence="true")
-        with Reader(source(broker.port)) as reader, MqttClient(broker.host, broker.port, version=5) as client:
-            for number in range(10):
-                client.publish("factory/a/1", b"%d" % number, 1)
-            received = reader.take(10)
-            broker.restart()
-            reader.until(lambda r: source_of(r).counts.matched == 10)
-            reader.acknowledge(received)
-            assert not reader.events(LaneEnded)
-
     def test_a_broker_that_is_killed_without_a_store_is_a_lost_session(
         self, start_mosquitto: Callable[..., LocalMosquitto]
     ) -> None:
@@ -577,24 +532,6 @@ class TestMosquitto:
                 assert numbers(reader.take(1)) == [1]
             assert source_of(reader).counts.sessions_lost == 1
             assert [event.finish for event in reader.events(LaneEnded)] == [True]
-
-    def test_a_flood_of_retained_messages_is_taken_as_it_is_polled(
-        self, start_mosquitto: Callable[..., LocalMosquitto]
-    ) -> None:
-        broker = start_mosquitto()
-        count = 3000
-        with MqttClient(broker.host, broker.port, version=5) as client:
-            for number in range(count):
-                client.client.publish(f"factory/a/{number}", b"%d" % number, 1, retain=True)
-            client.publish("factory/b/end", b"-1", 1, retain=True)
-        with Reader(source(broker.port)) as reader:
-            received = reader.take(1)
-            assert source_of(reader).held_bytes < 2 << 20
-            while len(received) <= count:
-                more = reader.take(min(20, count + 1 - len(received)))
-                received += more
-                reader.acknowledge(received, wait=False)
-            assert sorted(numbers(received)) == list(range(-1, count))
 
 
 class TestLargeMessages:
@@ -654,19 +591,6 @@ class TestLargeMessages:
         with opened(broker, max_message=1000):
             (connect,) = broker.connects
             assert connect.properties.maximum_packet_size == 1000 + 128 * 1024
-
-
-class TestClocks:
-    def test_a_clock_that_jumps_changes_nothing(self, broker: FaultyMqtt, monkeypatch: pytest.MonkeyPatch) -> None:
-        with opened(broker, keepalive=2) as reader:
-            now = time.time()
-            monkeypatch.setattr(time, "time", lambda: now - 1e6)
-            feed(broker, 0, 1)
-            received = reader.take(1)
-            monkeypatch.setattr(time, "time", lambda: now + 1e6)
-            assert reader.listen(0.3) == []
-            reader.acknowledge(received)
-            assert len(broker.connects) == 1
 
 
 class TestCanary:
