@@ -59,11 +59,6 @@ def _secrets_wrapped(data: Any) -> Any:
     return data
 
 
-_OF_PRODUCER = ("bootstrap", "compression", "linger", "partitioner", "client")
-"""Fields of sinks that are settings of the producer."""
-_OTHERWISE = "use a sink of type kafka on the source's cluster, or at_least_once"
-
-
 class KafkaSourceConfig(HasCompiledForm, SourceConfig):
     """Records from Kafka topics, as a member of a consumer group."""
 
@@ -208,16 +203,6 @@ class KafkaSourceConfig(HasCompiledForm, SourceConfig):
         """The same source; where it names no group, the service's name is the group."""
         return self if self.group else self.model_copy(update={"group": service})
 
-    @property
-    def outside_transactions(self) -> str | None:
-        """A reason if records of open transactions are read, or the assignor is not one that was proven with them."""
-        level = str(self.client.get("isolation.level", "read_committed"))
-        if level != "read_committed":
-            return f"isolation.level is {level}: positions that are not committed yet would be read; leave it out"
-        if self.assignor == "cooperative-sticky":
-            return "assignor is cooperative-sticky, which stalls when members come and go; use range or consumer"
-        return None
-
     def build(self) -> KafkaSource:
         """The source, not yet open. Raises `DefinitionError` if it has no group, `MissingPackageError`."""
         if self.group is None:
@@ -296,20 +281,6 @@ class KafkaSinkConfig(HasCompiledForm, SinkConfig):
         """Its topic."""
         return self.topic
 
-    def outside_transactions(self, source: SourceConfig, first: SinkConfig) -> str | None:
-        """Where it is not on the source's cluster, as far as its file says, or needs a producer of its own."""
-        if not isinstance(source, KafkaSourceConfig):
-            return f'its transactions commit no positions of the source "{source.label}" ({source.type}); {_OTHERWISE}'
-        if not isinstance(first, KafkaSinkConfig):
-            return f'it cannot send in the transactions of the sink "{first.label}" ({first.type}); {_OTHERWISE}'
-        different = [name for name in _OF_PRODUCER if getattr(self, name) != getattr(first, name)]
-        if different:
-            return (
-                f'{" and ".join(different)} must be the same as of the sink "{first.label}", as one producer sends in '
-                f"a transaction; make them equal, or use at_least_once"
-            )
-        return None
-
     def check_client(self) -> None:
         """Raise `ConnectorError` for properties that librdkafka refuses."""
         from connectors.kafka.client.refusals import check_properties
@@ -357,19 +328,25 @@ class KafkaSinkConfig(HasCompiledForm, SinkConfig):
     def outside_transactions(self, source: SourceConfig, first: SinkConfig) -> str | None:
         """A reason if the source is none of Kafka, or the settings of the producer are not those of `first`."""
         if not isinstance(source, KafkaSourceConfig):
-            return f'its transactions commit positions of Kafka, and the source is of type "{source.type}"'
+            return (
+                f'its transactions commit positions of Kafka, and the source is of type "{source.type}"; use a source of '
+                f"type kafka, or at_least_once"
+            )
         return self.differs_from(first)
 
     def differs_from(self, other: SinkConfig) -> str | None:
         """Why both cannot share one producer, and what to do about that; `None` if they can."""
         if not isinstance(other, KafkaSinkConfig):
-            return f'it shares a producer with sink "{other.label}", which is of type "{other.type}"'
-        for name in _OF_THE_PRODUCER:
-            if getattr(self, name) != getattr(other, name):
-                return (
-                    f'it shares a producer with sink "{other.label}", and {name} is not the same in both; make them '
-                    f"equal, or use at_least_once"
-                )
+            return (
+                f'it shares a producer with sink "{other.label}", which is of type "{other.type}"; use sinks of type '
+                f"kafka, or at_least_once"
+            )
+        different = [name for name in _OF_THE_PRODUCER if getattr(self, name) != getattr(other, name)]
+        if different:
+            return (
+                f'it shares a producer with sink "{other.label}", and {" and ".join(different)} must be the same in '
+                f"both; make them equal, or use at_least_once"
+            )
         return None
 
     def build_transactional(self, source: SourceConfig, timeout: float) -> KafkaTransactionalSink:

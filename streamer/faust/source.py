@@ -156,8 +156,10 @@ class FaustSource(Source):
         """Bytes of payloads and keys that were fed and not polled."""
         return self._fed - self._polled
 
-    def open(self, settle: Settle | None = None) -> None:
-        """Ready to be polled."""
+    def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
+        """Ready to be polled. Raises `ConnectorError` without `commits`: the app's consumer always commits."""
+        if not commits:
+            raise ConnectorError(f"source {self.name}: a Faust app commits positions itself; use at_least_once")
         self._settle = settle
 
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:

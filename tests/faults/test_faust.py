@@ -133,9 +133,9 @@ def disturbed(ledger: Any, start: Callable[..., Any], module: str, kills: int, r
 
 
 def dead_letters(ledger: Any, topic: str) -> set[bytes]:
-    from kafkafixtures import read_back
+    from kafkabus import read
 
-    return {one.value for one in read_back(ledger.bootstrap, topic, len(ledger.poison), 30)}
+    return {one.value for one in read(ledger.bootstrap, topic, len(ledger.poison), 30)}
 
 
 @pytest.mark.timeout(400)

@@ -43,8 +43,8 @@ class StandIn(FaustSource):
         self.given: dict[int, list[faust.Event]] = {}
         self.feeding: asyncio.Task[None] | None = None
 
-    def open(self, settle: Settle | None = None) -> None:
-        super().open(settle)
+    def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
+        super().open(settle, commits=commits)
         self.bus.loop.run(self.take(range(self.bus.partitions)))
 
     def close(self) -> None:
