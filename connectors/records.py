@@ -288,6 +288,9 @@ class Messages:
     splits: Ints | None = None
     row_range: RowRange | None = None
     """`rows` as a range, if they are known to be consecutive and each message answers one record."""
+    extras: Sequence[Mapping[str, Any] | None] | None = None
+    """What a dead letter says of its record that only its type of source knows (`Records.extras`), where it goes back:
+    a sink of that type writes what it can of it, in place of what it would make of the key; others pass over it."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -318,6 +321,7 @@ class Messages:
             None if self.timestamps is None else self.timestamps[index],
             pick(self.topics),
             splits,
+            extras=None if self.extras is None else [self.extras[at] for at in index.tolist()],
         )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import model_validator
 
@@ -13,6 +14,9 @@ from connectors.file.sink import FileSink
 from connectors.file.source import IMAGES, FileSource
 from connectors.sink import Sink
 from connectors.units import Size
+
+if TYPE_CHECKING:
+    from connectors.browser import Browser
 
 Format = Literal["protodata", "jsonl", "lines", "images"]
 
@@ -76,22 +80,40 @@ class FileSinkConfig(SinkConfig):
     """How values become payloads; by default the codec that fits the format."""
     max_record: Size = MAX_RECORD
     """The size of the largest record; a larger one is refused."""
+    dead_letters: bool = False
+    """Whether messages are written with their key and headers, as JSON documents; so it is where the file is the `dead_letter` of a service and has `format: jsonl`."""  # noqa: E501
 
     @model_validator(mode="before")
     @classmethod
     def _codec_of_format(cls, fields: Any) -> Any:
         return _with_codec(fields)
 
+    @model_validator(mode="after")
+    def _documents_are_lines(self) -> Self:
+        if self.dead_letters and self.format != "jsonl":
+            raise ValueError("dead_letters are JSON documents; write format: jsonl")
+        return self
+
     @property
     def place(self) -> str:
         """Its path."""
         return str(self.path)
 
+    def for_dead_letters(self) -> Self:
+        """The same sink; lines of JSON are whole letters then."""
+        return self.model_copy(update={"dead_letters": True}) if self.format == "jsonl" else self
+
+    def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
+        """Its letters; `None` where it writes none."""
+        from connectors.file.letters import LetterBrowser
+
+        return LetterBrowser(self) if self.dead_letters else None
+
     def build(self) -> Sink:
         """The sink, not yet open."""
         if self.format == IMAGES:
             return ImageSink(self.path, name=self.label)
-        return FileSink(self.path, self.format, max_record=self.max_record, name=self.label)
+        return FileSink(self.path, self.format, max_record=self.max_record, letters=self.dead_letters, name=self.label)
 
 
 def _with_codec(fields: Any) -> Any:

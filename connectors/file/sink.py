@@ -8,6 +8,7 @@ import logging
 import os
 from pathlib import Path
 
+from connectors.codecs.letterdocument import document
 from connectors.file.checkpoint import replace_file, sync_folder
 from connectors.file.framing import MAX_RECORD, MAX_VARINT, Framing, framing
 from connectors.file.lock import lock
@@ -22,7 +23,8 @@ NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class FileSink(Sink):
-    """Appends each payload to one file, in the framing of `format`; keys, headers and timestamps are not kept.
+    """Appends each payload to one file, in the framing of `format`; keys, headers and timestamps are not kept, unless
+    it writes `letters`.
 
     A message is confirmed when a `barrier` has synced it to the disk. When it opens, it cuts off what a crash
     left of a half-written record and keeps that beside the file, as `.NAME.torn` (of plain lines, where it cannot
@@ -31,9 +33,17 @@ class FileSink(Sink):
     """
 
     def __init__(
-        self, path: str | Path, format: str = "protodata", *, max_record: int = MAX_RECORD, name: str = "file"
+        self,
+        path: str | Path,
+        format: str = "protodata",
+        *,
+        max_record: int = MAX_RECORD,
+        letters: bool = False,
+        name: str = "file",
     ) -> None:
+        """`letters`: each message is written with its key and headers, as a document (`letterdocument`)."""
         self.name = name
+        self._letters = letters
         self._path = Path(path)
         self._framing: Framing = framing(format)
         self._max_record = max_record
@@ -62,7 +72,7 @@ class FileSink(Sink):
         refused: dict[int, ConnectorError] = {}
         frames: list[bytes] = []
         sent: list[int] = []
-        for index, value in enumerate(messages.values):
+        for index, value in enumerate(self._letters_of(messages) if self._letters else messages.values):
             try:
                 frames.append(self._frame(value))
                 sent.append(index)
@@ -107,6 +117,17 @@ class FileSink(Sink):
             os.close(self._file)
             self._file = None
         self._unconfirmed = []
+
+    @staticmethod
+    def _letters_of(messages: Messages) -> list[bytes]:
+        return [
+            document(
+                value,
+                None if messages.keys is None else messages.keys[index],
+                None if messages.headers is None else messages.headers[index],
+            )
+            for index, value in enumerate(messages.values)
+        ]
 
     def _frame(self, value: bytes | None) -> bytes:
         if value is None:

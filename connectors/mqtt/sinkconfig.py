@@ -177,6 +177,7 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
             retain=self.retain,
             # Without their length in front: those of each message follow them.
             properties=encoded[next(at for at, byte in enumerate(encoded) if byte < 128) + 1 :],
+            content_type=self.content_type is not None,
             headers=self.headers or self.dead_letters,
             letters=self.dead_letters,
             birth=None if self.birth is None else self.birth.message(),

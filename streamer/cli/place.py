@@ -66,7 +66,7 @@ def place_of_sink(file: Path, name: str | None, topic: str | None, client: Mappi
     sinks: list[ConnectorConfig] = [*service.sinks, *filter(None, [service.dead_letter])]
     config, bus = _chosen(service, "sink", sinks, name, client)
     assert isinstance(config, SinkConfig)
-    written = "" if config.addressing is None else config.addressing.topic
+    written = config.place if config.addressing is None else config.addressing.topic
     if topic is None and (not written or "{" in written):
         raise DefinitionError(f'{file}: the sink "{config.label}" writes to {written}; --topic says which to read')
     return TopicPlace(topic or written, bus, config.codec)

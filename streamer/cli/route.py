@@ -58,9 +58,10 @@ def route_of_service(file: Path, to: Sequence[str], client: Mapping[str, Any]) -
     service = load(file)
     dead = service.dead_letter
     there = None if dead is None else dead.browser(client)
-    if dead is None or dead.addressing is None or there is None:
+    if dead is None or there is None:
         raise DefinitionError(
-            f"{file}: the service {service.name} has no dead_letter in a topic of a bus to replay from"
+            f"{file}: the service {service.name} has no dead_letter in a topic of a bus, or in a file with format: "
+            "jsonl, to replay from"
         )
     sources = [(source, bus) for source in service.sources if (bus := source.browser(client)) is not None]
     if len({bus.address for _, bus in sources}) != 1:
@@ -69,4 +70,5 @@ def route_of_service(file: Path, to: Sequence[str], client: Mapping[str, Any]) -
             "name the topic of the dead letters instead of the file, and -b and --to"
         )
     topics = to or [topic for source, _ in sources for topic in source.topic_names]
-    return Route(dead.addressing.topic, there, sources[0][1], allowed(topics), "--to" if to else "the service's source")
+    where = dead.place if dead.addressing is None else dead.addressing.topic
+    return Route(where, there, sources[0][1], allowed(topics), "--to" if to else "the service's source")

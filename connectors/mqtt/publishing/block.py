@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from connectors.blockcolumns import taken
+from connectors.codecs.letterdocument import document
 from connectors.mqtt.protocol.bulk import Codes, PacketIds, encode_publishes
 from connectors.mqtt.protocol.fields import LONGEST, written_binary, written_text, written_varint
 from connectors.mqtt.protocol.packets import V5, Publish, Version
 from connectors.mqtt.protocol.properties import decode_properties
 from connectors.mqtt.protocol.topics import why_no_name
-from connectors.mqtt.publishing.letter import document
 from connectors.mqtt.publishing.style import Style
 from connectors.records import Ints, Messages
 from pipelines.data.spans import Spans
 
 _USER_PROPERTY = b"\x26"
+_CONTENT_TYPE = b"\x03"
+_RESPONSE_TOPIC = b"\x08"
 _CORRELATION_DATA = b"\x09"
 _AROUND = 16
 """Bytes of a packet besides topic, properties and payload, at most."""
@@ -33,7 +36,7 @@ class Block:
         """Headers that cannot be user properties, as they are no text."""
         self._messages = messages
         self._style = style
-        self._long_keys: dict[int, str] = {}
+        self._wrong: dict[int, str] = {}
         self._topics, self._codes = _dictionary(messages.topics, style.topic)
         self._properties = self._made_properties()
         self.sizes = self._made_sizes()
@@ -55,9 +58,9 @@ class Block:
         """Why messages cannot be published at all, by their index."""
         wrong = {code: reason for code, topic in enumerate(self._topics) if (reason := _why_no_topic(topic))}
         if not wrong:
-            return self._long_keys
+            return self._wrong
         codes = [0] * len(self) if self._codes is None else self._codes.tolist()
-        return self._long_keys | {
+        return self._wrong | {
             at: f"the topic {self._topics[code][:100]!r}: {wrong[code]}"
             for at, code in enumerate(codes)
             if code in wrong
@@ -138,14 +141,17 @@ class Block:
         """The properties of all messages, or of each, behind their length."""
         messages, fixed = self._messages, self._style.properties
         headers = messages.headers if self._style.headers else None
-        if messages.keys is None and headers is None:
+        if messages.keys is None and headers is None and messages.extras is None:
             return written_varint(len(fixed)) + fixed
         made = []
         for at in range(len(messages)):
             body = fixed
             key = None if messages.keys is None else messages.keys[at]
-            if key is not None and len(key) > LONGEST:
-                self._long_keys[at] = f"a key of {len(key)} bytes: MQTT takes at most {LONGEST} as correlation data"
+            asked = None if messages.extras is None else messages.extras[at]
+            if asked:
+                body += self._asked(at, asked)
+            elif key is not None and len(key) > LONGEST:
+                self._wrong[at] = f"a key of {len(key)} bytes: MQTT takes at most {LONGEST} as correlation data"
             elif key is not None:
                 body += _CORRELATION_DATA + written_binary(key, "correlation data")
             for header in (None if headers is None else headers[at]) or ():
@@ -154,6 +160,23 @@ class Block:
                 body += pair or b""
             made.append(written_varint(len(body)) + body)
         return made
+
+    def _asked(self, at: int, said: Mapping[str, Any]) -> bytes:
+        """What the record said of itself, as properties; its key was made of its topic, or of nothing."""
+        kind, response, correlation = (said.get(name) for name in ("content_type", "response_topic", "correlation"))
+        body = b""
+        try:
+            if isinstance(kind, str) and not self._style.content_type:
+                body += _CONTENT_TYPE + written_text(kind, "content type")
+            if isinstance(response, str):
+                if reason := why_no_name(response):
+                    raise ValueError(f"the response topic {response[:100]!r}: {reason}")
+                body += _RESPONSE_TOPIC + written_text(response, "response topic")
+            if isinstance(correlation, bytes):
+                body += _CORRELATION_DATA + written_binary(correlation, "correlation data")
+        except ValueError as error:
+            self._wrong[at] = str(error)
+        return body
 
 
 @lru_cache(65_536)

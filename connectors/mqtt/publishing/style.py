@@ -16,6 +16,8 @@ class Style:
     qos: int = 1
     retain: bool = False
     properties: bytes = b""
+    content_type: bool = False
+    """Whether a content type is among `properties`."""
     headers: bool = True
     """Whether headers become user properties."""
     letters: bool = False

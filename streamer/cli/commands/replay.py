@@ -34,7 +34,10 @@ EMPTY_SHOWN = 5
 def replay(
     topic: Annotated[
         str,
-        typer.Argument(metavar="TOPIC|FILE", help="The topic of the dead letters, or a service file."),
+        typer.Argument(
+            metavar="TOPIC|FILE",
+            help="The topic of the dead letters, or a service file, whose dead letters are in a topic or a file.",
+        ),
     ],
     to: Annotated[
         list[str] | None,
@@ -60,7 +63,8 @@ def replay(
     client: Client = None,
     as_json: AsJson = False,
 ) -> int:
-    """Send dead letters back to the topics they came from: payload, key and headers as they came.
+    """Send dead letters back to the topics they came from: payload, key and headers as they came, over MQTT with their
+    response topic, correlation data and content type, so that answers reach those that asked.
 
     A letter says itself where it came from, and can be forged: it is sent to no topic but those of --to, of --topic, or
     of the service. Of a service file brokers and login are taken, too.
@@ -268,6 +272,7 @@ def _send(records: Records, chosen: list[tuple[int, Original]], back: Back | Non
         None if records.keys is None else [records.keys[row] for row in rows],
         [chosen[at][1].headers or None for at in there],
         topics=[chosen[at][1].topic for at in there],
+        extras=[chosen[at][1].record or None for at in there],
     )
     deadline = time.monotonic() + CONFIRM
     failed |= {there[index]: str(error) for index, error in back.sink.send(messages, deadline).items()}

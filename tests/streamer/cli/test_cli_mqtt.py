@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from faultymqtt import FaultyMqtt
 from mqttclient import MqttClient, until
 from paho.mqtt.client import MQTTv5
 
+import streamer
 from streamer.devbroker import MockKafka
 
 pytestmark = pytest.mark.slow
@@ -81,6 +83,13 @@ def test_what_is_sent_is_tapped(cli: Any, broker: FaultyMqtt, tmp_path: Path) ->
     assert json.loads(message.payload) == {"x": 1}
 
 
+RECORD = {
+    "levels.device": "7",
+    "qos": 1,
+    "content_type": "application/json",
+    "response_topic": "answers/7",
+    "correlation": {"base64": "AP8="},
+}
 SERVICE = """
 name: edge
 source: {{type: mqtt, url: "{url}", topics: "press/{{device}}", codec: json}}
@@ -97,7 +106,7 @@ def test_dead_letters_on_kafka_go_back_to_the_mqtt_topics_that_they_came_from(
     producer = Producer({"bootstrap.servers": mock_kafka.bootstrap})
     for topic, payload in (("press/7", b"bad"), ("other/7", b"forged"), ("press/8", b"worse")):
         headers: list[tuple[str, str | bytes | None]] = [
-            ("streamer-record", json.dumps({"qos": 1, "correlation": {"base64": "AP8="}}).encode()),
+            ("streamer-record", json.dumps(RECORD).encode()),
             ("streamer-topic", topic.encode()),
             ("streamer-partition", b"0"),
             ("streamer-offset", b"3"),
@@ -105,7 +114,7 @@ def test_dead_letters_on_kafka_go_back_to_the_mqtt_topics_that_they_came_from(
             ("streamer-error", b"WireError"),
             ("trace", b"abc"),
         ]
-        producer.produce("dead", payload, headers=headers)
+        producer.produce("dead", payload, b"a level of its topic", headers=headers)
     assert producer.flush(60) == 0
     file = tmp_path / "edge.yaml"
     file.write_text(SERVICE.format(url=broker.url, bootstrap=mock_kafka.bootstrap))
@@ -117,9 +126,118 @@ def test_dead_letters_on_kafka_go_back_to_the_mqtt_topics_that_they_came_from(
         assert (report["sent"], list(report["failed"].values())) == (2, [1])
         found = {one.topic: one for one in client.take(2)}
         assert {topic: one.payload for topic, one in found.items()} == {"press/7": b"bad", "press/8": b"worse"}
-        assert found["press/7"].properties.UserProperty == [("trace", "abc")]  # type: ignore[union-attr]
+        assert {topic: said(one) for topic, one in found.items()} == {
+            topic: ("application/json", "answers/7", b"\x00\xff", [("trace", "abc")]) for topic in found
+        }
         assert json.loads(cli("replay", file, "--json").out)["sent"] == 0
         assert client.nothing()
     shown = cli("tap", "dead", "-b", mock_kafka.bootstrap, "--from", "earliest", "--codec", "raw", "--json", "-n", "3")
     letters = [json.loads(line)["dead_letter"] for line in shown.out.splitlines()]
-    assert [one["record"] for one in letters] == [{"qos": 1, "correlation": "00 ff"}] * 3
+    assert [one["record"] for one in letters] == [{**RECORD, "correlation": "00 ff"}] * 3
+
+
+def said(message: Any) -> tuple[str, str, bytes, list[tuple[str, str]]]:
+    """Content type, response topic, correlation data and user properties of a message."""
+    found = message.properties
+    return found.ContentType, found.ResponseTopic, found.CorrelationData, found.UserProperty
+
+
+FILES = """
+name: edge
+source:
+  type: mqtt
+  url: "{url}"
+  topics: "press/{{device}}"
+  codec: json
+  key: device
+  into: {{correlation: asked}}
+pipeline: []
+sink:
+  type: mqtt
+  topic: "{{record.response_topic}}"
+  topics: ["^answers/"]
+  correlation: asked
+  drop: [asked]
+  codec: json
+dead_letter: {{type: file, path: "{dead}", format: jsonl}}
+errors: {{stop_ratio: 1}}
+"""
+
+
+def test_a_request_whose_dead_letter_is_in_a_file_is_answered_after_it_was_replayed(
+    cli: Any, broker: FaultyMqtt, tmp_path: Path
+) -> None:
+    """The service was mended in between; its answer reaches the client that asked, under its correlation data."""
+    file, dead = tmp_path / "edge.yaml", tmp_path / "dead.jsonl"
+    text = FILES.format(url=broker.url, dead=dead)
+    strict = text.replace("codec: json\n  key", "codec: {type: json, fields: {x: /x/y}}\n  key")
+    with MqttClient(broker.host, broker.port, version=MQTTv5) as client:
+        client.subscribe("answers/#", 1)
+        file.write_text(strict)
+        asked: dict[str, Any] = {
+            "ContentType": "application/json",
+            "ResponseTopic": "answers/7",
+            "CorrelationData": b"\x00\xff",
+        }
+        with streamer.load(file):
+            assert until(lambda: bool(broker.clients - {""}) and len(broker.connects) >= 2)
+            client.publish("press/7", b"not JSON \xff\n", 1, **asked, UserProperty=[("trace", "abc")])
+            client.publish("press/8", b'{"x": {"y": 1}}', 1, **asked)
+            assert len(client.take(1)) == 1
+            assert until(dead.exists)
+            assert until(lambda: len(dead.read_bytes().splitlines()) == 1)
+        file.write_text(text.replace("codec: json\n  key", "codec: raw\n  key"))
+        shown = json.loads(cli("replay", file, "--dry-run", "--json").out)
+        assert (shown["sent"], shown["letters"][0]["topic"]) == (1, "press/7")
+        with streamer.load(file):
+            ended = cli("replay", file, "--json")
+            assert ended.code == 0, ended.err
+            assert json.loads(ended.out)["sent"] == 1
+            (answer,) = client.take(1)
+        assert (answer.topic, answer.properties.CorrelationData) == ("answers/7", b"\x00\xff")  # type: ignore[union-attr]
+        assert json.loads(cli("replay", file, "--json").out)["sent"] == 0
+        assert json.loads(cli("replay", file, "--json", "--again", "--dry-run").out)["sent"] == 1
+        assert client.nothing()
+    tapped = cli("tap", file, "--sink", "dead_letter", "--from", "earliest", "--json", "--codec", "raw", "-n", "1")
+    assert json.loads(tapped.out)["dead_letter"]["record"]["response_topic"] == "answers/7"
+
+
+def test_a_file_of_letters_that_holds_other_lines_or_wrong_marks(cli: Any, broker: FaultyMqtt, tmp_path: Path) -> None:
+    file, dead = tmp_path / "edge.yaml", tmp_path / "dead.jsonl"
+    file.write_text(FILES.format(url=broker.url, dead=dead))
+    ended = cli("replay", file, "--json")
+    assert ended.code == 1
+    assert "no dead letter has been written yet" in ended.err
+    dead.write_text('{"x": 1}\n[]\nnull\n{"headers": 7, "key": null, "payload": null}\n\n{"headers": [[1]]}\nnone\n')
+    report = json.loads(cli("replay", file, "--json").out)
+    assert (report["sent"], report["foreign"]) == (0, 6)
+    (tmp_path / ".dead.jsonl.replayed").write_text("[]")
+    ended = cli("replay", file, "--json")
+    assert ended.code == 1
+    assert "delete it to replay all letters again" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        ({"response_topic": "answers/#"}, "no wildcards"),
+        ({"content_type": "a\0"}, "null character"),
+        ({"correlation": {"base64": "AAAA" * 30_000}}, "65,?535"),
+    ],
+)
+def test_a_letter_that_asks_for_what_mqtt_cannot_carry_is_kept(
+    cli: Any, broker: FaultyMqtt, tmp_path: Path, record: dict[str, Any], why: str
+) -> None:
+    file, dead = tmp_path / "edge.yaml", tmp_path / "dead.jsonl"
+    file.write_text(FILES.format(url=broker.url, dead=dead))
+    headers = [["streamer-record", json.dumps(record)], ["streamer-topic", "press/7"], ["streamer-step", "decode"]]
+    good = [["streamer-record", '{"content_type": 7, "qos": []}'], *headers[1:]]
+    dead.write_text(
+        "".join(json.dumps({"headers": one, "key": None, "payload": "x"}) + "\n" for one in (headers, good))
+    )
+    ended = cli("replay", file, "--json")
+    assert ended.code == 1
+    report = json.loads(ended.out)
+    assert report["sent"] == 1
+    (reason,) = report["failed"]
+    assert re.search(why, reason)

@@ -226,7 +226,7 @@ def test_a_service_without_dead_letters_on_kafka_is_wrong_use(service: Path, cli
     service.write_text(service.read_text().replace("dead_letter: {type: kafka", "dead_letter: {type: memory"))
     ended = cli("replay", service)
     assert ended.code == 2
-    assert "has no dead_letter in a topic of a bus to replay from" in ended.err
+    assert "has no dead_letter in a topic of a bus, or in a file" in ended.err
     service.write_text(service.read_text().partition("dead_letter")[0])
     assert cli("replay", service).code == 2
     assert "no such file" in cli("replay", service.with_name("none.yaml")).err

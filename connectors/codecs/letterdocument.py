@@ -1,0 +1,57 @@
+"""A dead letter as one JSON document, for what has nothing but a payload: MQTT 3.1.1, a line of a file."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from connectors.records import Header
+
+Text = str | dict[str, str] | None
+
+
+def document(payload: bytes | None, key: bytes | None, headers: Sequence[Header] | None) -> bytes:
+    """`{"headers": [[NAME, VALUE], ...], "key": ..., "payload": ...}`; what is no UTF-8 text is `{"base64": ...}`."""
+    found = {
+        "headers": [[name, _text(value)] for name, value in headers or ()],
+        "key": _text(key),
+        "payload": _text(payload),
+    }
+    return json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
+
+
+class Parts(NamedTuple):
+    """What `document` was made of."""
+
+    payload: bytes | None
+    key: bytes | None
+    headers: list[Header]
+
+
+def parts(text: bytes) -> Parts:
+    """What this document was made of. Raises `ValueError` for one that `document` does not write."""
+    try:
+        found = json.loads(text)
+        headers = [(str(name), _bytes(value)) for name, value in found["headers"]]
+        return Parts(_bytes(found["payload"]), _bytes(found["key"]), headers)
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"it is no dead letter: {type(error).__name__}: {error}") from error
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    return base64.b64decode(value["base64"], validate=True)
+
+
+def _text(value: bytes | None) -> Text:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}

@@ -1,0 +1,170 @@
+"""Dead letters in a file, for `streamer replay` and `streamer tap`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from connectors.browser import AT_ONCE, Browser, Mark, TopicReader
+from connectors.codecs.letterdocument import Parts, parts
+from connectors.file.checkpoint import replace_file
+from connectors.file.source import FileSource
+from connectors.records import Ints, Records
+from connectors.sink import Sink
+from connectors.units import Position
+from pipelines.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from connectors.file.config import FileSinkConfig
+
+_TIME = "streamer-time"
+_BYTES = 1 << 24
+
+
+class LetterBrowser(Browser):
+    """The file of a sink that writes dead letters. It has one topic: its path."""
+
+    lists_topics = False
+
+    def __init__(self, config: FileSinkConfig) -> None:
+        self._config = config
+
+    @property
+    def address(self) -> str:
+        return self._config.place
+
+    def topics(self) -> dict[str, int]:
+        """None: it is a file."""
+        return {}
+
+    def checked(self, wanted: Sequence[str]) -> str:
+        """Whether it is there. It is made when the service starts."""
+        path = self._config.path
+        return f"{path}: {f'{path.stat().st_size} bytes' if path.exists() else 'not there yet'}"
+
+    def reader(self, topic: str, group: str) -> TopicReader:
+        return LetterFile(self._config.path, group, self._config.max_record)
+
+    def sink(self, topic: str, name: str) -> Sink:
+        return self._config.build()
+
+
+class LetterFile(TopicReader):
+    """Reads a file of dead letters; a line that is none is a record without headers.
+
+    Offsets are line numbers. What groups have committed is in a file beside it, `.NAME.replayed`.
+    """
+
+    def __init__(self, path: Path, group: str, max_record: int) -> None:
+        super().__init__(str(path))
+        self._path = path
+        self._group = group
+        self._max_record = max_record
+        self._marks = path.with_name(f".{path.name}.replayed")
+        self._first = 0
+        self._source: FileSource | None = None
+
+    def __enter__(self) -> Self:
+        if not self._path.exists():
+            raise ConnectorError(f"there is no file {self._path}: no dead letter has been written yet")
+        self.partitions = [0]
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+    def committed(self) -> dict[int, Mark]:
+        """See `TopicReader.committed`. Raises `ConnectorError` for a file of marks that is none."""
+        return {0: self._read_marks().get(self._group, Mark(-1, ""))}
+
+    def commit(self, marks: Mapping[int, Mark]) -> None:
+        """See `TopicReader.commit`."""
+        found = self._read_marks() | {self._group: marks[0]}
+        try:
+            replace_file(self._marks, json.dumps(found).encode())
+        except OSError as error:
+            raise ConnectorError(f"{self._marks} cannot be written: {error}", retriable=True) from error
+
+    def starts(self, position: Position) -> dict[int, int]:
+        """See `TopicReader.starts`; for a time raises `ConnectorError`: lines are in no order of time that is known."""
+        if position == "earliest":
+            return {0: 0}
+        if position != "latest":
+            raise ConnectorError(f"{self._path}: a file can be read from earliest or latest, not from a time")
+        end = 0
+        source = self._opened()
+        while len(records := source.poll(AT_ONCE, _BYTES, 0.0)):
+            end = int(records.positions[-1]) + 1
+        source.close()
+        return {0: end}
+
+    def begin(self, starts: Mapping[int, int]) -> None:
+        """See `TopicReader.begin`."""
+        self._first = starts.get(0, 0)
+        self._source = self._opened()
+
+    def poll(self, timeout: float, at_most: int = AT_ONCE) -> Records:
+        """See `TopicReader.poll`; waits for nothing, as the file is what it is."""
+        assert self._source is not None, "begin() says where to read"
+        while len(records := self._source.poll(at_most, _BYTES, 0.0)):
+            if int(records.positions[-1]) >= self._first:
+                return _letters(records, int(np.searchsorted(records.positions, self._first)))
+        self.ended.add(0)
+        return records
+
+    def _opened(self) -> FileSource:
+        source = FileSource(self._path, "jsonl", max_record=self._max_record)
+        source.open()
+        return source
+
+    def _read_marks(self) -> dict[str, Mark]:
+        try:
+            found = json.loads(self._marks.read_bytes())
+            return {str(group): Mark(int(position), str(text)) for group, (position, text) in found.items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise ConnectorError(
+                f"{self._marks} does not say what was replayed ({error}); delete it to replay all letters again"
+            ) from error
+
+
+def _letters(lines: Records, first: int) -> Records:
+    """The letters in these lines, from line `first` of them on."""
+    found = [_parts(line) for line in lines.values[first:]]
+    span = lines.spans[0]
+    return Records(
+        lines.source,
+        [one.payload for one in found],
+        [one.key for one in found],
+        lines.positions[first:],
+        [span._replace(start=0, stop=len(found))],
+        list(lines.topics),
+        lines.partitions,
+        lines.byte_count,
+        headers=lambda: [one.headers or None for one in found],
+        timestamps=lambda: _times(found),
+    )
+
+
+def _parts(line: bytes) -> Parts:
+    try:
+        return parts(line)
+    except ValueError:
+        return Parts(line, None, [])
+
+
+def _times(letters: Sequence[Parts]) -> Ints:
+    """When they were written, as they say."""
+
+    def time_of(letter: Parts) -> int:
+        text = next((value for name, value in letter.headers if name == _TIME), None) or b""
+        return int(text) if text.isdigit() and len(text) < 19 else -1
+
+    return np.array([time_of(letter) for letter in letters], np.int64)
