@@ -329,8 +329,8 @@ class KafkaSinkConfig(HasCompiledForm, SinkConfig):
         """A reason if the source is none of Kafka, or the settings of the producer are not those of `first`."""
         if not isinstance(source, KafkaSourceConfig):
             return (
-                f'its transactions commit positions of Kafka, and the source is of type "{source.type}"; use a source of '
-                f"type kafka, or at_least_once"
+                f'its transactions commit positions of Kafka, and the source is of type "{source.type}"; use a source '
+                f"of type kafka, or at_least_once"
             )
         return self.differs_from(first)
 
