@@ -33,6 +33,8 @@ CAPABILITIES: Mapping[str, str] = {
     "waits": "what is sent while the peer is cut off is confirmed when the peer is back, not before",
     "vanish": "the place that the sink writes to can be taken away and put back (bus.vanish, bus.restore)",
     "lose": "messages that the sink took can be lost (bus.lose)",
+    "late": "a message can be refused after a transactional sink took it (bus.refused_late)",
+    "fence": "another process can take over the identity of a transactional sink (bus.fence)",
 }
 """Every capability that a test of the contract may need, and what it means."""
 

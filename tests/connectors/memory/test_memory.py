@@ -35,6 +35,7 @@ from connectors.memory import (
     MemorySourceConfig,
     MemoryTopic,
     MemoryTransactionalSink,
+    MemoryTransactions,
     Message,
     forget_memory_topic,
     memory_topic,
@@ -42,7 +43,7 @@ from connectors.memory import (
 from connectors.message import block_of
 from connectors.records import Lane
 from connectors.registry import SINKS, SOURCES
-from connectors.sink import Sink
+from connectors.sink import Sink, TransactionalSink
 from connectors.source import LaneBegan, LaneEnded, Source, SourceEnded
 from pipelines import Data
 from pipelines.errors import ConnectorError
@@ -261,12 +262,37 @@ class MemoryTransactionBus(MemorySourceBus, TransactionBus):
     def __init__(self) -> None:
         super().__init__(partitions=2)
         self.results = MemoryTopic("results")
+        self.others = MemoryTopic("others")
+        self.results.faults.refuse_late = lambda message: "it is poison" if message.value == b"poison" else None
+        self._identity = f"contract-{next(_numbers)}"
 
     def sink(self) -> MemoryTransactionalSink:
-        return MemoryTransactionalSink(self.results)
+        transactions = MemoryTransactions(self.results.faults, self._identity)
+        return MemoryTransactionalSink(self.results, transactions=transactions)
+
+    def sibling(self, sink: TransactionalSink) -> MemoryTransactionalSink:
+        return MemoryTransactionalSink(self.others, transactions=cast(MemoryTransactionalSink, sink).transactions)
 
     def read_back(self, count: int, topic: str | None = None) -> list[Message]:
-        return self.results.messages()
+        return (self.others if topic == "others" else self.results).messages()
+
+    def other_topic(self) -> str:
+        return "others"
+
+    def refused_late(self) -> Message:
+        return Message(b"poison")
+
+    def fence(self, sink: TransactionalSink) -> None:
+        self.sink().open()
+
+    def cut(self) -> None:
+        self.results.faults.cut()
+
+    def mend(self) -> None:
+        self.results.faults.mend()
+
+
+_numbers = itertools.count()
 
 
 class TestMemoryTransactions(TransactionContract):
