@@ -106,7 +106,7 @@ class Transactions(ProducerClient):
 
     def begin(self, deadline: float) -> None:
         """See `TransactionalSink.begin`."""
-        if self.is_active:
+        if self.is_active and not self._running.running:
             raise ConnectorError(f"{self.label}: a transaction has begun already; commit or abort it first")
         self._within("begin", deadline, self._begin)
 
@@ -214,7 +214,7 @@ class Transactions(ProducerClient):
 
     def _commit(self, offsets: list[TopicPartition], group: object, until: float) -> None:
         self.raise_fatal()
-        if not self._has_offsets:
+        if offsets and not self._has_offsets:
             self.producer.send_offsets_to_transaction(offsets, group, _left(until))
             self._has_offsets = True
         self.producer.commit_transaction(_left(until))
@@ -235,6 +235,10 @@ class Transactions(ProducerClient):
             self.fail(error)
         if self.fatal is not None:
             self._check_number_of_clients()
+        if self.has_gap:
+            # They may allow less than they did.
+            self._limits = None
+            self._learn_limits(until)
         if self.fatal is not None or self.has_gap:
             self._replace()
         # A new client has the brokers abort what the old one began. Only then are positions known.
@@ -273,6 +277,9 @@ class Transactions(ProducerClient):
         if self._admitted:
             return
         self._learn_limits(until)
+        if any(limits.batch < self._batch_size for limits in (self._limits or {}).values()):
+            # Brokers would refuse its batches.
+            self._replace()
         self.producer.init_transactions(_left(until))
         self.met = self._admitted = True
 
@@ -283,9 +290,6 @@ class Transactions(ProducerClient):
         self.cluster = admin.list_topics(timeout=_left(until)).cluster_id
         topics = [sink.topic for sink in self.sinks if sink.topic is not None]
         self._limits = limits_of(admin, topics, _left(until))
-        if any(limits.batch < self._batch_size for limits in self._limits.values()):
-            # Else the brokers would refuse its batches.
-            self._replace()
 
     def _wait_until_idle(self, until: float) -> None:
         """Until the client has told of all messages that were thrown away."""

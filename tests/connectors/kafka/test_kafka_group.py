@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from kafkafixtures import Committed, CuttableKafka, MakeSource, Name, Polled, Topics, Write, numbers, values
 
 from connectors.contract import Reader, Received
+from connectors.kafka.client.member import Member
 from connectors.kafka.config import KafkaSourceConfig
 from connectors.records import Lane
 from connectors.source import LaneEnded
@@ -481,6 +482,8 @@ def test_a_transaction_can_commit_positions_with_its_token(
         token = reader.source.transaction_token()
         assert token is not None
         assert token.lanes == reader.lanes
-        producer.send_offsets_to_transaction([TopicPartition(topic, 0, 3)], token.member, 60)
+        member = token.member
+        assert isinstance(member, Member)
+        producer.send_offsets_to_transaction([TopicPartition(topic, 0, 3)], member.group, 60)
         producer.commit_transaction(60)
     assert committed(kafka.bootstrap, topic, topic) == 3

@@ -1,0 +1,306 @@
+"""What is Kafka's own about transactions; what each sink of them must do is in test_kafka_transaction_contract."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from kafkabus import QUICK, read
+from kafkafixtures import CuttableKafka, Name, Topics, Write, numbers
+
+from connectors.contract import Reader, Received
+from connectors.kafka.client.member import Member
+from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+from connectors.kafka.transactionalsink import KafkaTransactionalSink
+from connectors.message import Message, block_of
+from connectors.sink import Voided
+from connectors.source import TransactionToken
+from pipelines.errors import ConnectorError, DefinitionError
+from streamer.devbroker import Broker, create_topics
+
+pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
+
+PATIENCE = 60.0
+
+
+def soon(seconds: float = PATIENCE) -> float:
+    return time.monotonic() + seconds
+
+
+@dataclass
+class Place:
+    """Topics of one test, a source of them and sinks to them."""
+
+    bootstrap: str
+    records: str
+    results: str
+
+    def source(self, **fields: Any) -> KafkaSourceConfig:
+        client = {**QUICK, **fields.pop("client", {})}
+        where = {"bootstrap": self.bootstrap, "topics": self.records, "group": self.records}
+        return KafkaSourceConfig.model_validate({**where, "client": client, **fields})
+
+    def sink(self, timeout: float = 15.0, instance: str | None = None, **fields: Any) -> KafkaTransactionalSink:
+        config = KafkaSinkConfig.model_validate({"bootstrap": self.bootstrap, "topic": self.results, **fields})
+        return config.build_transactional(self.source(instance=instance), timeout)
+
+    def read(self, count: int) -> list[bytes]:
+        return [one.value for one in read(self.bootstrap, self.results, count, PATIENCE)]
+
+    def committed(self) -> int:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.records})
+        (found,) = consumer.committed([TopicPartition(self.records, 0)], timeout=PATIENCE)
+        consumer.close()
+        return found.offset
+
+
+@pytest.fixture
+def place(kafka: Broker, topics: Topics) -> Place:
+    return Place(kafka.bootstrap, topics(1), topics(1, prefix="results"))
+
+
+@pytest.fixture
+def own_place(cuttable_kafka: CuttableKafka, topic_name: Name) -> Place:
+    records, results = topic_name(), topic_name("results")
+    create_topics(cuttable_kafka.bootstrap, {records: 1, results: 1})
+    return Place(cuttable_kafka.bootstrap, records, results)
+
+
+def send(sink: KafkaTransactionalSink, received: list[Received]) -> None:
+    block = block_of([Message(one.message.value, one.message.key) for one in received])
+    assert sink.send(block, soon()) == {}
+    assert sink.barrier(soon()) == {}
+
+
+def commit(sink: KafkaTransactionalSink, received: list[Received], reader: Reader, deadline: float = 0.0) -> None:
+    token = reader.source.transaction_token()
+    assert token is not None
+    sink.commit({one.lane: one.position + 1 for one in received}, token, deadline or soon())
+
+
+def rewound(reader: Reader, received: list[Received]) -> list[Received]:
+    reader.source.rewind({one.lane for one in received})
+    return reader.take(len(received))
+
+
+def eventually(call: Callable[[], None]) -> None:
+    """Calls again what ends in a retriable error, as a service does."""
+    deadline = soon()
+    while True:
+        try:
+            return call()
+        except ConnectorError as error:
+            if not error.retriable or time.monotonic() > deadline:
+                raise
+
+
+def test_a_client_that_was_fenced_is_replaced_and_its_records_are_delivered_again(place: Place, write: Write) -> None:
+    write(place.bootstrap, place.records, numbers(0, 4))
+    sink = place.sink(instance="one")
+    sink.open()
+    with Reader(place.source(instance="one").build(), PATIENCE, commits=False) as reader:
+        received = reader.take(4)
+        sink.begin(soon())
+        send(sink, received)
+        other = place.sink(instance="one")
+        other.open()
+        with pytest.raises(Voided):
+            commit(sink, received, reader)
+        eventually(lambda: sink.abort(soon()))
+        again = rewound(reader, received)
+        sink.begin(soon())
+        send(sink, again)
+        commit(sink, again, reader)
+        other.close()
+    sink.close()
+    assert place.read(4) == numbers(0, 4)
+    assert place.committed() == 4
+
+
+def test_a_client_that_is_fenced_again_and_again_stops_the_service(place: Place, write: Write) -> None:
+    write(place.bootstrap, place.records, numbers(0, 1))
+    sink = place.sink(instance="one")
+    sink.open()
+    with Reader(place.source().build(), PATIENCE, commits=False) as reader:
+        received = reader.take(1)
+        for turn in range(4):
+            sink.begin(soon())
+            send(sink, received)
+            other = place.sink(instance="one")
+            other.open()
+            with pytest.raises(Voided):
+                commit(sink, received, reader)
+            other.close()
+            if turn < 3:
+                eventually(lambda: sink.abort(soon()))
+        with pytest.raises(ConnectorError, match="another process has the same instance") as raised:
+            sink.abort(soon())
+    assert not raised.value.retriable
+    sink.close()
+    assert place.read(0) == []
+
+
+def test_a_transaction_that_brokers_gave_up_waiting_for_is_aborted_and_begun_anew(place: Place, write: Write) -> None:
+    write(place.bootstrap, place.records, numbers(0, 4))
+    sink = place.sink(timeout=1.0)
+    sink.open()
+    with Reader(place.source().build(), PATIENCE, commits=False) as reader:
+        received = reader.take(4)
+        sink.begin(soon())
+        send(sink, received)
+        # Brokers look for such transactions every ten seconds.
+        time.sleep(12)
+        with pytest.raises(Voided):
+            commit(sink, received, reader)
+        eventually(lambda: sink.abort(soon()))
+        again = rewound(reader, received)
+        sink.begin(soon())
+        send(sink, again)
+        commit(sink, again, reader)
+    sink.close()
+    assert place.read(4) == numbers(0, 4)
+
+
+def test_a_message_that_its_topic_does_not_take_is_refused_alone(kafka: Broker, topics: Topics) -> None:
+    small = topics(1, max_message_bytes="2000", cleanup_policy="compact,delete")
+    place = Place(kafka.bootstrap, topics(1), small)
+    sink = place.sink(compression="none")
+    sink.open()
+    sink.begin(soon())
+    few = [
+        Message(b"fits", b"k"),
+        Message(os.urandom(3000), b"k"),
+        Message(b"no key"),
+        Message(b"", b"k", (("h", b"x" * 3000),)),
+    ]
+    refused = sink.send(block_of([*few, *(Message(b"%d" % n, b"k") for n in range(1000))]), soon())
+    assert sorted(refused) == [1, 2, 3]
+    assert not any(error.retriable for error in refused.values())
+    assert "max_message" in str(refused[1])
+    assert "needs a key" in str(refused[2])
+    # More than a batch of this topic may hold.
+    assert sink.barrier(soon()) == {}
+    sink.commit({}, no_positions(place), soon())
+    sink.close()
+    assert place.read(1001) == [b"fits", *numbers(0, 1000)]
+
+
+def test_a_message_that_brokers_refuse_names_its_whole_request_and_the_next_transaction_works(
+    place: Place, write: Write
+) -> None:
+    write(place.bootstrap, place.records, numbers(0, 4))
+    sink = place.sink()
+    sink.open()
+    set_largest(place, 2000)
+    with Reader(place.source().build(), PATIENCE, commits=False) as reader:
+        received = reader.take(4)
+        sink.begin(soon())
+        send(sink, received)
+        assert sink.send(block_of([Message(os.urandom(9000)), Message(b"beside it")], 100), soon()) == {}
+        lost = sink.barrier(soon())
+        assert {row for row, error in lost.items() if not error.retriable} >= {100}
+        # The transaction has failed: what is sent now is lost with it, and nobody is to blame.
+        assert sink.send(block_of([Message(b"after")], 200), soon()) == {}
+        assert sink.barrier(soon())[200].retriable
+        with pytest.raises(Voided):
+            commit(sink, received, reader)
+        eventually(lambda: sink.abort(soon()))
+        assert sink.confirmed() == []
+        # Now the limit is known, and the numbers of messages begin anew.
+        again = rewound(reader, received)
+        sink.begin(soon())
+        send(sink, again)
+        assert list(sink.send(block_of([Message(os.urandom(9000))], 100), soon())) == [0]
+        commit(sink, again, reader)
+    sink.close()
+    assert place.read(4) == numbers(0, 4)
+
+
+def test_siblings_write_to_topics_of_their_own_in_one_transaction(place: Place, topics: Topics) -> None:
+    sink = place.sink()
+    other = Place(place.bootstrap, place.records, topics(1, prefix="dead"))
+    dead = sink.sibling(KafkaSinkConfig(bootstrap=place.bootstrap, topic=other.results))
+    sink.open()
+    dead.open()
+    sink.begin(soon())
+    assert sink.send(block_of([Message(b"result")], 1), soon()) == {}
+    assert dead.send(block_of([Message(b"letter")], 2), soon()) == {}
+    # Each learns of its own messages only.
+    assert sink.barrier(soon()) == {}
+    assert [rows.tolist() for rows in sink.confirmed()] == [[1]]
+    assert dead.barrier(soon()) == {}
+    assert [rows.tolist() for rows in dead.confirmed()] == [[2]]
+    assert place.read(0) == other.read(0) == []
+    sink.commit({}, no_positions(place), soon())
+    assert (place.read(1), other.read(1)) == ([b"result"], [b"letter"])
+    sink.close()
+    dead.close()
+
+
+def test_a_sink_with_other_settings_of_its_producer_is_no_sibling(place: Place) -> None:
+    with pytest.raises(DefinitionError, match="compression"):
+        place.sink().sibling(KafkaSinkConfig(bootstrap=place.bootstrap, topic="x", compression="none"))
+
+
+def test_a_sink_that_is_closed_aborts_its_transaction(place: Place, write: Write) -> None:
+    write(place.bootstrap, place.records, numbers(0, 4))
+    sink = place.sink(timeout=600.0)
+    sink.open()
+    with Reader(place.source().build(), PATIENCE, commits=False) as reader:
+        received = reader.take(4)
+        sink.begin(soon())
+        send(sink, received)
+        sink.close()
+        write(place.bootstrap, place.results, [b"later"])
+        # It does not wait behind a transaction that is still open.
+        assert place.read(1) == [b"later"]
+
+
+def test_a_timeout_beyond_that_of_the_brokers_says_what_to_change(place: Place) -> None:
+    sink = place.sink(timeout=24 * 3600.0)
+    with pytest.raises(ConnectorError, match=r"transaction\.max\.timeout\.ms") as raised:
+        sink.open()
+    assert not raised.value.retriable
+
+
+def test_a_source_in_another_cluster_is_refused(place: Place, own_place: Place, write: Write) -> None:
+    write(own_place.bootstrap, own_place.records, numbers(0, 1))
+    sink = place.sink()
+    sink.open()
+    with Reader(own_place.source().build(), PATIENCE, commits=False) as reader:
+        received = reader.take(1)
+        assert "cluster" in str(sink.accepts(reader.source))
+        sink.begin(soon())
+        send(sink, received)
+        with pytest.raises(ConnectorError, match="cluster") as raised:
+            commit(sink, received, reader)
+        assert not raised.value.retriable
+    sink.close()
+
+
+def test_a_sibling_in_another_cluster_is_refused(place: Place, own_place: Place) -> None:
+    sink = place.sink()
+    sibling = sink.sibling(KafkaSinkConfig(bootstrap=own_place.bootstrap, topic=own_place.results))
+    sink.open()
+    with pytest.raises(ConnectorError, match="cluster"):
+        sibling.open()
+    sink.close()
+
+
+def no_positions(place: Place) -> Any:
+    return TransactionToken(frozenset(), Member(None, None, {}))
+
+
+def set_largest(place: Place, size: int) -> None:
+    admin = AdminClient({"bootstrap.servers": place.bootstrap})
+    change = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, place.results, incremental_configs=[change])
+    for answer in admin.incremental_alter_configs([resource]).values():
+        answer.result()
+    time.sleep(0.5)
