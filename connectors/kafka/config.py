@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 
 _LETTER = 16 << 20
 
-_OF_THE_PRODUCER = ("client", "compression", "linger", "partitioner", "timeout", "hot_path")
-"""Fields that sinks which share a producer have in common."""
-
 Client = dict[str, InstanceOf[SecretStr] | bool | int | float | str]
 """Properties of librdkafka by name; those whose name tells a secret are masked wherever they are shown."""
 
@@ -57,6 +54,11 @@ def _secrets_wrapped(data: Any) -> Any:
     if isinstance(data, dict) and isinstance(data.get("client"), dict):
         return {**data, "client": wrapped(data["client"])}
     return data
+
+
+_OF_PRODUCER = ("bootstrap", "compression", "linger", "partitioner", "client", "timeout", "hot_path")
+"""Fields of sinks that are settings of the producer."""
+_OTHERWISE = "use a sink of type kafka on the source's cluster, or at_least_once"
 
 
 class KafkaSourceConfig(HasCompiledForm, SourceConfig):
@@ -281,6 +283,24 @@ class KafkaSinkConfig(HasCompiledForm, SinkConfig):
         """Its topic."""
         return self.topic
 
+    def outside_transactions(self, source: SourceConfig, first: SinkConfig) -> str | None:
+        """Where it is not on the source's cluster, as far as its file says, or needs a producer of its own."""
+        if not isinstance(source, KafkaSourceConfig):
+            return f'its transactions commit no positions of the source "{source.label}" ({source.type}); {_OTHERWISE}'
+        return self.differs_from(first)
+
+    def differs_from(self, first: SinkConfig) -> str | None:
+        """Why it cannot send by the producer of `first`, and what to do about that; `None` if it can."""
+        if not isinstance(first, KafkaSinkConfig):
+            return f'it cannot send in the transactions of the sink "{first.label}" ({first.type}); {_OTHERWISE}'
+        different = [name for name in _OF_PRODUCER if getattr(self, name) != getattr(first, name)]
+        if different:
+            return (
+                f'{" and ".join(different)} must be the same as of the sink "{first.label}", as one producer sends in '
+                f"a transaction; make them equal, or use at_least_once"
+            )
+        return None
+
     def check_client(self) -> None:
         """Raise `ConnectorError` for properties that librdkafka refuses."""
         from connectors.kafka.client.refusals import check_properties
@@ -324,30 +344,6 @@ class KafkaSinkConfig(HasCompiledForm, SinkConfig):
     def for_dead_letters(self) -> Self:
         """The same sink; where it says no `max_message`, the topic decides how large a letter may be."""
         return self if "max_message" in self.model_fields_set else self.model_copy(update={"max_message": _LETTER})
-
-    def outside_transactions(self, source: SourceConfig, first: SinkConfig) -> str | None:
-        """A reason if the source is none of Kafka, or the settings of the producer are not those of `first`."""
-        if not isinstance(source, KafkaSourceConfig):
-            return (
-                f'its transactions commit positions of Kafka, and the source is of type "{source.type}"; use a source '
-                f"of type kafka, or at_least_once"
-            )
-        return self.differs_from(first)
-
-    def differs_from(self, other: SinkConfig) -> str | None:
-        """Why both cannot share one producer, and what to do about that; `None` if they can."""
-        if not isinstance(other, KafkaSinkConfig):
-            return (
-                f'it shares a producer with sink "{other.label}", which is of type "{other.type}"; use sinks of type '
-                f"kafka, or at_least_once"
-            )
-        different = [name for name in _OF_THE_PRODUCER if getattr(self, name) != getattr(other, name)]
-        if different:
-            return (
-                f'it shares a producer with sink "{other.label}", and {" and ".join(different)} must be the same in '
-                f"both; make them equal, or use at_least_once"
-            )
-        return None
 
     def build_transactional(self, source: SourceConfig, timeout: float) -> KafkaTransactionalSink:
         """See `SinkConfig.build_transactional`. Transactions are those of the source's group and `instance`."""

@@ -104,7 +104,7 @@ class KafkaSource(Source):
 
     @property
     def cluster(self) -> str | None:
-        """The id of the cluster, once partitions were assigned to a source that commits nothing itself."""
+        """The id of the cluster, of a source that commits nothing itself; `None` until brokers have answered."""
         return self._cluster
 
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
@@ -149,6 +149,8 @@ class KafkaSource(Source):
         )
         try:
             self._check_topics()
+            if self._met and not commits:
+                self._cluster = self._queries.cluster()
             if self._config.reset is not None:
                 self._beginnings.put_back(self._config.reset)
             self._consumer.subscribe(

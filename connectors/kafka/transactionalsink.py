@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError
 
-from connectors.kafka.client.errors import FORBIDDEN, error_of, explained
-from connectors.kafka.client.properties import admin_properties
+from connectors.kafka.client.errors import FORBIDDEN, explained
 from connectors.kafka.producer.sent import Sent
 from connectors.kafka.producer.topiclimits import NO_LIMITS
 from connectors.kafka.producer.transactions import Transactions
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from connectors.config import SinkConfig
     from connectors.kafka.config import KafkaSinkConfig
 
-_ASK = 5.0
 _SLICE = 0.1
 # The transaction takes no messages any more, or has thrown away those that it had: none of them is the cause.
 _OF_THE_TRANSACTION = frozenset(
@@ -61,8 +58,6 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
         super().__init__(config, transactions)
         self._transactions = transactions
         self._transactions.sinks.append(self)
-        self._elsewhere = False
-        """Whether its `bootstrap` names other brokers than that of the sink whose sibling it is."""
 
     @property
     def topic(self) -> str | None:
@@ -93,29 +88,7 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
             raise DefinitionError(f'sink "{config.label}": it cannot send in transactions of Kafka')
         if (difference := config.differs_from(self._config)) is not None:
             raise DefinitionError(f'sink "{config.label}": {difference}')
-        found = KafkaTransactionalSink(config, self._transactions)
-        found._elsewhere = config.bootstrap != self._config.bootstrap
-        return found
-
-    def open(self) -> None:
-        """See `KafkaSink.open`. Also raises `ConnectorError` if its brokers are those of another cluster, or the client
-        may not send in transactions."""
-        super().open()
-        if not self._elsewhere or self._transactions.cluster is None:
-            return
-        try:
-            cluster = AdminClient(admin_properties(self._config)).list_topics(timeout=_ASK).cluster_id
-            if cluster != self._transactions.cluster:
-                raise ConnectorError(
-                    f"sink {self.name}: {self._config.bootstrap} is another cluster than that of the first sink, and a "
-                    f"transaction is of one cluster; use delivery: at_least_once"
-                )
-        except KafkaException as exception:
-            self.close()
-            raise explained(error_of(exception), f"sink {self.name}", self._scrub) from exception
-        except ConnectorError:
-            self.close()
-            raise
+        return KafkaTransactionalSink(config, self._transactions)
 
     def begin(self, deadline: float) -> None:
         """See `TransactionalSink.begin`."""

@@ -284,15 +284,6 @@ def test_a_source_in_another_cluster_is_refused(place: Place, own_place: Place, 
     sink.close()
 
 
-def test_a_sibling_in_another_cluster_is_refused(place: Place, own_place: Place) -> None:
-    sink = place.sink()
-    sibling = sink.sibling(KafkaSinkConfig(bootstrap=own_place.bootstrap, topic=own_place.results))
-    sink.open()
-    with pytest.raises(ConnectorError, match="cluster"):
-        sibling.open()
-    sink.close()
-
-
 def no_positions(place: Place) -> Any:
     return TransactionToken(frozenset(), Member(None, None, {}))
 
