@@ -99,7 +99,7 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
     shard: Shard | None = None
     """Divides the topics among processes that each have a session of their own."""
     canary: CanaryConfig | None = None
-    """Finds a session that is connected and gets nothing, because the broker has lost its subscriptions: the source publishes to itself, and subscribes anew when that does not come back. `canary: {}` is enough."""  # noqa: E501
+    """Finds a session that is connected and gets nothing, because the broker has lost its subscriptions: the source publishes to itself, and subscribes anew when that does not come back. Over MQTT 5 it also asks for all subscriptions again each time, as one of several may be lost. `canary: {}` is enough."""  # noqa: E501
     key: str | None = None
     """The named level that becomes the records' key; by default they have none."""
     retained: Literal["take", "skip"] = "take"

@@ -302,9 +302,9 @@ class MqttSource(Source):
 
     def subscribed(self, grants: Grants) -> None:
         """The broker has granted the subscriptions."""
-        self._subscribed = True
-        if self._canary is not None:
+        if self._canary is not None and not self._subscribed:
             self._canary.begun()
+        self._subscribed = True
 
     def received(self, packet: Packet) -> None:
         """The broker lets go of a message of QoS 2."""
@@ -511,6 +511,8 @@ class MqttSource(Source):
             self._open_session.restart("to subscribe anew, as nothing came", subscribe=True)
         elif (message := canary.next()) is not None:
             self._open_session.send(message)
+            # It comes back by a subscription of its own: the broker may have lost another one.
+            self._open_session.renew()
 
     def _look_at_the_connection(self) -> None:
         self._tell(self.down)

@@ -228,13 +228,17 @@ class FaultyMqtt(DevelopmentBroker):
 
         self.ask(forget)
 
-    def unsubscribe(self, client_id: str) -> None:
-        """Forget the client's subscriptions, and let it believe that it is subscribed."""
+    def unsubscribe(self, client_id: str, *filters: str) -> None:
+        """Forget these subscriptions of the client, all by default, and let it believe that it is subscribed."""
 
         def forget(broker: Broker) -> None:
             session = broker.sessions[client_id]
-            broker.forget_session(client_id)
-            broker.sessions[client_id] = session
+            for one in filters:
+                session.subscriptions.pop(one)
+                broker._subscriptions.remove(session, one)
+            if not filters:
+                broker.forget_session(client_id)
+                broker.sessions[client_id] = session
 
         self.ask(forget)
 

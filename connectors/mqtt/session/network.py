@@ -150,6 +150,10 @@ class NetworkSession(Session):
             self._leave()
         self._lose(reason, at_once=True)
 
+    def renew(self) -> None:
+        if self._state is _State.UP and self._version == V5 and self._suback_until == float("inf"):
+            self._subscribe()
+
     def close(self) -> None:
         if self._state is _State.CLOSED:
             return
@@ -302,7 +306,11 @@ class NetworkSession(Session):
         self._client.begun(granted)
         # Every time, as the broker may have lost them; in MQTT 3.1.1 that would bring all retained messages again.
         anew = self._version == V5 or not granted.session_present or not self._subscribed or self._subscribes_anew
-        if settings.subscriptions and anew:
+        if anew:
+            self._subscribe()
+
+    def _subscribe(self) -> None:
+        if self._settings.subscriptions:
             self.send(Subscribe(SUBSCRIBE_ID, self._subscriptions()))
             self._suback_until = time.monotonic() + _GREETING_WAIT
 

@@ -108,6 +108,14 @@ class Session(ABC):
         """
 
     @abstractmethod
+    def renew(self) -> None:
+        """Ask for the subscriptions again on this connection, in case the broker has lost some of them. No message is
+        lost or comes twice by that. Over MQTT 3.1.1 nothing happens: all retained messages would come again.
+
+        A filter that is refused now ends the connection, and `down` names it.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Leave the broker, which keeps the session as long as was asked. Idempotent."""
 

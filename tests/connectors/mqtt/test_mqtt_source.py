@@ -615,6 +615,52 @@ class TestCanary:
             assert not reader.events(LaneEnded)
         assert len(broker.connects) == 2
 
+    @pytest.mark.parametrize("fields", [{}, {"client": "paho"}])
+    def test_one_lost_subscription_of_several_is_asked_for_again(
+        self, broker: FaultyMqtt, fields: dict[str, str]
+    ) -> None:
+        """The others, and the canary's, are there: nothing shows the loss. What is retained does not come again."""
+        feed(broker, 0, 1, "factory/a/1", retain=True)
+        topics = ["factory/a/+", "factory/b/+"]
+        granted: list[str] = []
+
+        def grant(asked: str, qos: int) -> ReasonCode:
+            granted.append(asked)
+            return ReasonCode(qos)
+
+        broker.faults.grant = grant
+        with opened(broker, topics=topics, canary={"every": 1}, **fields) as reader:
+            reader.acknowledge(reader.take(1))
+            # With the connection, and with the first canary.
+            until(lambda: len(granted) == 6, reader)
+            broker.unsubscribe(CLIENT, "factory/b/+")
+            feed(broker, 1, 2, "factory/b/1")
+            until(lambda: len(granted) == 9, reader)
+            feed(broker, 2, 3, "factory/b/1")
+            received = reader.take(1)
+            assert numbers(received) == [2]
+            reader.acknowledge(received)
+            assert reader.listen(0.1) == []
+        assert len(broker.connects) == 1
+
+    def test_a_filter_that_may_not_be_read_any_more_is_named(self, broker: FaultyMqtt) -> None:
+        with opened(broker, topics=["factory/a/+", "factory/b/+"], canary={"every": 1}) as reader:
+            until(lambda: measured(reader, "canary_seconds") > 0, reader)
+            broker.faults.grant = lambda asked, qos: (
+                ReasonCode.NOT_AUTHORIZED if asked == "factory/b/+" else ReasonCode(qos)
+            )
+            until(lambda: "factory/b/+" in str(source_of(reader).down), reader)
+            broker.faults.grant = None
+            until(lambda: source_of(reader).connected and source_of(reader).down is None, reader)
+
+    def test_over_3_1_1_subscriptions_are_left_alone_as_all_that_is_retained_would_come_again(
+        self, broker: FaultyMqtt
+    ) -> None:
+        feed(broker, 0, 1, "factory/a/1", retain=True)
+        with opened(broker, version="3.1.1", canary={"every": 1}) as reader:
+            reader.acknowledge(reader.take(1))
+            until(lambda: measured(reader, "canaries") == 3, reader)
+
     def test_a_canary_that_never_comes_back_keeps_the_source_down_until_a_message_comes(
         self, broker: FaultyMqtt
     ) -> None:
