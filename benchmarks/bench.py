@@ -94,7 +94,11 @@ class Bench:
                 self._run(f"{processes} processes", partial(self._together, row, program, processes))
 
     def _of(self, row: Row) -> list[Contestant]:
-        return [one for one in self._programs if row.peers or one.name not in PEERS]
+        return [
+            one
+            for one in self._programs
+            if (row.peers or one.name not in PEERS) and (row.exactly_once or not one.exactly_once)
+        ]
 
     @contextmanager
     def _filled(self, row: Row, count: int) -> Iterator[_Filled]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -22,6 +22,8 @@ TITLES = {
     "ours": "streamer",
     "ours-native": "streamer, native",
     "ours-python": "streamer, python",
+    "ours-native-once": "streamer, native, exactly once",
+    "ours-python-once": "streamer, python, exactly once",
     "handwritten": "hand-written (the baseline)",
     **PEER_TITLES,
 }
@@ -48,6 +50,8 @@ class Contestant:
     ours: bool = False
     alone: bool = False
     """Whether it does without a bus, and says itself what it cost."""
+    exactly_once: bool = False
+    """Whether it sends in transactions: it runs rows that say so."""
 
     @property
     def share(self) -> float:
@@ -81,6 +85,17 @@ def ours(hot_path: str = "auto") -> Contestant:
         raise CannotRun(reason)
     name = "ours" if hot_path == "auto" else f"ours-{hot_path}"
     return python_program(name, "ours", environment={VARIABLE: hot_path})
+
+
+def ours_exactly_once(hot_path: str) -> Contestant:
+    """The same with `delivery: exactly_once`. Raises `CannotRun` as `ours` does."""
+    found = ours(hot_path)
+    return replace(
+        found,
+        name=f"{found.name}-once",
+        command=lambda job: found.command(replace(job, exactly_once=True)),
+        exactly_once=True,
+    )
 
 
 def compiled_relay(folder: Path) -> Contestant:
@@ -117,6 +132,8 @@ def contestants(
         "model": lambda: python_program("model"),
         "ours-native": lambda: ours("native"),
         "ours-python": lambda: ours("python"),
+        "ours-native-once": lambda: ours_exactly_once("native"),
+        "ours-python-once": lambda: ours_exactly_once("python"),
         "handwritten": lambda: python_program("handwritten"),
     }
     for name, make in makers.items():

@@ -45,6 +45,8 @@ class Row:
     rounds: int = 2
     peers: bool = False
     """Whether other frameworks run it too."""
+    exactly_once: bool = False
+    """Whether programs that send in transactions run it too."""
     extra: bool = False
     """Whether it is measured only when it is asked for."""
 
@@ -59,10 +61,19 @@ _JSON = Content(json=True)
 _AVRO = Content(floats=6, features=_SENSORS, avro=True)
 
 ROWS = (
-    Row("realistic", "32 floats, device_id, ts; batch 512", _SMALL, 512, 600_000, rounds=3, peers=True),
-    Row("realistic-64", "the same, batch 64", _SMALL, 64, 400_000, rounds=3),
-    Row("headers", "the same, batch 512, two headers", _SMALL._replace(headers=2), 512, 300_000),
-    Row("poison", "the same, batch 512, 1 % poison", _SMALL._replace(poison=True), 512, 300_000),
+    Row(
+        "realistic",
+        "32 floats, device_id, ts; batch 512",
+        _SMALL,
+        512,
+        600_000,
+        rounds=3,
+        peers=True,
+        exactly_once=True,
+    ),
+    Row("realistic-64", "the same, batch 64", _SMALL, 64, 400_000, rounds=3, exactly_once=True),
+    Row("headers", "the same, batch 512, two headers", _SMALL._replace(headers=2), 512, 300_000, exactly_once=True),
+    Row("poison", "the same, batch 512, 1 % poison", _SMALL._replace(poison=True), 512, 300_000, exactly_once=True),
     Row("orders", "the same, batch 512, producers with three key orders", _SMALL._replace(orders=3), 512, 300_000),
     Row("784", "784 floats, device_id, ts; batch 512", _LARGE, 512, 120_000),
     Row("json-8", "JSON, 8 plain fields; batch 512", _JSON._replace(floats=6, features=_SENSORS), 512, 200_000),

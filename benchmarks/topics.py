@@ -6,7 +6,14 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from benchmarks.messages import Checker, Messages
@@ -70,6 +77,17 @@ class Topics:
         for partition, future in self._admin.list_offsets(wanted, request_timeout=10.0).items():
             found[partition.topic] += future.result(10.0).offset
         return found
+
+    def committed(self, group: str, topic: str) -> int:
+        """How many records of the topic the group is done with."""
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, number) for number in range(PARTITIONS)])
+        try:
+            answer = self._admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=10.0)
+            found = answer[group].result(20.0).topic_partitions
+        except KafkaException:
+            # Positions of a transaction are not known until it is over.
+            return 0
+        return sum(max(one.offset, 0) for one in found)
 
     def wait_for_group(self, group: str, members: int, timeout: float) -> None:
         """Wait until the group has so many members and each of them its partitions. Raises `RuntimeError`."""

@@ -46,6 +46,8 @@ class Job:
     """Whether records and results are plain JSON."""
     avro: bool = False
     """Whether records and results are Avro, by the schemas of `benchmarks.programs.avrowork`."""
+    exactly_once: bool = False
+    """Whether results and positions are committed by transactions."""
     features: Sequence[str] = ()
     """Keys of the numbers that make the model's input; none: it is the array of `x`."""
 

@@ -43,22 +43,18 @@ def service_file(job: Job) -> dict[str, Any]:
         codec = {"codec": {"type": "avro", "schema": record_schema(job.features)}}
         written = {"codec": {"type": "avro", "schema": RESULT}}
     inputs = {"inputs": {"x": list(job.features)}} if job.features else {}
+    # Compression as all the others. In transactions both are of one producer.
+    linger = f"{job.linger * 1000:g}ms"
+    producer = {"type": "kafka", "bootstrap": job.bootstrap, "linger": linger, "compression": "none"}
     return {
         "name": "bench",
         "source": {"type": "kafka", "bootstrap": job.bootstrap, "topics": [job.source], "group": job.group, **codec},
         "pipeline": {"steps": [{"@type": "ONNX", "modelUri": job.model, **inputs}]},
         **({"keep": ["device_id", "ts"]} if job.keep else {}),
         "batch": {"max_records": job.batch, "max_wait": f"{job.max_wait * 1000:g}ms"},
-        "sink": {
-            "type": "kafka",
-            "bootstrap": job.bootstrap,
-            "topic": job.sink,
-            "linger": f"{job.linger * 1000:g}ms",
-            # As all the others.
-            "compression": "none",
-            **written,
-        },
-        "dead_letter": {"type": "kafka", "bootstrap": job.bootstrap, "topic": job.dead},
+        "sink": {"topic": job.sink, **producer, **written},
+        "dead_letter": {"topic": job.dead, **producer},
+        **({"delivery": "exactly_once"} if job.exactly_once else {}),
         "control": {"listen": "127.0.0.1:0"},
     }
 

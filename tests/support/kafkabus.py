@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from connectors.contract import SourceBus
 from connectors.kafka.config import KafkaSourceConfig
@@ -17,6 +18,8 @@ from connectors.source import Source
 
 HUGE = 10_000_000
 """Bytes of a message that topics and clients of these tests take."""
+ANSWER = 60.0
+"""Seconds that a broker on a busy machine may take for an answer."""
 QUICK = {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
 
 
@@ -129,3 +132,16 @@ def read(bootstrap: str, topic: str, count: int, patience: float) -> list[Messag
                 found.append(Message(one.value(), one.key(), headers, one.timestamp()[1]))
     consumer.close()
     return found
+
+
+def set_largest_message(bootstrap: str, topic: str, size: int) -> None:
+    """Set `max.message.bytes` of a topic; return when its broker keeps to it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    change = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+    for answer in admin.incremental_alter_configs([resource]).values():
+        answer.result()
+    deadline = time.monotonic() + ANSWER
+    while admin.describe_configs([resource])[resource].result()["max.message.bytes"].value != str(size):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -2,43 +2,71 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
-from kafkabus import KafkaSourceBus, read
-from kafkafixtures import Topics
+from kafkabus import KafkaSourceBus, read, set_largest_message
+from kafkafixtures import CuttableKafka, Name
 
 from connectors.contract import TransactionBus, TransactionContract
 from connectors.kafka.config import KafkaSinkConfig
 from connectors.kafka.transactionalsink import KafkaTransactionalSink
 from connectors.message import Message
-from streamer.devbroker import Broker
+from connectors.sink import TransactionalSink
+from streamer.devbroker import create_topics
 
 pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
 
 
 class KafkaTransactionBus(KafkaSourceBus, TransactionBus):
-    """Its sink is that of one process: a later one fences an earlier one."""
+    """Its sinks are those of one instance: a later one fences an earlier one."""
 
     partitions = 2
-    timeout = 15.0
 
-    def __init__(self, bootstrap: str, topic: str, results: str, assignor: str) -> None:
-        super().__init__(bootstrap, topic, assignor)
-        self.results = results
+    def __init__(self, broker: CuttableKafka, topic: str, assignor: str) -> None:
+        super().__init__(broker.bootstrap, topic, assignor)
+        self.results, self.others = f"{topic}-results", f"{topic}-others"
+        self._broker = broker
+        create_topics(broker.bootstrap, {topic: self.partitions, self.results: 1, self.others: 1})
 
     def sink(self) -> KafkaTransactionalSink:
-        sink = KafkaSinkConfig.model_validate({"bootstrap": self.bootstrap, "topic": self.results})
-        return sink.build_transactional(self.config(), self.timeout)
+        one = self.config().model_copy(update={"instance": "one"})
+        return self._sink_to(self.results).build_transactional(one, 15.0)
+
+    def sibling(self, sink: TransactionalSink) -> TransactionalSink:
+        return sink.sibling(self._sink_to(self.others))
 
     def read_back(self, count: int, topic: str | None = None) -> list[Message]:
         return read(self.bootstrap, topic or self.results, count, self.patience)
+
+    def other_topic(self) -> str:
+        return self.others
+
+    def refused_late(self) -> Message:
+        set_largest_message(self.bootstrap, self.results, 2000)
+        return Message(os.urandom(5000))
+
+    def fence(self, sink: TransactionalSink) -> None:
+        thief = self.sink()
+        thief.open()
+        thief.close()
+
+    def cut(self) -> None:
+        self._broker.cut()
+
+    def mend(self) -> None:
+        self._broker.mend()
+
+    def _sink_to(self, topic: str) -> KafkaSinkConfig:
+        client = {"reconnect.backoff.max.ms": 500}
+        return KafkaSinkConfig.model_validate({"bootstrap": self.bootstrap, "topic": topic, "client": client})
 
 
 @pytest.mark.parametrize("assignor", ["range", "consumer"])
 class TestKafkaTransactions(TransactionContract):
     @pytest.fixture
-    def bus(self, kafka: Broker, topics: Topics, assignor: str) -> Iterator[TransactionBus]:
-        bus = KafkaTransactionBus(kafka.bootstrap, topics(2), topics(1, prefix="results"), assignor)
+    def bus(self, cuttable_kafka: CuttableKafka, topic_name: Name, assignor: str) -> Iterator[TransactionBus]:
+        bus = KafkaTransactionBus(cuttable_kafka, topic_name(), assignor)
         yield bus
         bus.stop()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from kafkabus import QUICK, read
-from kafkafixtures import CuttableKafka, Name, Topics, Write, numbers
+from confluent_kafka import Consumer, Producer, TopicPartition
+from kafkabus import QUICK, read, set_largest_message
+from kafkafixtures import CuttableKafka, Name, Topics, Write, numbers, values
 
 from connectors.contract import Reader, Received
 from connectors.kafka.client.member import Member
@@ -197,7 +197,7 @@ def test_a_message_that_brokers_refuse_names_its_whole_request_and_the_next_tran
     write(place.bootstrap, place.records, numbers(0, 4))
     sink = place.sink()
     sink.open()
-    set_largest(place, 2000)
+    set_largest_message(place.bootstrap, place.results, 2000)
     with Reader(place.source().build(), PATIENCE, commits=False) as reader:
         received = reader.take(4)
         sink.begin(soon())
@@ -284,14 +284,56 @@ def test_a_source_in_another_cluster_is_refused(place: Place, own_place: Place, 
     sink.close()
 
 
+def test_a_source_of_transactions_commits_no_position_itself(place: Place, write: Write) -> None:
+    write(place.bootstrap, place.records, numbers(0, 4))
+    with Reader(place.source().build(), PATIENCE, commits=False) as reader:
+        reader.acknowledge(reader.take(4), wait=True)
+    assert place.committed() < 0
+
+
+def test_a_first_position_is_committed_before_a_record_is_delivered(place: Place, write: Write) -> None:
+    write(place.bootstrap, place.records, numbers(0, 4))
+    with Reader(place.source(start="latest").build(), PATIENCE, commits=False) as reader:
+        reader.until(lambda r: bool(r.lanes))
+        assert place.committed() == 4
+        write(place.bootstrap, place.records, numbers(4, 6))
+        received = reader.take(2)
+        # Also before the first transaction there is a place to go back to.
+        assert values(rewound(reader, received)) == numbers(4, 6)
+
+
+def test_positions_that_a_transaction_has_not_decided_yet_are_waited_for(place: Place, write: Write) -> None:
+    write(place.bootstrap, place.records, numbers(0, 4))
+    producer = Producer({"bootstrap.servers": place.bootstrap, "transactional.id": place.records})
+    producer.init_transactions(PATIENCE)
+    with Reader(place.source().build(), PATIENCE, commits=False) as reader:
+        received = reader.take(4)
+        token = reader.source.transaction_token()
+        assert token is not None
+        member = token.member
+        assert isinstance(member, Member)
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction([TopicPartition(place.records, 0, 2)], member.group, PATIENCE)
+        later = threading.Timer(2.0, lambda: producer.commit_transaction(PATIENCE))
+        later.start()
+        reader.source.rewind({one.lane for one in received})
+        assert values(reader.take(2)) == numbers(2, 4)
+        later.join()
+
+
+def test_there_is_no_lag_at_the_end_of_a_topic_that_transactions_wrote(place: Place) -> None:
+    producer = Producer({"bootstrap.servers": place.bootstrap, "transactional.id": place.records})
+    producer.init_transactions(PATIENCE)
+    for turn in range(3):
+        producer.begin_transaction()
+        producer.produce(place.records, b"%d" % turn)
+        # The last one is aborted: its record is behind all that is ever delivered.
+        (producer.abort_transaction if turn == 2 else producer.commit_transaction)(PATIENCE)
+    source = place.source().build()
+    with Reader(source, PATIENCE) as reader:
+        assert values(reader.take(2)) == numbers(0, 2)
+        reader.until(lambda r: source.lag() == {(place.records, 0): 0})
+
+
 def no_positions(place: Place) -> Any:
     return TransactionToken(frozenset(), Member(None, None, {}))
-
-
-def set_largest(place: Place, size: int) -> None:
-    admin = AdminClient({"bootstrap.servers": place.bootstrap})
-    change = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, place.results, incremental_configs=[change])
-    for answer in admin.incremental_alter_configs([resource]).values():
-        answer.result()
-    time.sleep(0.5)

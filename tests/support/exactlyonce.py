@@ -1,0 +1,63 @@
+"""For the tests of `delivery: exactly_once`: waiting, records that cannot be delivered, and their dead letters."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from pipelines import Data
+
+EXACTLY_ONCE = "delivery: exactly_once\ntransaction: {interval: 100ms, timeout: 5s}"
+"""Lines of a service file."""
+_ANSWER = 60.0
+
+
+def wait_for(ledger: Any, count: int, seconds: float, *members: Any) -> None:
+    """Until `count` records are committed; samples on the way. Fails if a member ends."""
+    deadline = time.monotonic() + seconds
+    while (committed := ledger.sample()) < count:
+        for member in members:
+            assert member.process.poll() is None, member.text()
+        assert time.monotonic() < deadline, f"{committed} of {count} records are committed"
+        time.sleep(0.3)
+
+
+def write_poison(ledger: Any, undecodable: int, too_large: int, seed: int) -> int:
+    """Write records that no codec reads, and records whose results have 5000 bytes; returns how many."""
+    producer = Producer({"bootstrap.servers": ledger.bootstrap, "linger.ms": 5, "enable.idempotence": True})
+    chance = random.Random(seed)
+    for number in range(undecodable):
+        producer.produce(ledger.source, b"\xff not a message", f"bad-{seed}-{number}")
+    for number in range(too_large):
+        key = f"large-{seed}-{number}"
+        value = Data({"key": key, "seq": 0, "crc": 0, "large": chance.randbytes(5000)}).to_bytes()
+        producer.produce(ledger.source, value, key)
+    assert producer.flush(_ANSWER) == 0
+    return undecodable + too_large
+
+
+def read_letters(ledger: Any, topic: str) -> list[Any]:
+    """All dead letters that are committed."""
+    consumer = Consumer({"bootstrap.servers": ledger.bootstrap, "group.id": "letters", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[Any] = []
+    deadline = time.monotonic() + _ANSWER
+    try:
+        while time.monotonic() < deadline:
+            for message in consumer.consume(1000, 0.5):
+                error = message.error()
+                if error is None:
+                    found.append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return found
+    finally:
+        consumer.close()
+    raise AssertionError(f"the end of {topic} did not come")
+
+
+def error_of(letter: Any) -> str:
+    """Why a record became this dead letter."""
+    return b" ".join(value for _, value in letter.headers() or () if value).decode(errors="replace")
