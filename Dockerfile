@@ -21,9 +21,15 @@ COPY streamer streamer
 COPY examples/digits examples/digits
 COPY examples/sensors examples/sensors
 COPY examples/cameras examples/cameras
+# Another build of onnxruntime instead of that for CPUs; only one may be installed. For GPUs: onnxruntime-gpu[cuda,cudnn]
+ARG ONNXRUNTIME=onnxruntime
 RUN python -m pip wheel --no-deps --wheel-dir /wheels . \
     && wheel=$(echo /wheels/*.whl) \
-    && /opt/streamer/bin/python -m pip install --constraint constraints.txt "${wheel}[kafka,onnx]"
+    && /opt/streamer/bin/python -m pip install --constraint constraints.txt "${wheel}[kafka,onnx]" \
+    && if [ "$ONNXRUNTIME" != onnxruntime ]; then \
+         /opt/streamer/bin/python -m pip uninstall --yes onnxruntime \
+         && /opt/streamer/bin/python -m pip install "$ONNXRUNTIME"; \
+       fi
 
 FROM python:3.12-slim-bookworm
 

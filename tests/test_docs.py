@@ -1,13 +1,15 @@
 """The documentation is true: its examples load and run, its commands and links exist, its tables are the models'.
 
 An HTML comment before a block says what it is: `<!-- pipeline -->` and `<!-- fragment -->` (some fields of a service)
-for YAML, `<!-- other: WHAT -->` for a format that is not ours, `<!-- file: NAME -->` for Python that is also kept as a
-file, `<!-- given: CODE -->` for Python that runs before. Without one a YAML block is a service file.
+for YAML, `<!-- other: WHAT -->` for a format that is not ours, `<!-- file: NAME -->` for what is kept as a file (Python
+of it runs, too), `<!-- given: CODE -->` for Python that runs before, `<!-- run -->` for commands that are run in their
+turn. Without one a YAML block is a service file. `<!-- needs: MODULE -->` anywhere: without it the page is not run.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -23,6 +25,7 @@ import pytest
 import typer
 import yaml
 from generate import REGION, refreshed, regions
+from onnx import TensorProto, helper, save
 from pageblocks import ROOT, Block, blocks_of
 
 import pipelines
@@ -53,6 +56,10 @@ FRAME = {"source": {"type": "memory", "topic": "in"}, "pipeline": [], "sink": {"
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
+def _runs(block: Block) -> bool:
+    return block.mark == "run" or (block.language == "python" and block.mark not in ("input", "output"))
+
+
 def _blocks(*languages: str) -> list[Block]:
     return [block for block in BLOCKS if block.language in languages]
 
@@ -63,6 +70,7 @@ def folder(tmp_path: Path) -> Path:
     digits = ROOT / "examples" / "digits"
     shutil.copytree(digits, tmp_path / "examples" / "digits")
     shutil.copy(digits / "digits.onnx", tmp_path / "model.onnx")
+    _save_fans(tmp_path / "fans.onnx")
     for name in ("digits.onnx", "digits.pipeline.yaml"):
         shutil.copy(digits / name, tmp_path)
     images = np.load(digits / "digits.npz")["images"][:3]
@@ -74,38 +82,72 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _save_fans(path: Path) -> None:
+    """The model of the pages on fans: of `x`, temperature and vibration, the mean is `risk`."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2])
+    risk = helper.make_tensor_value_info("risk", TensorProto.FLOAT, ["N", 1])
+    graph = helper.make_graph([helper.make_node("ReduceMean", ["x"], ["risk"], axes=[1])], "fans", [x], [risk])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
 @pytest.mark.parametrize("block", _blocks("yaml"), ids=str)
 def test_an_example_in_yaml_loads(block: Block, folder: Path) -> None:
     if block.mark == "other":
         assert yaml.safe_load(block.text)
     elif block.mark == "pipeline":
         assert pipelines.loads(block.text, base=folder).steps
+    elif block.mark == "file":
+        _keep_files(block.page, folder)
+        streamer.loads(block.text, base=folder, environment={"SCHEMA_REGISTRY_URL": "mock://docs"})
     elif block.mark == "fragment":
         streamer.loads(yaml.safe_dump({**FRAME, **yaml.safe_load(block.text)}), base=folder)
     else:
         streamer.loads(block.text, base=folder)
 
 
+def _keep_files(page: str, folder: Path) -> None:
+    for block in BLOCKS:
+        if block.page == page and block.mark == "file":
+            (folder / block.value).write_text(block.text)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", sorted({block.page for block in _blocks("python")}))
-def test_the_python_of_a_page_runs_from_top_to_bottom(page: str, folder: Path) -> None:
+@pytest.mark.parametrize("page", sorted({block.page for block in BLOCKS if _runs(block)}))
+def test_a_page_runs_from_top_to_bottom(page: str, folder: Path) -> None:
+    for module in re.findall(r"<!-- needs: (\S+) -->", (ROOT / page).read_text()):
+        pytest.importorskip(module)
+    _keep_files(page, folder)
     scripts: list[str] = []
     checks: list[str] = []
-    for block in _blocks("python"):
-        if block.page != page or block.mark in ("input", "output"):
+    for block in BLOCKS:
+        if block.page != page or not _runs(block):
+            continue
+        if block.mark == "run":
+            _run_python(scripts, folder)
+            scripts = []
+            _succeeds(["bash", "-euo", "pipefail", "-c", block.text], folder)
             continue
         name = block.value if block.mark == "file" else f"line_{block.line}.py"
         given = f"{block.value}\n" if block.mark == "given" else ""
         (folder / name).write_text(given + block.text)
         (checks if name.startswith("test_") else scripts).append(name)
-    driver = "import runpy, sys; sys.path.insert(0, '.'); [runpy.run_path(one) for one in sys.argv[1:]]"
-    _succeeds([sys.executable, "-c", driver, *scripts], folder)
+    _run_python(scripts, folder)
     if checks:
         _succeeds([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *checks], folder)
 
 
+def _run_python(scripts: list[str], folder: Path) -> None:
+    driver = "import runpy, sys; sys.path.insert(0, '.'); [runpy.run_path(one) for one in sys.argv[1:]]"
+    if scripts:
+        _succeeds([sys.executable, "-c", driver, *scripts], folder)
+
+
 def _succeeds(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=250)
+    # Commands are those of this environment.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=250, env={**os.environ, "PATH": path}
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -24,12 +24,13 @@ class Problems:
         try:
             return read()
         except DefinitionError as error:
-            self._errors.append(error)
+            self.add(error)
             return None
 
     def add(self, error: DefinitionError) -> None:
-        """Keep an error."""
-        self._errors.append(error)
+        """Keep an error, unless all that it tells is told already."""
+        if error.problems:
+            self._errors.append(error)
 
     def check(self) -> None:
         """Raise `DefinitionError` of all that was kept: an error by itself as it was. Nothing was: nothing happens."""

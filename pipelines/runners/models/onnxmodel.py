@@ -140,10 +140,11 @@ def _providers(
     for entry in wanted or ("cpu",):
         for given, options in ({entry: {}} if isinstance(entry, str) else entry).items():
             name = SHORT_NAMES.get(given.lower(), given)
-            if name in available:
-                found.append((name, options))
-            else:
+            if name not in available:
                 absent.append(name)
+            elif name not in [one for one, _ in found]:
+                # Twice where a variable says what is the last resort anyway: `["${PROVIDER:-cpu}", cpu]`.
+                found.append((name, options))
     if not found:
         raise StreamerError(
             f"the model {path} asks for {', '.join(absent)}{nearest(absent[0], available)}; this onnxruntime has "

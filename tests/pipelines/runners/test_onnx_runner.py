@@ -560,7 +560,8 @@ def test_one_thread_that_does_not_spin_is_the_default(opened: Made) -> None:
     assert found.get_session_config_entry("session.intra_op.allow_spinning") == "1"
 
 
-@pytest.mark.parametrize("providers", [["cpu"], ["CPUExecutionProvider"], [{"cpu": {}}]])
+@pytest.mark.filterwarnings("error::UserWarning")
+@pytest.mark.parametrize("providers", [["cpu"], ["CPUExecutionProvider"], [{"cpu": {}}], ["cpu", "cpu"]])
 def test_providers_go_by_short_or_full_names(opened: Made, providers: Any) -> None:
     assert session(opened(total(), providers=providers)).get_providers() == ["CPUExecutionProvider"]
 

@@ -7,12 +7,15 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
+from streamer.definition.loading import load
 from streamer.devbroker.container import IMAGE
 from streamer.devbroker.mqtt.container import IMAGE as MOSQUITTO
 from streamer.devbroker.settings import SINGLE_NODE, as_environment
+from streamer.testing import run
 
 ROOT = Path(__file__).parents[3]
 
@@ -83,6 +86,7 @@ def test_ports_are_open_on_this_machine_only(services: dict[str, Any]) -> None:
         "127.0.0.1:9092:9092",
         "127.0.0.1:9464:9464",
         "127.0.0.1:9465:9464",
+        "127.0.0.1:9466:9464",
     ]
 
 
@@ -92,6 +96,7 @@ def test_the_service_is_the_example_with_a_control_port_that_is_checked(services
     text = (ROOT / "deploy/digits.yaml").read_text()
     deployed = yaml.safe_load(text.replace("${KAFKA_BOOTSTRAP_SERVERS}", "${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}"))
     assert deployed.pop("control") == {"listen": "0.0.0.0:9464"}
+    assert deployed.pop("set") == {"ONNX.providers": ["${ONNX_PROVIDER:-cpu}", "cpu"]}
     assert any("127.0.0.1:9464/live" in part for part in digits["healthcheck"]["test"])
     assert (ROOT / "deploy" / deployed["pipeline"]).resolve() == ROOT / "examples/digits/digits.pipeline.yaml"
     deployed["pipeline"] = "digits.pipeline.yaml"
@@ -113,8 +118,42 @@ def test_the_sensors_are_a_profile_whose_service_is_the_example_with_a_control_p
     assert deployed == yaml.safe_load((ROOT / "examples/sensors/sensors.yaml").read_text())
 
 
-def test_without_the_profile_there_are_no_machines(services: dict[str, Any]) -> None:
-    assert {name for name, service in services.items() if "profiles" in service} == {"sensors", "machines"}
+def used(services: dict[str, Any], name: str) -> set[str]:
+    """The service, and all that it depends on."""
+    depends = services[name].get("depends_on", {})
+    return {name}.union(*(used(services, one) for one in depends))
+
+
+def test_each_way_to_start_starts_what_its_service_uses_and_nothing_else(services: dict[str, Any]) -> None:
+    always = {name for name, service in services.items() if "profiles" not in service}
+    assert always == used(services, "digits") == {"digits", "topics", "kafka"}
+    assert used(services, "digits-gpu") == {"digits-gpu", "topics", "kafka"}
+    assert used(services, "sensors") | used(services, "machines") == {"sensors", "machines", "mosquitto"}
+    for name, service in services.items():
+        # What a service of a profile depends on starts with it: it is in the profile too, or in none.
+        for other in service.get("depends_on", {}):
+            assert services[other].get("profiles", service.get("profiles")) == service.get("profiles"), (name, other)
+
+
+def test_the_gpu_is_a_profile_of_the_same_service_with_another_onnxruntime(services: dict[str, Any]) -> None:
+    digits, gpu = services["digits"], services["digits-gpu"]
+    assert gpu["profiles"] == ["gpu"]
+    assert gpu["command"] == digits["command"]
+    assert gpu["environment"] == {**digits["environment"], "ONNX_PROVIDER": "cuda"}
+    (argument,) = gpu["build"]["args"].items()
+    assert argument == ("ONNXRUNTIME", "onnxruntime-gpu[cuda,cudnn]")
+    assert f"ARG {argument[0]}=onnxruntime\n" in (ROOT / "Dockerfile").read_text()
+    (device,) = gpu["deploy"]["resources"]["reservations"]["devices"]
+    assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+
+
+@pytest.mark.parametrize("provider", [None, "cpu", "cuda"])
+def test_the_deployed_service_runs_on_the_provider_that_is_there(provider: str | None) -> None:
+    environment = {"KAFKA_BOOTSTRAP_SERVERS": "kafka:19092"} | ({} if provider is None else {"ONNX_PROVIDER": provider})
+    service = load(ROOT / "deploy/digits.yaml", environment=environment)
+    report = run(service, [{"id": 1, "image": np.zeros((8, 8), np.uint8)}])
+    assert len(report.results) == 1
+    assert not report.dead
 
 
 def test_the_simulated_machines_are_a_module_of_the_image(services: dict[str, Any]) -> None:
