@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from connectors.mqtt.endpoint.client import Client
@@ -28,6 +28,7 @@ from connectors.mqtt.protocol.packets import (
 )
 from connectors.mqtt.protocol.properties import NONE, Properties
 from connectors.mqtt.protocol.reasons import ReasonCode
+from connectors.mqtt.protocol.scan import Scanned
 from connectors.mqtt.server import Connection, Handler
 
 _MAX_WINDOW = 100
@@ -125,7 +126,7 @@ class EndpointHandler(Handler):
         client: Client = connection.state
         match packet:
             case Publish():
-                self._published(client, packet)
+                self._take(client, (packet,))
             case Pubrel():
                 known = packet.packet_id in client.released
                 client.released.discard(packet.packet_id)
@@ -147,6 +148,10 @@ class EndpointHandler(Handler):
                 connection.send(Unsuback(packet.packet_id, (ReasonCode.SUCCESS,) * len(packet.filters)))
             case _:
                 pass
+
+    def messages(self, connection: Connection, block: Scanned) -> None:
+        """As `Handler.messages`."""
+        self._take(connection.state, block.publishes())
 
     def writable(self, connection: Connection) -> None:
         """As `Handler.writable`."""
@@ -225,34 +230,49 @@ class EndpointHandler(Handler):
         right = hmac.compare_digest((known or "").encode(), connect.password or b"") and known is not None
         return ReasonCode.SUCCESS if right else ReasonCode.BAD_USER_NAME_OR_PASSWORD
 
-    def _published(self, client: Client, packet: Publish) -> None:
+    def _take(self, client: Client, packets: Iterable[Publish]) -> None:
+        """Put those that are to be taken into the inbox, at once."""
+        taken: list[Arrival] = []
+        stands = False
+        now = time.time_ns() // 1_000_000
+        for packet in packets:
+            if client.connection.closing:
+                break
+            if not self._wants(client, packet, len(taken)):
+                continue
+            if packet.qos and client.takes(packet.packet_id):
+                stands = True
+                self._inbox.standing += self._window
+            properties = packet.properties
+            if properties.topic_alias is not None:
+                properties = replace(properties, topic_alias=None)
+            taken.append(
+                Arrival(
+                    client.position,
+                    packet.topic,
+                    packet.payload,
+                    packet.qos,
+                    packet.packet_id,
+                    packet.retain,
+                    packet.dup,
+                    properties,
+                    now,
+                )
+            )
+            client.position += 1
+        if taken:
+            self.counts.received += len(taken)
+            self._inbox.put(client.line, taken, last=stands)
+
+    def _wants(self, client: Client, packet: Publish, before: int) -> bool:
+        """Whether a message is to be taken, where so many before it are about to be; what is not is answered."""
         if packet.qos and not self._is_new(client, packet):
-            return
+            return False
         if not self._listens_to(packet.topic):
             self.counts.refused += 1
             self._refuse(client, packet)
-            return
-        if not self._has_room(client, packet):
-            return
-        last = False
-        if packet.qos:
-            last = client.takes(packet.packet_id)
-            if last:
-                self._inbox.standing += self._window
-        arrival = Arrival(
-            client.position,
-            packet.topic,
-            packet.payload,
-            packet.qos,
-            packet.packet_id,
-            packet.retain,
-            packet.dup,
-            packet.properties if packet.properties is NONE else replace(packet.properties, topic_alias=None),
-            time.time_ns() // 1_000_000,
-        )
-        client.position += 1
-        self.counts.received += 1
-        self._inbox.put(client.line, arrival, last=last)
+            return False
+        return self._has_room(client, packet, before)
 
     def _lets_go(self, client: Client) -> None:
         """It stands no more: some of its messages are about to be acknowledged, or it is gone."""
@@ -282,14 +302,14 @@ class EndpointHandler(Handler):
                 client.released.add(packet.packet_id)
             client.connection.send(Pubrec(packet.packet_id, ReasonCode.NOT_AUTHORIZED))
 
-    def _has_room(self, client: Client, packet: Publish) -> bool:
+    def _has_room(self, client: Client, packet: Publish, before: int) -> bool:
         """Hold up a client that sends faster than its messages are polled.
 
         By not reading, unless its acknowledgements of replies are awaited: these would not be read either, and what
         waits for them might be what keeps the messages from being polled. One that sends more than its Receive Maximum
         is not disconnected for that alone, as paho sends all that it has kept when it comes back.
         """
-        waiting = len(client.line.waiting)
+        waiting = len(client.line.waiting) + before
         if waiting < _MAX_LINE and not self._inbox.full:
             return True
         if not client.awaited:

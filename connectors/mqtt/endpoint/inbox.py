@@ -82,13 +82,14 @@ class Inbox:
         """Whether it has room again, after it was full."""
         return self._bytes * 2 <= self._max_bytes
 
-    def put(self, line: Line, arrival: Arrival, *, last: bool = False) -> None:
-        """A message came; whether it is the last one that its client may send now."""
+    def put(self, line: Line, arrivals: list[Arrival], *, last: bool = False) -> None:
+        """Messages came; whether the last one that their client may send now is among them."""
         with self._changed:
-            line.waiting.append(arrival)
-            self._count_in(line, arrival.size, 1)
+            before = self._count
+            line.waiting.extend(arrivals)
+            self._count_in(line, sum(arrival.size for arrival in arrivals), len(arrivals))
             self.heard_at = time.monotonic()
-            if last or self._count == 1 or self._count >= self._wanted:
+            if last or not before or self._count >= self._wanted:
                 self._changed.notify()
 
     def put_back(self, line: Line, arrivals: list[Arrival]) -> None:

@@ -84,6 +84,15 @@ class Reader:
         """Bytes that came and belong to no packet yet that was given."""
         return len(self._kept)
 
+    def take_kept(self) -> bytes:
+        """These bytes, which it then has no more."""
+        kept, self._kept = bytes(self._kept), bytearray()
+        return kept
+
+    def keep(self, data: bytes) -> None:
+        """Bytes of a packet that is not whole, in front of what `feed` gets next; there are no others."""
+        self._kept = bytearray(data)
+
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Packet]:
         """Take these bytes; gives the packets that are whole now, those that were not taken from a former call first.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.mqtt.protocol.fields import Fields
-from connectors.mqtt.protocol.packets import V5, PacketType, Version
+from connectors.mqtt.protocol.packets import V5, PacketType, Publish, Version
+from connectors.mqtt.protocol.properties import NONE, decode_properties
 from connectors.mqtt.protocol.reading import (
     LARGEST,
     Aliases,
@@ -88,6 +89,24 @@ class Scanned:
     def properties(self) -> Spans:
         """The properties as a column, for `properties.decode_properties`."""
         return Spans(self.buffer, self.property_starts, self.property_lengths)
+
+    def publishes(self) -> Iterator[Publish]:
+        """The messages one by one, as a `Reader` gives them. For a scan without faults."""
+        raw, names = self.buffer.data, self.topics.names
+        columns = (self.flags, self.packet_ids, self.topic_codes, self.payload_starts, self.payload_lengths)
+        places = (self.property_starts, self.property_lengths)
+        for flags, packet_id, code, start, length, at, size in zip(
+            *(column.tolist() for column in (*columns, *places)), strict=True
+        ):
+            yield Publish(
+                names[code],
+                bytes(raw[start : start + length]),
+                flags >> 1 & 3,
+                bool(flags & 1),
+                bool(flags & 8),
+                packet_id,
+                decode_properties(raw[at : at + size]) if size else NONE,
+            )
 
     @property
     def qos(self) -> npt.NDArray[np.uint8]:

@@ -7,10 +7,12 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from connectors.mqtt.protocol.bursts import Bursts
 from connectors.mqtt.protocol.packets import V5, V311, Connack, Connect, Disconnect, Packet, Pingreq, Version
 from connectors.mqtt.protocol.properties import Properties
 from connectors.mqtt.protocol.reading import Aliases, Reader, Role
 from connectors.mqtt.protocol.reasons import RETURN_CODES, ProtocolError, ReasonCode
+from connectors.mqtt.protocol.scan import Scanned
 from connectors.mqtt.protocol.writing import PINGRESP, encode
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ class Connection:
         self._limits = limits
         self._handler = handler
         self._reader = Reader(Role.SERVER, None, limits.max_packet, Aliases(aliases))
+        self._bursts = Bursts(self._reader)
         self._introduced = False
         self._out = bytearray()
         self._full = False
@@ -189,9 +192,12 @@ class Connection:
 
     def _take(self, data: bytes, now: float) -> None:
         try:
-            for packet in self._reader.feed(data):
+            for packet in self._bursts.feed(data):
                 self.heard_at = now
-                self._hand_on(packet)
+                if isinstance(packet, Scanned):
+                    self._handler.messages(self, packet)
+                else:
+                    self._hand_on(packet)
                 if self.closing:
                     return
         except ProtocolError as error:
@@ -236,4 +242,5 @@ class Connection:
             self.reason = reason
             # Whatever it had begun to send is forgotten.
             self._reader = Reader(Role.SERVER)
+            self._bursts = Bursts(self._reader)
             self.changed(self)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from connectors.mqtt.protocol.packets import Connect, Packet
+from connectors.mqtt.protocol.scan import Scanned
 
 if TYPE_CHECKING:
     from connectors.mqtt.server.connection import Connection
@@ -21,6 +22,13 @@ class Handler(ABC):
     @abstractmethod
     def received(self, connection: Connection, packet: Packet) -> None:
         """A packet of a client that was accepted; not PINGREQ, which is answered already."""
+
+    def messages(self, connection: Connection, block: Scanned) -> None:
+        """Messages of an accepted client that came together; each is `received`, unless a handler does it at once."""
+        for packet in block.publishes():
+            if connection.closing:
+                return
+            self.received(connection, packet)
 
     @abstractmethod
     def gone(self, connection: Connection) -> None:

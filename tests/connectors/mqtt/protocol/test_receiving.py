@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mqttpackets import packets, publishes
 
 from connectors.mqtt.protocol.packets import V5, V311, Connect, Packet, Pingresp, Puback, Publish, Version
-from connectors.mqtt.protocol.properties import NONE, decode_properties
+from connectors.mqtt.protocol.properties import NONE
 from connectors.mqtt.protocol.reading import Role
 from connectors.mqtt.protocol.reasons import ProtocolError, ReasonCode
 from connectors.mqtt.protocol.receiving import BLOCK, ReceiveBuffer
@@ -48,17 +48,7 @@ def packets_of(found: list[Scanned | Packet]) -> list[Packet]:
     """The same as packets."""
     out: list[Packet] = []
     for one in found:
-        if not isinstance(one, Scanned):
-            out.append(one)
-            continue
-        for row, payload in enumerate(one.payloads):
-            flags, extra = int(one.flags[row]), one.properties[row]
-            topic = one.topics.names[int(one.topic_codes[row])]
-            properties = decode_properties(extra) if extra else NONE
-            ids = int(one.packet_ids[row])
-            out.append(
-                Publish(topic, payload or b"", flags >> 1 & 3, bool(flags & 1), bool(flags & 8), ids, properties)
-            )
+        out += one.publishes() if isinstance(one, Scanned) else [one]
     return out
 
 

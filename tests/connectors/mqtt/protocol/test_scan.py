@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mqttpackets import packets, publishes
 
 from connectors.mqtt.protocol.packets import V5, V311, Packet, Pingresp, Publish, Version
-from connectors.mqtt.protocol.properties import NONE, Properties, decode_properties
+from connectors.mqtt.protocol.properties import Properties
 from connectors.mqtt.protocol.reading import Aliases, Reader, Role
 from connectors.mqtt.protocol.reasons import ProtocolError, ReasonCode
 from connectors.mqtt.protocol.scan import Scanned, Scanner, Stopped
@@ -32,26 +32,7 @@ def array(raw: bytes) -> Any:
 
 def messages(found: Scanned) -> list[Publish]:
     """The rows as packets."""
-    rows = zip(
-        found.topic_codes.tolist(),
-        found.payloads,
-        found.flags.tolist(),
-        found.packet_ids.tolist(),
-        found.properties,
-        strict=True,
-    )
-    return [
-        Publish(
-            found.topics.names[code],
-            payload or b"",
-            flags >> 1 & 3,
-            bool(flags & 1),
-            bool(flags & 8),
-            packet_id,
-            decode_properties(properties or b"") if properties else NONE,
-        )
-        for code, payload, flags, packet_id, properties in rows
-    ]
+    return list(found.publishes())
 
 
 def everything(raw: bytes, scanner: Scanner, most: int) -> Iterator[Packet | ReasonCode]:

@@ -1,0 +1,65 @@
+"""`Bursts`: the packets of a client, messages that came together as one block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from connectors.mqtt.protocol.packets import Packet, PacketType
+from connectors.mqtt.protocol.reading import Reader
+from connectors.mqtt.protocol.scan import Scanned, Scanner, Stopped
+from pipelines.hotpath import HotPath
+
+_LEAST: Final = 1024
+"""Bytes from which on a scan costs less than the reader: some ten small messages."""
+_JOINED: Final = 4096
+"""Bytes of a packet that is not whole which are put in front of what comes next; of a larger one each part would be
+copied again and again."""
+
+
+class Bursts:
+    """Reads by `reader` what comes in few packets, and scans what comes in many. Both read the same."""
+
+    def __init__(self, reader: Reader, hot_path: HotPath = "auto") -> None:
+        self._reader = reader
+        self._hot_path = hot_path
+        self._scanner: Scanner | None = None
+
+    def feed(self, data: bytes) -> Iterator[Packet | Scanned]:
+        """As `Reader.feed`, but several messages in a row may come as one block.
+
+        Raises `ProtocolError`, as that does; nothing more is to be fed then.
+        """
+        reader = self._reader
+        if len(data) < _LEAST or reader.kept >= _JOINED:
+            yield from reader.feed(data)
+            return
+        data = reader.take_kept() + data
+        view, at = memoryview(data), 0
+        while at < len(data):
+            if len(data) - at >= _LEAST and data[at] >> 4 == PacketType.PUBLISH and reader.version is not None:
+                found = self._scan(data, at)
+                if len(found):
+                    at += found.consumed
+                    yield found
+                if found.stopped is Stopped.NEED_MORE:
+                    break
+                if len(found):
+                    continue
+            one = reader.read(view, at, len(data))
+            if one is None:
+                break
+            packet, at = one
+            yield packet
+        reader.keep(data[at:])
+
+    def _scan(self, data: bytes, at: int) -> Scanned:
+        reader, scanner = self._reader, self._scanner
+        if scanner is None:
+            assert reader.version is not None
+            scanner = self._scanner = Scanner(
+                reader.version, reader.max_packet, role=reader.role, aliases=reader.aliases, hot_path=self._hot_path
+            )
+        return scanner.scan(np.frombuffer(data, np.uint8), at)
