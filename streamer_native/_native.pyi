@@ -13,10 +13,18 @@ SOURCES: str
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
-Part = tuple[str, int, int, int, int, int, tuple[int, ...], int, int, int]
-Found = tuple[Block, int, int, tuple[int, int], list[int] | None, list[tuple[int, int, int]] | None, list[Part]]
-JsonPart = tuple[str, int, int, int, int, int, int, int, int, int]
-JsonFound = tuple[Block, int, int, tuple[int, int], list[int] | None, list[JsonPart]]
+Part = tuple[str, int, int, int, int, int, int, tuple[int, ...], int, int, int]
+"""A column of a block: (key, form, line, mask, whole, first, element, shape, total, offset, splits).
+
+`native/src/columnar/core/block.rs` says what each form is, and what is where; a place of -1 is none.
+"""
+Found = tuple[Block, int, int, tuple[int, int], list[int] | None, list[Part]]
+"""What was read: (block, rows, lines, rare, odd, parts).
+
+The block begins with `int64 (lines, rows)`, line 0 being the positions of the rows' records; `rare` says where in it
+rows, starts and lengths of the values of rare keys are, `int64 (3, n)`, and n; `odd` are the positions of the records
+that are left to plain Python, rising (`None`: none); there is a part for each key.
+"""
 
 class Block:
     """Bytes, read-only, through the buffer protocol. Let go of, they are used again for another block."""
@@ -37,15 +45,11 @@ class Reader:
     def __new__(cls, wanted: list[str], longest: int, most: int) -> Reader:
         """Messages of more than `longest` bytes or `most` entries are left to protobuf."""
 
-    def read(self, buffer: Bytes, starts: Ints, lengths: Ints) -> Found:
+    def read(self, buffer: Bytes, starts: Ints, lengths: Ints) -> tuple[Found, list[tuple[int, int, int]] | None]:
         """Messages `buffer[starts[i]:starts[i] + lengths[i]]`: none where the length is -1, something else where -2.
 
-        Gives (block, rows, lines, rare, odd, metadata, parts): a block that begins with `int64 (lines, rows)`, line 0
-        being the positions of the messages that could be read; where in the block rows, starts and lengths of the
-        entries of rare keys are, `int64 (3, n)`, and n; the positions of those messages that are to be left to
-        protobuf, rising (`None`: none); entries of metadata as (row, start, length); and a `Part` for each key: (key,
-        form, line, mask, first, element, shape, total, offset, splits). `native/src/protodata/core/columns.rs` says
-        what each form is, in its order. Raises `ValueError` for a message that does not lie in the buffer.
+        Gives the columns, and entries of metadata as (row, start, length). Raises `ValueError` for a message that does
+        not lie in the buffer.
         """
 
 class JsonReader:
@@ -63,15 +67,11 @@ class JsonReader:
         elements and lines are rows; `bare`: payloads are values, of the first field; `limits` are bytes, depth,
         elements and keys: what may exceed them is left to Python."""
 
-    def read(self, buffer: Bytes, starts: Ints, lengths: Ints) -> JsonFound:
+    def read(self, buffer: Bytes, starts: Ints, lengths: Ints) -> Found:
         """Payloads `buffer[starts[i]:starts[i] + lengths[i]]`: none where the length is -1, something else where -2.
 
-        Gives (block, rows, lines, rare, odd, parts): a block that begins with `int64 (lines, rows)`, line 0 being the
-        positions of the rows' payloads; where in the block rows, starts and lengths of the values of rare keys are,
-        `int64 (3, n)`, and n; the positions of those payloads that are to be left to Python, rising (`None`: none); and
-        a `JsonPart` for each key: (key, form, line, mask, whole, first, count, total, offset, splits).
-        `native/src/json/core/columns.rs` says what each form is, in its order. Raises `ValueError` for a payload that
-        does not lie in the buffer.
+        With `each` a payload may have several rows, or none. Raises `ValueError` for a payload that does not lie in the
+        buffer.
         """
 
 def json_encoded(rows: int, columns: list[tuple[Any, ...]], failed: list[int]) -> Block:

@@ -7,6 +7,8 @@ use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::columnar::core::spans::{NULL, Outside, Spans};
+
 /// One array, contiguous, of a known type.
 pub struct Array<T: Element>(PyBuffer<T>);
 
@@ -61,11 +63,11 @@ impl Strings {
             starts,
             lengths,
         };
-        match strings.cut().outside() {
+        let spans = strings.spans();
+        let outside = |row: &usize| spans.lengths[*row] != NULL && spans.get(*row).is_none();
+        match (0..count).find(outside) {
             None => Ok(strings),
-            Some(at) => Err(PyValueError::new_err(format!(
-                "{name}: entry {at} does not lie inside its buffer"
-            ))),
+            Some(row) => Err(PyValueError::new_err(format!("{name}: {}", Outside(row)))),
         }
     }
 
@@ -73,55 +75,13 @@ impl Strings {
         self.starts.slice().len()
     }
 
-    /// The same as slices, for whoever reads many of them.
-    pub fn cut(&self) -> Cut<'_> {
-        Cut {
+    /// The same as slices: asking Python's buffers for their size costs a division each time.
+    pub fn spans(&self) -> Spans<'_> {
+        Spans {
             bytes: self.bytes.slice(),
             starts: self.starts.slice(),
             lengths: self.lengths.slice(),
         }
-    }
-}
-
-/// `Strings`, looked into: asking Python's buffers for their size costs a division each time.
-#[derive(Clone, Copy)]
-pub struct Cut<'a> {
-    bytes: &'a [u8],
-    starts: &'a [i64],
-    lengths: &'a [i64],
-}
-
-impl<'a> Cut<'a> {
-    #[cfg(test)]
-    pub fn of(bytes: &'a [u8], starts: &'a [i64], lengths: &'a [i64]) -> Cut<'a> {
-        Cut {
-            bytes,
-            starts,
-            lengths,
-        }
-    }
-
-    pub fn len(&self) -> usize {
-        self.starts.len()
-    }
-
-    /// The string at this place; `None` for null.
-    pub fn get(&self, at: usize) -> Option<&'a [u8]> {
-        // What is negative becomes larger than any buffer.
-        let (start, length) = (self.starts[at] as u64, self.lengths[at] as u64);
-        let stop = start.checked_add(length)?;
-        self.bytes
-            .get(usize::try_from(start).ok()?..usize::try_from(stop).ok()?)
-    }
-
-    /// How long the string at this place is; 0 for null.
-    pub fn size(&self, at: usize) -> usize {
-        usize::try_from(self.lengths[at]).unwrap_or(0)
-    }
-
-    /// The first that does not lie inside the buffer, and is not null.
-    fn outside(&self) -> Option<usize> {
-        (0..self.starts.len()).find(|&at| self.lengths[at] != -1 && self.get(at).is_none())
     }
 }
 
@@ -159,8 +119,8 @@ impl HeaderColumns {
 
     pub fn cut(&self) -> HeaderCut<'_> {
         HeaderCut {
-            names: self.names.cut(),
-            values: self.values.cut(),
+            names: self.names.spans(),
+            values: self.values.spans(),
             starts: self.starts.slice(),
             counts: self.counts.slice(),
         }
@@ -170,8 +130,8 @@ impl HeaderColumns {
 /// `HeaderColumns`, looked into.
 #[derive(Clone, Copy)]
 pub struct HeaderCut<'a> {
-    names: Cut<'a>,
-    values: Cut<'a>,
+    names: Spans<'a>,
+    values: Spans<'a>,
     starts: &'a [i64],
     counts: &'a [i64],
 }

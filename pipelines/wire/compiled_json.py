@@ -14,15 +14,24 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, DenseColumn, Mask, ObjectColumn, RaggedColumn, WireColumn
+from pipelines.data.columns import Column, DenseColumn, Mask, ObjectColumn, WireColumn
 from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
-from pipelines.data.sparsecolumn import SparseColumn, concat, divide, in_form
+from pipelines.data.sparsecolumn import SparseColumn
 from pipelines.errors import WireError
 from pipelines.values import ValueType
-from pipelines.wire.compiled_read import joined
+from pipelines.wire.compiled_columns import (
+    DENSE,
+    MIXED,
+    RAGGED,
+    FoundColumns,
+    Readers,
+    joined,
+    read_spans,
+    together,
+)
 from pipelines.wire.jsontext import INDEX
 from pipelines.wire.plainjson import (
     JsonDecoder,
@@ -40,11 +49,6 @@ from pipelines.wire.plainjson import (
 if TYPE_CHECKING:
     from streamer_native import _native
 
-(
-    WIRE, MIXED, TEXT, COPIED, INTEGER, DOUBLE, NUMBERS, BOOLEAN,
-    DENSE_INTEGERS, DENSE_DOUBLES, RAGGED_INTEGERS, RAGGED_DOUBLES, RARE,
-) = range(13)  # fmt: skip
-"""Forms of columns: those of native/src/json/core/columns.rs, in its order."""
 JSON, TEXTS, ARRAYS = range(3)
 """Forms of columns on their way out: those of native/src/json/writing.rs."""
 
@@ -56,113 +60,59 @@ class CompiledJsonReader:
         self._native = native
         self._options = options
         self._decoder = JsonDecoder(options.limits)
-        self._readers: dict[frozenset[str], _native.JsonReader] = {}
+        self._readers = Readers(self._reader)
 
     def __call__(self, values: Sequence[Any], wanted: frozenset[str]) -> ReadJson:
         """The columns of these payloads, `Spans` or a list; see `pipelines.wire.plainjson.read_json`."""
         spans = values if isinstance(values, Spans) else joined(self._native, values)
-        reader = self._readers.get(wanted) or self._reader(wanted)
-        try:
-            raw = reader.read(spans.buffer, spans.starts, spans.lengths)
-        except (BufferError, ValueError):
-            # Arrays that are not contiguous.
-            spans = Spans.of(list(spans))
-            raw = reader.read(spans.buffer, spans.starts, spans.lengths)
-        found, odd, order = self._found(wanted, spans, *raw)
-        if not odd:
-            return found
-        others = read_json([values[position] for position in odd], wanted, self._options)
-        return _together(found, others, np.array(odd, np.int64), wanted, order)
+        spans, found = read_spans(self._readers.of(wanted), spans)
+        raw = FoundColumns(spans, found)
+        read = self._columns(raw, wanted)
+        if not raw.odd:
+            return read
+        others = read_json([values[position] for position in raw.odd], wanted, self._options)
+        return _together(raw, read, others, np.array(raw.odd, np.int64), wanted)
 
-    def _reader(self, wanted: frozenset[str]) -> _native.JsonReader:
-        # Sets of keys come from pipelines; there is one, as a rule.
-        if len(self._readers) >= _SETS:
-            self._readers.clear()
+    def _reader(self, keys: list[str]) -> _native.JsonReader:
         limits, options = self._options.limits, self._options
         bounds = (limits.max_bytes, limits.max_depth, limits.max_elements, limits.max_keys)
         reader: _native.JsonReader = self._native.JsonReader(
-            [key for key in wanted if key.isascii() or key.encode(errors="ignore").decode() == key],
+            keys,
             [(key, [(step, _index(step)) for step in pointer.steps]) for key, pointer in options.fields],
             options.each,
             False,
             tuple(min(limit, sys.maxsize) for limit in bounds),
         )
-        self._readers[wanted] = reader
         return reader
 
-    def _found(
-        self,
-        wanted: frozenset[str],
-        spans: Spans,
-        block: Any,
-        count: int,
-        lines: int,
-        rare: tuple[int, int],
-        odd: list[int] | None,
-        parts: list[_native.JsonPart],
-    ) -> tuple[ReadJson, list[int], dict[str, tuple[int, int]]]:
-        table: Any = np.ndarray((lines, count), np.int64, block)
+    def _columns(self, raw: FoundColumns, wanted: frozenset[str]) -> ReadJson:
         columns: dict[str, Column] = {}
         wrong: dict[int, WireError] = {}
-        rare_table: Any = np.ndarray((3, rare[1]), np.int64, block, rare[0]) if rare[1] else None
-        for part in parts:
-            key, form, line = part[:3]
-            if form == RARE:
-                own = rare_table[:, part[8] : part[8] + part[7]]
-                entries = WireColumn(Spans(spans.buffer, own[1], own[2]), self._decoder)
-                columns[key] = SparseColumn(count, own[0].tolist(), entries)
-            elif form == MIXED:
-                texts = Spans(spans.buffer, table[line], table[line + 1])
-                column, errors = self._decoder.read(texts)
-                for row, error in errors.items():
-                    wrong.setdefault(row, WireError(f'key "{key}" cannot be read: {error}'))
-                if not column.empty:
-                    columns[key] = column
-            else:
-                columns[key] = self._column(spans, block, table, part)
-        found = without_rows(ReadJson(columns, table[0], {}), wrong, wanted)
-        return found, odd or [], {part[0]: (part[5], place) for place, part in enumerate(parts)}
-
-    def _column(self, spans: Spans, block: Any, table: Any, part: _native.JsonPart) -> Column:
-        return _column(spans, block, table, part, self._decoder)
+        for part in raw.parts:
+            key, form = part[:2]
+            if form != MIXED:
+                columns[key] = _column(raw, part, self._decoder)
+                continue
+            column, errors = self._decoder.read(raw.undecoded(part))
+            for row, error in errors.items():
+                wrong.setdefault(row, WireError(f'key "{key}" cannot be read: {error}'))
+            if not column.empty:
+                columns[key] = column
+        return without_rows(ReadJson(columns, raw.rows, {}), wrong, wanted)
 
 
 def compiled_values(native: Any, entries: Spans, decoder: JsonDecoder) -> Column | None:
     """The column of these texts of values; `None` if it is left to Python: they differ in type, or are no values."""
-    reader = native.JsonReader([_VALUE], [(_VALUE, [])], False, True, (sys.maxsize,) * 4)
-    spans = entries if entries.extension() is not None else Spans.of(list(entries))
-    block, count, lines, _, odd, parts = reader.read(spans.buffer, spans.starts, spans.lengths)
-    if odd or len(parts) != 1 or parts[0][1] == MIXED:
+    reader: _native.JsonReader = native.JsonReader([_VALUE], [(_VALUE, [])], False, True, (sys.maxsize,) * 4)
+    raw = FoundColumns(*read_spans(reader, entries))
+    if raw.odd or len(raw.parts) != 1 or raw.parts[0][1] == MIXED:
         return None
-    return _column(spans, block, np.ndarray((lines, count), np.int64, block), parts[0], decoder)
+    return _column(raw, raw.parts[0], decoder)
 
 
-def _column(spans: Spans, block: Any, table: Any, part: _native.JsonPart, decoder: JsonDecoder) -> Column:
-    _, form, line, mask, whole_at, _, length, total, offset, splits = part
-    count = table.shape[1]
-    present: Mask | None = None if mask < 0 else np.ndarray(count, np.bool_, block, mask)
-    whole: Mask | None = None if whole_at < 0 else np.ndarray(count, np.bool_, block, whole_at)
-    if form == WIRE:
-        return WireColumn(Spans(spans.buffer, table[line], table[line + 1]), decoder, present)
-    if form == TEXT:
-        return SpansColumn(Spans(spans.buffer, table[line], table[line + 1]), ValueType.STRING, present)
-    if form == COPIED:
-        texts: Any = np.ndarray(total, np.uint8, block, offset)
-        return SpansColumn(Spans(texts, table[line], table[line + 1]), ValueType.STRING, present)
-    if form == INTEGER:
-        return DenseColumn(table[line], ValueType.INT64, present)
-    if form == DOUBLE:
-        return DenseColumn(table[line].view(np.float64), ValueType.DOUBLE, present)
-    if form == NUMBERS:
-        assert whole is not None
-        return NumbersColumn(table[line].view(np.float64), whole, present)
-    if form == BOOLEAN:
-        return DenseColumn(np.ndarray(count, np.bool_, block, offset), ValueType.BOOLEAN, present)
-    dtype = np.int64 if form in (DENSE_INTEGERS, RAGGED_INTEGERS) else np.float64
-    if form in (DENSE_INTEGERS, DENSE_DOUBLES):
-        return ListsColumn(DenseColumn(np.ndarray((count, length), dtype, block, offset), present=present), whole)
-    samples: Any = np.ndarray(total, dtype, block, offset)
-    return ListsColumn(RaggedColumn(samples, np.ndarray(count + 1, np.int64, block, splits), present), whole)
+def _column(raw: FoundColumns, part: _native.Part, decoder: JsonDecoder) -> Column:
+    column = raw.column(part, decoder)
+    return ListsColumn(column, raw.whole(part)) if part[1] in (DENSE, RAGGED) else column
 
 
 def write_compiled(native: Any, form: JsonForm, batch: Batch) -> WrittenJson:
@@ -252,28 +202,20 @@ def _index(step: str) -> int | None:
     return int(step) if INDEX.fullmatch(step) else None
 
 
-def _together(
-    found: ReadJson, others: ReadJson, odd: Any, wanted: frozenset[str], order: dict[str, tuple[int, int]]
-) -> ReadJson:
+def _together(raw: FoundColumns, found: ReadJson, others: ReadJson, odd: Any, wanted: frozenset[str]) -> ReadJson:
     """What either path read, in the order of the payloads."""
     failed = {**found.failed, **{int(odd[row]): error for row, error in others.failed.items()}}
-    if not len(others.rows):
-        return ReadJson(found.columns, found.rows, failed)
+    positions = odd[others.rows]
+    if not len(positions):
+        return found._replace(failed=failed)
     if not len(found.rows):
-        return ReadJson(others.columns, odd[others.rows], failed)
-    places = dict(order)
-    for place, (key, column) in enumerate(others.columns.items()):
-        first = int(odd[others.rows[next(iter(column.positions()), 0)]])
-        places[key] = min(places.get(key, (sys.maxsize, 0)), (first, place))
-    rows = np.concatenate([found.rows, odd[others.rows]])
-    sorted_rows = np.argsort(rows, kind="stable")
-    together = concat([found.columns, others.columns], [len(found.rows), len(others.rows)])
-    (taken,) = divide({key: together[key] for key in sorted(together, key=places.__getitem__)}, [sorted_rows])
-    return ReadJson(in_form(taken, len(rows), wanted), rows[sorted_rows], failed)
+        return others._replace(rows=positions, failed=failed)
+    places = raw.in_order(others.columns, positions)
+    columns, rows, _ = together((found.columns, others.columns), (found.rows, positions), places, wanted)
+    return ReadJson(columns, rows, failed)
 
 
 _VALUE: Final = ""
 _NAMES: Final = frozenset(
     {"float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool"}
 )
-_SETS: Final = 64

@@ -7,10 +7,10 @@ use serde::de::IgnoredAny;
 
 use self::core::column::Column;
 use self::core::columns;
-use self::core::encode::{self, Element, Output, Source, Spans};
+use self::core::encode::{self, Element, Output, Source};
 use self::core::scan::{Counts, Limits, skip};
-use self::core::table::{Field, NULL, Options, Payloads, Step, Table};
-use crate::arena::Arena;
+use self::core::table::{Field, Options, Step, Table};
+use crate::columnar::core::spans::{NULL, Spans};
 
 /// Reads payloads, which NUL stands between, in every way, and writes what was found.
 pub fn records(bytes: &[u8]) {
@@ -20,7 +20,7 @@ pub fn records(bytes: &[u8]) {
         starts.push(payload.as_ptr() as i64 - bytes.as_ptr() as i64);
         lengths.push(payload.len() as i64);
     }
-    let payloads = Payloads {
+    let payloads = Spans {
         bytes,
         starts: &starts,
         lengths: &lengths,
@@ -49,7 +49,7 @@ fn pointers() -> Vec<Field> {
     ]
 }
 
-fn read(payloads: Payloads<'_>, each: bool, all: bool, fields: &[Field]) {
+fn read(payloads: Spans<'_>, each: bool, all: bool, fields: &[Field]) {
     let options = Options {
         wanted: &|_| all,
         fields,
@@ -63,9 +63,7 @@ fn read(payloads: Payloads<'_>, each: bool, all: bool, fields: &[Field]) {
         },
     };
     let table = Table::read(payloads, &options).expect("the payloads lie in the buffer");
-    let layout = columns::layout(&table, payloads.bytes);
-    let mut arena = Arena::take(layout.size);
-    columns::fill(arena.bytes_mut(), &layout, &table);
+    columns::block(&table, payloads.bytes);
     let rows = table.rows.len();
     if !each {
         assert_eq!(rows + table.odd.len(), payloads.starts.len());
@@ -84,13 +82,13 @@ fn read(payloads: Payloads<'_>, each: bool, all: bool, fields: &[Field]) {
 
 /// Every value ends where it ends, alone too.
 fn spans(column: &Column, bytes: &[u8], rows: usize) {
-    let places: Vec<usize> = column.rows().collect();
-    assert_eq!(places.len(), column.spans.len());
+    let places: Vec<usize> = column.entries.rows().collect();
+    assert_eq!(places.len(), column.entries.len());
     assert!(places.windows(2).all(|pair| pair[0] < pair[1]));
     assert!(places.last().is_none_or(|last| *last < rows));
-    assert!(!column.wanted || column.cells.len() == column.spans.len());
-    for span in &column.spans {
-        let value = &bytes[span.start as usize..][..span.length as usize];
+    assert!(!column.wanted || column.cells.len() == column.entries.len());
+    for extent in &column.entries.extents {
+        let value = &bytes[extent.start as usize..][..extent.length as usize];
         assert_eq!(skip(value, 0, &mut Counts::default()), Some(value.len()));
         assert_ne!(value, b"null");
     }
@@ -104,9 +102,9 @@ fn written(table: &Table, bytes: &[u8], rows: usize) {
         .iter()
         .map(|column| {
             let (mut starts, mut lengths) = (vec![0; rows], vec![NULL; rows]);
-            for (place, row) in column.rows().enumerate() {
-                starts[row] = column.spans[place].start;
-                lengths[row] = column.spans[place].length;
+            for (place, row) in column.entries.rows().enumerate() {
+                starts[row] = column.entries.extents[place].start;
+                lengths[row] = column.entries.extents[place].length;
             }
             (column, starts, lengths)
         })
@@ -121,10 +119,12 @@ fn written(table: &Table, bytes: &[u8], rows: usize) {
             }),
         });
     }
-    let (out, starts, lengths) = encode::objects(rows, &outputs, &[]);
-    for (start, length) in starts.iter().zip(&lengths) {
-        let text = &out[*start as usize..][..*length as usize];
+    let (out, lengths) = encode::objects(rows, &outputs, &[]);
+    let mut rest = &out[..];
+    for length in lengths {
+        let (text, behind) = rest.split_at(length as usize);
         assert!(serde_json::from_slice::<IgnoredAny>(text).is_ok());
+        rest = behind;
     }
     let floats: Vec<f64> = bytes
         .chunks_exact(8)
@@ -145,7 +145,7 @@ fn written(table: &Table, bytes: &[u8], rows: usize) {
             whole: None,
         },
     };
-    let (out, _, _) = encode::objects(1, &[array], &[]);
+    let (out, _) = encode::objects(1, &[array], &[]);
     let inner = &out[b"{\"x\":[".len()..out.len() - 2];
     let again: Vec<f64> = std::str::from_utf8(inner)
         .unwrap()

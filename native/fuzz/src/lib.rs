@@ -2,16 +2,20 @@
 
 #[path = "../../src/arena.rs"]
 pub mod arena;
+pub mod columnar;
 pub mod json;
 pub mod mqtt;
 #[path = "../../src/protodata/core/mod.rs"]
 pub mod wire;
 
 use arena::Arena;
+use columnar::core::block::Form;
+use columnar::core::spans::{NULL, STRANGER, Spans};
+use columnar::core::strings::block_size;
 use wire::column::Column;
-use wire::columns::{self, Form};
-use wire::encode::{self, Source, Spans};
-use wire::table::{Messages, NULL, Options, STRANGER, Table};
+use wire::columns;
+use wire::encode::{self, Source};
+use wire::table::{Options, Table};
 use wire::value::Cell;
 
 /// Reads these bytes as messages, whole and in parts, with all keys wanted and with none.
@@ -45,7 +49,7 @@ pub fn neighbours(bytes: &[u8], place: usize, flip: u8) {
         most: 1 << 10,
     };
     let table = |starts: &[i64], lengths: &[i64]| {
-        let messages = Messages {
+        let messages = Spans {
             bytes: &all,
             starts,
             lengths,
@@ -62,8 +66,8 @@ pub fn neighbours(bytes: &[u8], place: usize, flip: u8) {
             let found = alone.columns.iter().find(|one| one.key == column.key);
             let place = place_of(column, row);
             assert_eq!(
-                place.map(|place| (column.starts[place], column.lengths[place])),
-                found.map(|one| (one.starts[0], one.lengths[0]))
+                place.map(|place| (column.entries.extents[place].start, column.entries.extents[place].length)),
+                found.map(|one| (one.entries.extents[0].start, one.entries.extents[0].length))
             );
             if let (Some(one), Some(place), true) = (found, place, column.wanted) {
                 let (cell, same) = (&column.cells[place], &one.cells[0]);
@@ -109,14 +113,14 @@ struct Written {
     lengths: Vec<i64>,
 }
 
-fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) -> bool) {
+fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &(dyn Fn(&[u8]) -> bool + Sync)) {
     let options = Options {
         wanted,
         longest: 1 << 20,
         most: 1 << 10,
     };
     let Ok(table) = Table::read(
-        Messages {
+        Spans {
             bytes,
             starts,
             lengths,
@@ -126,9 +130,7 @@ fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) ->
         return;
     };
     let rows = table.rows.len();
-    let layout = columns::layout(&table);
-    let mut arena = Arena::take(layout.size);
-    columns::fill(arena.bytes_mut(), &layout, &table, bytes);
+    let (layout, arena) = columns::block(&table, bytes);
     let block = arena.bytes();
     let line = |number: usize| numbers(&block[number * rows * 8..(number + 1) * rows * 8]);
     assert_eq!(line(0), table.rows);
@@ -142,22 +144,20 @@ fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) ->
         .iter()
         .map(|column| {
             let place = |row| place_of(column, row);
-            let starts = (0..rows).map(|row| place(row).map_or(0, |place| column.starts[place]));
+            let starts =
+                (0..rows).map(|row| place(row).map_or(0, |place| column.entries.extents[place].start));
             let lengths =
-                (0..rows).map(|row| place(row).map_or(NULL, |place| column.lengths[place]));
+                (0..rows).map(|row| place(row).map_or(NULL, |place| column.entries.extents[place].length));
             (starts.collect::<Vec<_>>(), lengths.collect::<Vec<_>>())
         })
         .unzip();
-    for part in &layout.parts {
-        let column = &table.columns[part.column];
-        for (row, length) in column.rows().zip(&column.lengths) {
-            sizes[row] += length;
+    let with_values = || table.columns.iter().zip(&entry_starts).zip(&entry_lengths);
+    let with_values = || with_values().filter(|((column, _), _)| column.entries.len() > 0);
+    for ((column, starts), lengths) in with_values() {
+        for (row, extent) in column.entries.rows().zip(&column.entries.extents) {
+            sizes[row] += extent.length;
         }
-        let entries = Spans::checked(
-            bytes,
-            &entry_starts[part.column],
-            &entry_lengths[part.column],
-        );
+        let entries = Spans::checked(bytes, starts, lengths);
         kept.push(Source::Wire {
             spans: entries.expect("entries lie in the buffer"),
         });
@@ -177,7 +177,7 @@ fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) ->
         longest: usize::MAX,
         most: 1 << 10,
     };
-    let messages = Messages {
+    let messages = Spans {
         bytes: &again.bytes,
         starts: &again.starts,
         lengths: &again.lengths,
@@ -199,8 +199,7 @@ fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) ->
         })
         .collect();
     for (part, (starts, lengths)) in layout.parts.iter().zip(&texts) {
-        let column = &table.columns[part.column];
-        let key = encode::key_field(&column.key);
+        let key = encode::key_field(&part.key);
         let present = part.mask.map(|mask| &block[mask..mask + rows]);
         match part.form {
             Form::Text | Form::Bytes => {
@@ -233,7 +232,7 @@ fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) ->
         }
     }
     let again = written(rows, &made, &[]);
-    let messages = Messages {
+    let messages = Spans {
         bytes: &again.bytes,
         starts: &again.starts,
         lengths: &again.lengths,
@@ -264,13 +263,13 @@ fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &dyn Fn(&[u8]) ->
 
 /// Which of the entries of a column is this row's.
 fn place_of(column: &Column, row: usize) -> Option<usize> {
-    column.rows().position(|own| own == row)
+    column.entries.rows().position(|own| own == row)
 }
 
 fn written(rows: usize, sources: &[Source<'_>], failed: &[usize]) -> Written {
     assert!(sources.iter().all(|source| source.rows() == Some(rows)));
     let lengths = encode::lengths(rows, sources, failed).expect("short messages");
-    let mut arena = Arena::take(encode::block_size(&lengths));
+    let mut arena = Arena::take(block_size(&lengths));
     encode::fill(arena.bytes_mut(), sources, &lengths);
     let block = arena.bytes();
     let (starts, rest) = block.split_at(rows * 8);

@@ -4,11 +4,11 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::core::encode::{self, Element, Output, Source, Spans};
-use super::core::table::Outside;
+use super::core::encode::{self, Element, Output, Source};
 use crate::arena::Arena;
+use crate::columnar::core::strings::{block_size, place};
+use crate::columnar::{View, ViewedSpans};
 use crate::memory::Block;
-use crate::protodata::View;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(json_encoded, module)?)
@@ -16,8 +16,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// The Python objects of a column on its way out.
 enum Held<'py> {
-    Json([View<'py>; 3]),
-    Texts([View<'py>; 3]),
+    Json(ViewedSpans<'py>),
+    Texts(ViewedSpans<'py>),
     Numbers {
         element: Element,
         shape: Vec<usize>,
@@ -49,13 +49,9 @@ fn json_encoded<'py>(
             "a column has not the {rows} rows of its batch"
         )));
     }
-    let (text, starts, lengths) = encode::objects(rows, &outputs, &failed);
-    let mut arena = Arena::take(rows * 16 + text.len());
-    let (table, out) = arena.bytes_mut().split_at_mut(rows * 16);
-    for (place, number) in table.chunks_exact_mut(8).zip(starts.iter().chain(&lengths)) {
-        place.copy_from_slice(&number.to_ne_bytes());
-    }
-    out.copy_from_slice(&text);
+    let (text, lengths) = encode::objects(rows, &outputs, &failed);
+    let mut arena = Arena::take(block_size(&lengths));
+    place(arena.bytes_mut(), &lengths).copy_from_slice(&text);
     Bound::new(py, Block { arena })
 }
 
@@ -70,8 +66,8 @@ fn hold<'py>(column: &Bound<'py, PyTuple>) -> PyResult<(Vec<u8>, Held<'py>)> {
     };
     let prefix: Vec<u8> = column.get_item(1)?.extract()?;
     let held = match column.get_item(0)?.extract::<u8>()? {
-        0 => Held::Json([view(2)?, view(3)?, view(4)?]),
-        1 => Held::Texts([view(2)?, view(3)?, view(4)?]),
+        0 => Held::Json(ViewedSpans::at(column, 2)?),
+        1 => Held::Texts(ViewedSpans::at(column, 2)?),
         2 => {
             let name: String = column.get_item(2)?.extract()?;
             Held::Numbers {
@@ -91,8 +87,8 @@ fn hold<'py>(column: &Bound<'py, PyTuple>) -> PyResult<(Vec<u8>, Held<'py>)> {
 
 fn source<'a>(held: &'a Held<'_>) -> PyResult<Source<'a>> {
     Ok(match held {
-        Held::Json(views) => Source::Json(spans(views)?),
-        Held::Texts(views) => Source::Texts(spans(views)?),
+        Held::Json(views) => Source::Json(views.spans()?),
+        Held::Texts(views) => Source::Texts(views.spans()?),
         Held::Numbers {
             element,
             shape,
@@ -107,16 +103,4 @@ fn source<'a>(held: &'a Held<'_>) -> PyResult<Source<'a>> {
             whole: whole.as_ref().map(View::bytes),
         },
     })
-}
-
-fn spans<'a>([bytes, starts, lengths]: &'a [View<'_>; 3]) -> PyResult<Spans<'a>> {
-    let spans = Spans {
-        bytes: bytes.bytes(),
-        starts: starts.numbers()?,
-        lengths: lengths.numbers()?,
-    };
-    match spans.outside() {
-        None => Ok(spans),
-        Some(row) => Err(PyValueError::new_err(Outside(row).to_string())),
-    }
 }

@@ -3,7 +3,8 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::columns::{Array, Cut, HeaderColumns, HeaderCut, Strings};
+use crate::columnar::core::spans::Spans;
+use crate::columns::{Array, HeaderColumns, HeaderCut, Strings};
 
 /// Columns of Python's, checked, and kept alive.
 pub struct Outgoing {
@@ -64,8 +65,8 @@ impl Outgoing {
 
     pub fn rows(&self) -> Rows<'_> {
         Rows {
-            values: self.values.cut(),
-            keys: self.keys.as_ref().map(Strings::cut),
+            values: self.values.spans(),
+            keys: self.keys.as_ref().map(Strings::spans),
             headers: self.headers.as_ref().map(HeaderColumns::cut),
             timestamps: self.timestamps.as_ref().map(Array::slice),
             codes: self.codes.as_ref().map(Array::slice),
@@ -75,8 +76,8 @@ impl Outgoing {
 
 /// The same as slices.
 pub struct Rows<'a> {
-    values: Cut<'a>,
-    keys: Option<Cut<'a>>,
+    values: Spans<'a>,
+    keys: Option<Spans<'a>>,
     headers: Option<HeaderCut<'a>>,
     timestamps: Option<&'a [i64]>,
     codes: Option<&'a [i64]>,
@@ -156,7 +157,11 @@ impl Sample {
 
     pub fn rows(&self) -> Rows<'_> {
         Rows {
-            values: Cut::of(&self.bytes, &self.starts, &self.lengths),
+            values: Spans {
+                bytes: &self.bytes,
+                starts: &self.starts,
+                lengths: &self.lengths,
+            },
             keys: None,
             headers: None,
             timestamps: None,

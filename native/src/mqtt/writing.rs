@@ -6,7 +6,8 @@ use pyo3::types::{PyBytes, PyList};
 
 use super::core::acks;
 use super::core::publish::Message;
-use crate::columns::{Array, Cut, Strings};
+use crate::columnar::core::spans::Spans;
+use crate::columns::{Array, Strings};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(mqtt_encode_publishes, module)?)?;
@@ -75,21 +76,21 @@ impl<'py> Held<'py> {
 
     fn cut(&self) -> Looked<'_, 'py> {
         match self {
-            Held::Spans(spans) => Looked::Spans(spans.cut()),
+            Held::Spans(spans) => Looked::Spans(spans.spans()),
             Held::List(list) => Looked::List(list),
         }
     }
 }
 
 enum Looked<'a, 'py> {
-    Spans(Cut<'a>),
+    Spans(Spans<'a>),
     List(&'a [Option<Bound<'py, PyBytes>>]),
 }
 
 impl<'a> Looked<'a, '_> {
     fn get(&self, row: usize) -> Option<&'a [u8]> {
         match self {
-            Looked::Spans(cut) => cut.get(row),
+            Looked::Spans(spans) => spans.get(row),
             Looked::List(list) => list.get(row)?.as_ref().map(|bytes| bytes.as_bytes()),
         }
     }

@@ -6,9 +6,12 @@ compile_error!(
 );
 
 pub mod core;
-mod python;
-mod view;
+mod reading;
 mod writing;
 
-pub use python::{WORTH_DETACHING, register};
-pub use view::View;
+use pyo3::prelude::*;
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    reading::register(module)?;
+    writing::register(module)
+}

@@ -5,9 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 use super::core::encode::{self, Source};
-use super::python::{WORTH_DETACHING, checked};
-use super::view::View;
 use crate::arena::Arena;
+use crate::columnar::core::strings::block_size;
+use crate::columnar::{View, ViewedSpans, WORTH_DETACHING};
 use crate::memory::Block;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -31,7 +31,7 @@ enum Held<'py> {
     Strings {
         key: Vec<u8>,
         bytes: bool,
-        spans: [View<'py>; 3],
+        spans: ViewedSpans<'py>,
     },
     Loose {
         key: Vec<u8>,
@@ -39,7 +39,7 @@ enum Held<'py> {
         values: Vec<Bound<'py, PyAny>>,
     },
     Wire {
-        spans: [View<'py>; 3],
+        spans: ViewedSpans<'py>,
     },
     Entries {
         values: Vec<Bound<'py, PyAny>>,
@@ -63,7 +63,7 @@ fn encoded<'py>(
     let lengths = encode::lengths(rows, &sources, &failed).map_err(|row| {
         PyOverflowError::new_err(format!("the message at position {row} is too long"))
     })?;
-    let size = encode::block_size(&lengths);
+    let size = block_size(&lengths);
     let work = move || {
         let mut arena = Arena::take(size);
         encode::fill(arena.bytes_mut(), &sources, &lengths);
@@ -106,7 +106,7 @@ fn hold<'py>(column: &Bound<'py, PyTuple>) -> PyResult<Held<'py>> {
         2 => Ok(Held::Strings {
             key: encode::key_field(&bytes(1)?),
             bytes: at(2)?.extract()?,
-            spans: [view(3)?, view(4)?, view(5)?],
+            spans: ViewedSpans::at(column, 3)?,
         }),
         3 => Ok(Held::Loose {
             key: encode::key_field(&bytes(1)?),
@@ -114,7 +114,7 @@ fn hold<'py>(column: &Bound<'py, PyTuple>) -> PyResult<Held<'py>> {
             values: list(3)?,
         }),
         4 => Ok(Held::Wire {
-            spans: [view(1)?, view(2)?, view(3)?],
+            spans: ViewedSpans::at(column, 1)?,
         }),
         5 => Ok(Held::Entries { values: list(1)? }),
         form => Err(PyValueError::new_err(format!(
@@ -147,14 +147,10 @@ fn source<'a>(held: &'a Held<'_>) -> PyResult<Source<'a>> {
             values: values.bytes(),
             present: present.as_ref().map(View::bytes),
         },
-        Held::Strings {
-            key,
-            bytes,
-            spans: [buffer, starts, lengths],
-        } => Source::Strings {
+        Held::Strings { key, bytes, spans } => Source::Strings {
             key: key.clone(),
             bytes: *bytes,
-            spans: checked(buffer, starts, lengths)?,
+            spans: spans.spans()?,
         },
         Held::Loose { key, bytes, values } => {
             let values = values
@@ -167,10 +163,8 @@ fn source<'a>(held: &'a Held<'_>) -> PyResult<Source<'a>> {
                 values,
             }
         }
-        Held::Wire {
-            spans: [buffer, starts, lengths],
-        } => Source::Wire {
-            spans: checked(buffer, starts, lengths)?,
+        Held::Wire { spans } => Source::Wire {
+            spans: spans.spans()?,
         },
         Held::Entries { values } => Source::Entries {
             values: values

@@ -1,6 +1,7 @@
 //! The values of one key in many records: where they stand, and what they are if that is wanted.
 
 use super::scan::{self, Counts, Number, byte};
+use crate::columnar::core::entries::Entries;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -26,13 +27,6 @@ pub struct Cell {
     pub bits: u64,
     /// How many numbers a list has.
     pub count: usize,
-}
-
-/// Where a value begins, and its bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Span {
-    pub start: i64,
-    pub length: i64,
 }
 
 /// A key as records have it, in quotes.
@@ -82,12 +76,7 @@ pub struct Column {
     pub root: Option<usize>,
     /// Whether values of another place stand for this key.
     pub hidden: bool,
-    /// The values in their records. Rows without one take no place.
-    pub spans: Vec<Span>,
-    /// The row of each value, rising; empty as long as value i is that of row i.
-    rows: Vec<i64>,
-    /// The row behind the last one that has a value.
-    next: usize,
+    pub entries: Entries,
     /// The values, if they are wanted.
     pub cells: Vec<Cell>,
     /// The bits of the numbers in lists: of integers in a list of integers, else of floats.
@@ -104,9 +93,7 @@ impl Column {
             first: position,
             root: None,
             hidden: false,
-            spans: Vec::with_capacity(room),
-            rows: Vec::new(),
-            next: 0,
+            entries: Entries::with_room(room),
             cells: Vec::with_capacity(if wanted { room } else { 0 }),
             samples: Vec::new(),
         }
@@ -128,7 +115,7 @@ impl Column {
         row: usize,
         counts: &mut Counts,
     ) -> Option<usize> {
-        if self.next > row {
+        if self.entries.has(row) {
             // A key twice.
             return None;
         }
@@ -143,42 +130,14 @@ impl Column {
         } else {
             scan::skip(text, at, counts)?
         };
-        if self.next != row || !self.rows.is_empty() {
-            self.note_gap(row);
-        }
-        self.next = row + 1;
-        self.spans.push(Span {
-            start: (base + at) as i64,
-            length: (end - at) as i64,
-        });
-        Some(end)
-    }
-
-    /// The rows that have a value.
-    pub fn rows(&self) -> impl Iterator<Item = usize> {
-        (0..self.spans.len()).map(|place| self.rows.get(place).map_or(place, |row| *row as usize))
+        self.entries.put(base + at, base + end, row).then_some(end)
     }
 
     /// Lets go of the values from this row on.
     pub fn take_back(&mut self, from: usize) {
-        while self.next > from {
-            self.spans.pop();
-            self.rows.pop();
-            self.next = match self.rows.last() {
-                Some(last) => *last as usize + 1,
-                None => self.spans.len(),
-            };
-        }
+        self.entries.take_back(from);
         // A value may have been read whose record broke off before it was noted.
-        self.cells.truncate(self.spans.len());
-    }
-
-    #[inline(never)]
-    fn note_gap(&mut self, row: usize) {
-        if self.rows.is_empty() {
-            self.rows.extend(0..self.spans.len() as i64);
-        }
-        self.rows.push(row as i64);
+        self.cells.truncate(self.entries.len());
     }
 
     #[inline]

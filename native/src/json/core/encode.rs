@@ -1,8 +1,6 @@
-//! Columns to JSON objects: all of them in one block of bytes.
-//!
-//! The block begins with the objects' starts and lengths, 64-bit numbers, one of each a row; the bytes follow.
+//! Columns to JSON objects.
 
-use super::table::NULL;
+use crate::columnar::core::spans::{NULL, Spans};
 
 /// What the numbers of an array are, in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,27 +44,6 @@ impl Element {
             Element::Int16 | Element::Uint16 => 2,
             Element::Int8 | Element::Uint8 | Element::Boolean => 1,
         }
-    }
-}
-
-/// Strings in one buffer; a length below 0 is none.
-#[derive(Clone, Copy)]
-pub struct Spans<'a> {
-    pub bytes: &'a [u8],
-    pub starts: &'a [i64],
-    pub lengths: &'a [i64],
-}
-
-impl<'a> Spans<'a> {
-    /// The position of a string that does not lie in the buffer.
-    pub fn outside(&self) -> Option<usize> {
-        (0..self.lengths.len()).find(|row| self.lengths[*row] >= 0 && self.get(*row).is_none())
-    }
-
-    fn get(&self, row: usize) -> Option<&'a [u8]> {
-        let start = usize::try_from(*self.starts.get(row)?).ok()?;
-        let length = usize::try_from(*self.lengths.get(row)?).ok()?;
-        self.bytes.get(start..start.checked_add(length)?)
     }
 }
 
@@ -123,18 +100,13 @@ pub struct Output<'a> {
     pub source: Source<'a>,
 }
 
-/// The objects of all rows, one behind the other, and where each begins and how long it is; `failed` rows have none.
-pub fn objects(
-    rows: usize,
-    columns: &[Output<'_>],
-    failed: &[usize],
-) -> (Vec<u8>, Vec<i64>, Vec<i64>) {
+/// The objects of all rows, one behind the other, and how long each is; `failed` rows have none.
+pub fn objects(rows: usize, columns: &[Output<'_>], failed: &[usize]) -> (Vec<u8>, Vec<i64>) {
     let mut out = Vec::with_capacity(rows * 64);
-    let (mut starts, mut lengths) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+    let mut lengths = Vec::with_capacity(rows);
     let mut failed = failed.iter().copied().peekable();
     for row in 0..rows {
         let start = out.len();
-        starts.push(start as i64);
         if failed.next_if_eq(&row).is_some() {
             lengths.push(NULL);
             continue;
@@ -146,7 +118,7 @@ pub fn objects(
         out.push(b'}');
         lengths.push((out.len() - start) as i64);
     }
-    (out, starts, lengths)
+    (out, lengths)
 }
 
 fn put(out: &mut Vec<u8>, column: &Output<'_>, row: usize, begin: usize) {
@@ -459,9 +431,9 @@ mod tests {
                 }),
             },
         ];
-        let (out, starts, lengths) = objects(2, &columns, &[]);
+        let (out, lengths) = objects(2, &columns, &[]);
         assert_eq!(out, b"{\"n\":1,\"s\":\"ab\"}{\"n\":2.5}");
-        assert_eq!((starts, lengths), (vec![0, 16], vec![16, 9]));
-        assert_eq!(objects(2, &columns, &[0]).2, [NULL, 9]);
+        assert_eq!(lengths, [16, 9]);
+        assert_eq!(objects(2, &columns, &[0]).1, [NULL, 9]);
     }
 }

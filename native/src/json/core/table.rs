@@ -1,25 +1,11 @@
 //! Many records to the cells of a table: one column a key, one row an object.
 
-use std::collections::HashMap;
-use std::fmt;
-
-use super::column::{Column, Span};
+use super::column::Column;
 use super::scan::{self, Counts, Limits, byte, space};
+use crate::columnar::core::places::{Places, room};
+use crate::columnar::core::spans::{Outside, Span, Spans};
 
-/// Columns up to which looking at each is quicker than asking a map.
-const FEW: usize = 12;
-/// A payload that is none: what the sequence of payloads has at this place.
-pub const NULL: i64 = -1;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-
-/// Payloads in one buffer: payload i is `bytes[starts[i]..starts[i] + lengths[i]]`.
-#[derive(Clone, Copy)]
-pub struct Payloads<'a> {
-    pub bytes: &'a [u8],
-    pub starts: &'a [i64],
-    /// `NULL` where there is none; anything else below zero is something that is no string at all.
-    pub lengths: &'a [i64],
-}
 
 /// A step of a pointer: a key, and which element it is if that is a number.
 pub struct Step {
@@ -36,7 +22,7 @@ pub struct Field {
 /// What the reader of a table is to look out for.
 pub struct Options<'a> {
     /// Whether the values of this key are to be read.
-    pub wanted: &'a dyn Fn(&[u8]) -> bool,
+    pub wanted: &'a (dyn Fn(&[u8]) -> bool + Sync),
     pub fields: &'a [Field],
     /// Whether each element of an array, and each line, is a row.
     pub each: bool,
@@ -47,32 +33,18 @@ pub struct Options<'a> {
     pub limits: Limits,
 }
 
-/// The span of the payload at this position does not lie in the buffer.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Outside(pub usize);
-
-impl fmt::Display for Outside {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the string at position {} does not lie in the buffer",
-            self.0
-        )
-    }
-}
-
 /// Plain records, taken apart.
 pub struct Table {
     pub columns: Vec<Column>,
     /// The columns of the options' fields.
     pub fields: Vec<Column>,
     /// How many columns the first row had: those of fields come behind them.
-    pub of_first_row: usize,
+    of_first_row: usize,
     /// Position of the payload of each row, never falling.
     pub rows: Vec<i64>,
     /// Positions of the payloads that are left to Python, rising.
     pub odd: Vec<i64>,
-    places: HashMap<Vec<u8>, usize>,
+    places: Places,
     /// Where the values begin that pointers go through, in the record that is read.
     slots: Vec<Option<usize>>,
     /// How many payloads there are, and bytes of all: columns get room for as many values, but no more bytes.
@@ -82,8 +54,8 @@ pub struct Table {
 
 impl Table {
     /// Takes all payloads apart. Nulls are passed over.
-    pub fn read(payloads: Payloads<'_>, options: &Options<'_>) -> Result<Table, Outside> {
-        let count = payloads.starts.len().min(payloads.lengths.len());
+    pub fn read(payloads: Spans<'_>, options: &Options<'_>) -> Result<Table, Outside> {
+        let count = payloads.len();
         let mut table = Table {
             columns: Vec::new(),
             fields: options
@@ -94,35 +66,30 @@ impl Table {
             of_first_row: 0,
             rows: Vec::with_capacity(count),
             odd: Vec::new(),
-            places: HashMap::new(),
+            places: Places::default(),
             slots: Vec::new(),
             count,
             bytes: payloads.bytes.len(),
         };
         for position in 0..count {
-            let (start, length) = (payloads.starts[position], payloads.lengths[position]);
-            if length == NULL {
-                if options.bare {
-                    table.rows.push(position as i64);
+            match payloads.span(position)? {
+                Span::Null if options.bare => table.rows.push(position as i64),
+                Span::Null => {}
+                Span::Stranger => table.odd.push(position as i64),
+                Span::At(start, end) => {
+                    table.add(position, &payloads.bytes[start..end], start, options);
                 }
-                continue;
             }
-            if length < 0 {
-                table.odd.push(position as i64);
-                continue;
-            }
-            let (Ok(start), Ok(length)) = (usize::try_from(start), usize::try_from(length)) else {
-                return Err(Outside(position));
-            };
-            let payload = start
-                .checked_add(length)
-                .and_then(|end| payloads.bytes.get(start..end));
-            let Some(payload) = payload else {
-                return Err(Outside(position));
-            };
-            table.add(position, payload, start, options);
         }
         Ok(table)
+    }
+
+    /// The columns in the order of their keys, without those that others stand for.
+    pub fn in_order(&self) -> impl Iterator<Item = &Column> {
+        let first = self.of_first_row.min(self.columns.len());
+        let (before, behind) = self.columns.split_at(first);
+        let all = before.iter().chain(&self.fields).chain(behind);
+        all.filter(|column| !column.hidden)
     }
 
     fn add(&mut self, position: usize, payload: &[u8], start: usize, options: &Options<'_>) {
@@ -289,24 +256,23 @@ impl Table {
             return None;
         }
         let key = &text[at + 1..end - 1];
-        let place = if self.columns.len() <= FEW {
-            self.columns.iter().position(|column| column.key == key)
-        } else {
-            self.places.get(key).copied()
-        };
+        let place = self.place(key);
         Some((
             place.unwrap_or_else(|| self.new_column(key, position, options)),
             end,
         ))
     }
 
+    fn place(&self, key: &[u8]) -> Option<usize> {
+        let keys = self.columns.iter().map(|column| &column.key[..]);
+        self.places.find(key, keys)
+    }
+
     fn new_column(&mut self, key: &[u8], position: usize, options: &Options<'_>) -> usize {
         let place = self.columns.len();
         let hidden = options.fields.iter().any(|field| field.key == key);
-        let few = place < FEW || (place + 1) * self.count * size_of::<Span>() <= self.bytes;
-        let room = if few { self.count } else { 0 };
         let wanted = !hidden && (options.wanted)(key);
-        let mut column = Column::new(key, wanted, position, room);
+        let mut column = Column::new(key, wanted, position, room(place, self.count, self.bytes));
         column.hidden = hidden;
         if options
             .fields
@@ -316,7 +282,7 @@ impl Table {
             column.root = Some(self.slots.len());
             self.slots.push(None);
         }
-        self.places.insert(key.to_vec(), place);
+        self.places.add(key, place);
         self.columns.push(column);
         place
     }
@@ -332,13 +298,8 @@ impl Table {
         for (field, column) in options.fields.iter().zip(&mut self.fields) {
             let mut place = Some(begin);
             if let Some(first) = field.steps.first() {
-                let root = if self.columns.len() <= FEW {
-                    self.columns
-                        .iter()
-                        .position(|column| column.key == first.key)
-                } else {
-                    self.places.get(&first.key).copied()
-                };
+                let keys = self.columns.iter().map(|column| &column.key[..]);
+                let root = self.places.find(&first.key, keys);
                 let slot = root.and_then(|root| self.columns[root].root);
                 place = slot.and_then(|slot| self.slots[slot]);
             }
@@ -384,7 +345,7 @@ mod tests {
                 elements: 100,
             },
         };
-        let payloads = Payloads {
+        let payloads = Spans {
             bytes: &bytes,
             starts: &starts,
             lengths: &lengths,
@@ -393,7 +354,7 @@ mod tests {
     }
 
     fn rows(column: &Column) -> Vec<usize> {
-        column.rows().collect()
+        column.entries.rows().collect()
     }
 
     #[test]

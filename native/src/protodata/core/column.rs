@@ -4,6 +4,7 @@ use super::mould::Mould;
 use super::schema::{Message, well_formed};
 use super::value::{self, Cell, Kind};
 use super::wire::Range;
+use crate::columnar::core::entries::Entries;
 
 /// The entries of one key.
 pub struct Column {
@@ -11,13 +12,8 @@ pub struct Column {
     pub wanted: bool,
     /// Position of the first message that had it.
     pub first: usize,
-    /// Where each entry begins, its tag included, and its bytes. Rows without an entry take no place.
-    pub starts: Vec<i64>,
-    pub lengths: Vec<i64>,
-    /// The row of each entry, rising; empty as long as entry i is that of row i.
-    pub rows: Vec<i64>,
-    /// The row behind the last one that has an entry.
-    next: usize,
+    /// Where each entry begins, its tag included, and its bytes.
+    pub entries: Entries,
     /// The entries' values, if they are wanted.
     pub cells: Vec<Cell>,
     pub dims: Vec<u64>,
@@ -49,10 +45,7 @@ impl Column {
             key: key.to_vec(),
             wanted,
             first: position,
-            starts: Vec::with_capacity(room),
-            lengths: Vec::with_capacity(room),
-            rows: Vec::new(),
-            next: 0,
+            entries: Entries::with_room(room),
             cells: Vec::with_capacity(if wanted { room } else { 0 }),
             dims: Vec::new(),
             mould: None,
@@ -63,7 +56,7 @@ impl Column {
     #[inline(always)]
     pub fn add_likely(&mut self, bytes: &[u8], (at, end): Range, row: usize) -> Option<usize> {
         let (cell, stop) = self.mould.as_ref()?.take(bytes, at, end)?;
-        if !self.put(at, stop, row) {
+        if !self.entries.put(at, stop, row) {
             return None;
         }
         if self.wanted {
@@ -74,7 +67,7 @@ impl Column {
 
     /// Adds this entry, whose value is at `value`, as this row's.
     pub fn add(&mut self, bytes: &[u8], (at, stop): Range, value: Range, row: usize) -> Outcome {
-        if !self.put(at, stop, row) {
+        if !self.entries.put(at, stop, row) {
             return Outcome::Odd;
         }
         let dims = self.dims.len();
@@ -98,48 +91,9 @@ impl Column {
         }
     }
 
-    /// The rows that have an entry.
-    pub fn rows(&self) -> impl Iterator<Item = usize> {
-        (0..self.starts.len()).map(|place| self.rows.get(place).map_or(place, |row| *row as usize))
-    }
-
     /// Lets go of the entry of this row, the last one.
     pub fn take_back(&mut self, row: usize) {
-        if self.next != row + 1 {
-            return;
-        }
-        self.starts.pop();
-        self.lengths.pop();
-        self.rows.pop();
-        self.cells.truncate(self.starts.len());
-        self.next = match self.rows.last() {
-            Some(last) => *last as usize + 1,
-            None => self.starts.len(),
-        };
-    }
-
-    /// Whether this row, the last one so far, had no entry yet: then this is it.
-    #[inline(always)]
-    fn put(&mut self, at: usize, stop: usize, row: usize) -> bool {
-        let without_gaps = self.next == row && self.rows.is_empty();
-        if !without_gaps && !self.put_behind_gap(row) {
-            return false;
-        }
-        self.next = row + 1;
-        self.starts.push(at as i64);
-        self.lengths.push((stop - at) as i64);
-        true
-    }
-
-    #[inline(never)]
-    fn put_behind_gap(&mut self, row: usize) -> bool {
-        if self.next > row {
-            return false;
-        }
-        if self.rows.is_empty() {
-            self.rows.extend(0..self.starts.len() as i64);
-        }
-        self.rows.push(row as i64);
-        true
+        self.entries.take_back(row);
+        self.cells.truncate(self.entries.len());
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! The block begins with the messages' starts and lengths, 64-bit numbers, one of each a row; the bytes follow.
 
-use super::wire::{FIRST, SECOND, put, put_varint, width};
+use super::wire::{FIRST, SECOND, put_varint, width};
+use crate::columnar::core::spans::{NULL, Spans};
+use crate::columnar::core::strings::{place, put};
 
 /// Bytes of the largest message; protobuf's own bound.
 const LARGEST: usize = i32::MAX as usize;
@@ -44,49 +46,6 @@ pub enum Source<'a> {
     },
 }
 
-/// Strings in one buffer; a length below 0 is none.
-#[derive(Clone, Copy)]
-pub struct Spans<'a> {
-    pub bytes: &'a [u8],
-    pub starts: &'a [i64],
-    pub lengths: &'a [i64],
-}
-
-impl<'a> Spans<'a> {
-    /// Spans whose every string lies in the buffer, or the position of one that does not.
-    pub fn checked(
-        bytes: &'a [u8],
-        starts: &'a [i64],
-        lengths: &'a [i64],
-    ) -> Result<Spans<'a>, usize> {
-        if starts.len() != lengths.len() {
-            return Err(starts.len().min(lengths.len()));
-        }
-        let size = i64::try_from(bytes.len()).map_err(|_| 0usize)?;
-        let inside =
-            |start: i64, length: i64| start >= 0 && start <= size && length <= size - start;
-        let bad = starts
-            .iter()
-            .zip(lengths)
-            .position(|(start, length)| *length >= 0 && !inside(*start, *length));
-        bad.map_or(
-            Ok(Spans {
-                bytes,
-                starts,
-                lengths,
-            }),
-            Err,
-        )
-    }
-
-    /// The string of this row.
-    pub fn get(&self, row: usize) -> Option<&'a [u8]> {
-        let length = usize::try_from(self.lengths[row]).ok()?;
-        let start = self.starts[row] as usize;
-        Some(&self.bytes[start..start + length])
-    }
-}
-
 /// A key as it stands in its entries.
 pub fn key_field(key: &[u8]) -> Vec<u8> {
     let mut field = vec![0; 1 + width(key.len() as u64) + key.len()];
@@ -108,36 +67,21 @@ pub fn lengths(rows: usize, sources: &[Source<'_>], failed: &[usize]) -> Result<
     let mut lengths: Vec<i64> = lengths.into_iter().map(|length| length as i64).collect();
     for row in failed {
         if let Some(length) = lengths.get_mut(*row) {
-            *length = -1;
+            *length = NULL;
         }
     }
     Ok(lengths)
 }
 
-/// Bytes of the block for messages of these lengths.
-pub fn block_size(lengths: &[i64]) -> usize {
-    lengths.len() * 16
-        + lengths
-            .iter()
-            .map(|length| usize::try_from(*length).unwrap_or(0))
-            .sum::<usize>()
-}
-
-/// Fills a block of `block_size` bytes.
+/// Fills a block for messages of these lengths (`columnar::core::strings`).
 pub fn fill(block: &mut [u8], sources: &[Source<'_>], lengths: &[i64]) {
-    let (table, mut out) = block.split_at_mut(lengths.len() * 16);
-    let (starts, counts) = table.split_at_mut(lengths.len() * 8);
-    let mut start = 0i64;
+    let mut out = place(block, lengths);
     for (row, length) in lengths.iter().enumerate() {
-        starts[row * 8..row * 8 + 8].copy_from_slice(&start.to_ne_bytes());
-        counts[row * 8..row * 8 + 8].copy_from_slice(&length.to_ne_bytes());
-        if *length < 0 {
-            continue;
+        if *length >= 0 {
+            for source in sources {
+                out = source.put(row, out);
+            }
         }
-        for source in sources {
-            out = source.put(row, out);
-        }
-        start += length;
     }
 }
 
@@ -301,6 +245,7 @@ fn number(values: &[u8], row: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columnar::core::strings::block_size;
 
     fn messages(rows: usize, sources: &[Source<'_>], failed: &[usize]) -> Vec<Option<Vec<u8>>> {
         assert!(sources.iter().all(|source| source.rows() == Some(rows)));
@@ -374,8 +319,5 @@ mod tests {
         assert_eq!(column(&[0; 16], Some(&[1])).rows(), None);
         assert_eq!(column(&[0; 15], None).rows(), None);
         assert_eq!(column(&[0; 16], Some(&[1, 1])).rows(), Some(2));
-        assert_eq!(Spans::checked(b"ab", &[0, 1], &[2, 2]).err(), Some(1));
-        assert_eq!(Spans::checked(b"ab", &[0], &[2, 2]).err(), Some(1));
-        assert!(Spans::checked(b"ab", &[2, 9], &[0, -1]).is_ok());
     }
 }

@@ -1,49 +1,18 @@
 //! Many messages to the cells of a table: one column a key, one row a plain message.
 
-use std::collections::HashMap;
-use std::fmt;
-
 use super::column::{Column, Outcome};
 use super::wire::{FIRST, Range, SECOND, delimited};
-
-/// Columns up to which looking at each is quicker than asking a map.
-const FEW: usize = 12;
-/// A string that is none: what the sequence of strings has at this place.
-pub const NULL: i64 = -1;
-/// Something at this place that is no string at all.
-pub const STRANGER: i64 = -2;
-
-/// Messages in one buffer: message i is `bytes[starts[i]..starts[i] + lengths[i]]`.
-#[derive(Clone, Copy)]
-pub struct Messages<'a> {
-    pub bytes: &'a [u8],
-    pub starts: &'a [i64],
-    /// `NULL` or `STRANGER` where there is no message.
-    pub lengths: &'a [i64],
-}
+use crate::columnar::core::places::{FEW, Places, room};
+use crate::columnar::core::spans::{Outside, Span, Spans};
 
 /// What the reader of a table is to look out for.
 pub struct Options<'a> {
     /// Whether the values of this key are to be read.
-    pub wanted: &'a dyn Fn(&[u8]) -> bool,
+    pub wanted: &'a (dyn Fn(&[u8]) -> bool + Sync),
     /// Bytes of the longest message that is plain.
     pub longest: usize,
     /// Entries of a message that is plain, at most.
     pub most: usize,
-}
-
-/// The span of the message at this position does not lie in the buffer.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Outside(pub usize);
-
-impl fmt::Display for Outside {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the string at position {} does not lie in the buffer",
-            self.0
-        )
-    }
 }
 
 /// Plain messages, taken apart.
@@ -56,36 +25,25 @@ pub struct Table {
     pub odd: Vec<i64>,
     /// Entries of metadata: row, start, length; rows rise. They are not looked into.
     pub metadata: Vec<(i64, i64, i64)>,
-    places: HashMap<Vec<u8>, usize>,
+    places: Places,
 }
 
 impl Table {
     /// Takes all messages apart. Nulls are passed over.
-    pub fn read(messages: Messages<'_>, options: &Options<'_>) -> Result<Table, Outside> {
-        let count = messages.starts.len().min(messages.lengths.len());
+    pub fn read(messages: Spans<'_>, options: &Options<'_>) -> Result<Table, Outside> {
+        let count = messages.len();
         let mut table = Table {
             rows: Vec::with_capacity(count),
             ..Table::default()
         };
         for row in 0..count {
-            let (start, length) = (messages.starts[row], messages.lengths[row]);
-            if length == NULL {
-                continue;
+            match messages.span(row)? {
+                Span::Null => {}
+                Span::Stranger => table.odd.push(row as i64),
+                Span::At(start, end) => {
+                    table.add(row, messages.bytes, (start, end), options, count)
+                }
             }
-            if length < 0 {
-                table.odd.push(row as i64);
-                continue;
-            }
-            let (Ok(start), Ok(length)) = (usize::try_from(start), usize::try_from(length)) else {
-                return Err(Outside(row));
-            };
-            let end = start
-                .checked_add(length)
-                .filter(|end| *end <= messages.bytes.len());
-            let Some(end) = end else {
-                return Err(Outside(row));
-            };
-            table.add(row, messages.bytes, (start, end), options, count);
         }
         Ok(table)
     }
@@ -178,7 +136,7 @@ impl Table {
             let key = &bytes[key.0..key.1];
             let Some(place) = self
                 .place(key, expected)
-                .or_else(|| self.new_column(key, position, options, count))
+                .or_else(|| self.new_column(key, position, options, (count, bytes.len())))
             else {
                 return Outcome::Odd;
             };
@@ -224,10 +182,8 @@ impl Table {
         {
             return Some(expected);
         }
-        if self.columns.len() <= FEW {
-            return self.columns.iter().position(|column| column.key == key);
-        }
-        self.places.get(key).copied()
+        let keys = self.columns.iter().map(|column| &column.key[..]);
+        self.places.find(key, keys)
     }
 
     /// A column of this key, unless it is none.
@@ -236,14 +192,14 @@ impl Table {
         key: &[u8],
         position: usize,
         options: &Options<'_>,
-        count: usize,
+        (count, size): (usize, usize),
     ) -> Option<usize> {
         std::str::from_utf8(key).ok()?;
         let wanted = (options.wanted)(key);
         let place = self.columns.len();
-        self.places.insert(key.to_vec(), place);
-        let room = if place < FEW { count } else { 0 };
-        self.columns.push(Column::new(key, wanted, position, room));
+        self.places.add(key, place);
+        self.columns
+            .push(Column::new(key, wanted, position, room(place, count, size)));
         Some(place)
     }
 }
@@ -264,6 +220,7 @@ fn entry(bytes: &[u8], start: usize, stop: usize) -> Option<(Range, Range)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columnar::core::spans::{NULL, STRANGER};
 
     const N: &[u8] = b"\x0a\x09\x0a\x01n\x12\x04\x20\x07\x68\x05";
     const S: &[u8] = b"\x0a\x0b\x0a\x01s\x12\x06\x12\x02ab\x68\x01";
@@ -286,7 +243,7 @@ mod tests {
             longest: 1000,
             most: 3,
         };
-        let messages = Messages {
+        let messages = Spans {
             bytes: &bytes,
             starts: &starts,
             lengths: &lengths,
@@ -295,7 +252,7 @@ mod tests {
     }
 
     fn rows(column: &Column) -> Vec<usize> {
-        column.rows().collect()
+        column.entries.rows().collect()
     }
 
     #[test]
@@ -303,9 +260,9 @@ mod tests {
         let both = [N, S].concat();
         let table = table(&[&both, N, b"", S], b"n");
         assert_eq!(table.rows, [0, 1, 2, 3]);
-        assert_eq!(table.columns[0].lengths, [11, 11]);
+        assert_eq!(table.columns[0].entries.extents[1].length, 11);
         assert_eq!(rows(&table.columns[0]), [0, 1]);
-        assert_eq!(table.columns[1].lengths, [13, 13]);
+        assert_eq!(table.columns[1].entries.extents[1].length, 13);
         assert_eq!(rows(&table.columns[1]), [0, 3]);
         assert_eq!(table.columns[0].cells[1].bits, 7);
         assert!(table.columns[1].cells.is_empty());
@@ -322,7 +279,7 @@ mod tests {
             (&[2][..], &[0, 1, 3][..])
         );
         assert_eq!(table.columns.len(), 1);
-        assert_eq!(table.columns[0].starts.len(), 1);
+        assert_eq!(table.columns[0].entries.len(), 1);
     }
 
     #[test]
@@ -352,7 +309,7 @@ mod tests {
         };
         for (start, length) in [(0, 12), (12, 0), (-1, 1), (i64::MAX, 1), (1, i64::MAX)] {
             let found = Table::read(
-                Messages {
+                Spans {
                     bytes: N,
                     starts: &[start],
                     lengths: &[length],
@@ -362,7 +319,7 @@ mod tests {
             assert_eq!(found.err(), Some(Outside(0)));
         }
         let found = Table::read(
-            Messages {
+            Spans {
                 bytes: N,
                 starts: &[99, 0],
                 lengths: &[NULL, STRANGER],
@@ -425,11 +382,6 @@ mod tests {
         let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
         let table = table(&messages, b"");
         assert_eq!(table.columns.len(), messages.len());
-        assert!(
-            table
-                .columns
-                .iter()
-                .all(|column| column.starts.len() == 1 && column.rows.len() <= 1)
-        );
+        assert!(table.columns.iter().all(|column| column.entries.len() == 1));
     }
 }

@@ -110,30 +110,6 @@ pub fn put_varint(out: &mut [u8], mut number: u64) -> &mut [u8] {
     &mut out[place + 1..]
 }
 
-/// Writes `bytes` at the beginning of `out`; the rest of it.
-#[inline]
-pub fn put<'a>(out: &'a mut [u8], bytes: &[u8]) -> &'a mut [u8] {
-    let (place, rest) = out.split_at_mut(bytes.len());
-    // A call costs more than these few bytes: two copies of a fixed size, which may overlap.
-    match bytes.len() {
-        16..=32 => put_ends::<16>(place, bytes),
-        8..16 => put_ends::<8>(place, bytes),
-        0 => {}
-        _ => place.copy_from_slice(bytes),
-    }
-    rest
-}
-
-#[inline(always)]
-fn put_ends<const SIZE: usize>(place: &mut [u8], bytes: &[u8]) {
-    if let (Some(to), Some(from)) = (place.first_chunk_mut::<SIZE>(), bytes.first_chunk()) {
-        *to = *from;
-    }
-    if let (Some(to), Some(from)) = (place.last_chunk_mut::<SIZE>(), bytes.last_chunk()) {
-        *to = *from;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,17 +166,6 @@ mod tests {
             }
         }
         assert!(is_text("ein Häuschen im Grünen".as_bytes()));
-    }
-
-    #[test]
-    fn parts_of_every_length_are_written_whole() {
-        let bytes: Vec<u8> = (0..70).collect();
-        for length in 0..70 {
-            let mut out = [0xFFu8; 80];
-            assert_eq!(put(&mut out, &bytes[..length]).len(), 80 - length);
-            assert_eq!(out[..length], bytes[..length]);
-            assert!(out[length..].iter().all(|byte| *byte == 0xFF));
-        }
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::marker::PhantomData;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::core::spans::Spans;
 
 /// The contiguous memory of an object, held until this is dropped.
 ///
@@ -58,5 +61,31 @@ impl Drop for View<'_> {
     fn drop(&mut self) {
         // SAFETY: it was filled by PyObject_GetBuffer, and is released once.
         unsafe { ffi::PyBuffer_Release(&mut *self.raw) }
+    }
+}
+
+/// The memory of a `Spans`: its buffer, starts and lengths.
+pub struct ViewedSpans<'py>([View<'py>; 3]);
+
+impl<'py> ViewedSpans<'py> {
+    pub fn of([buffer, starts, lengths]: [&Bound<'py, PyAny>; 3]) -> PyResult<ViewedSpans<'py>> {
+        Ok(ViewedSpans([
+            View::of(buffer)?,
+            View::of(starts)?,
+            View::of(lengths)?,
+        ]))
+    }
+
+    /// Of the three items of a tuple that begin at this one.
+    pub fn at(tuple: &Bound<'py, PyTuple>, first: usize) -> PyResult<ViewedSpans<'py>> {
+        let item = |place: usize| tuple.get_item(first + place);
+        ViewedSpans::of([&item(0)?, &item(1)?, &item(2)?])
+    }
+
+    /// The strings. Raises `ValueError` if one does not lie in the buffer.
+    pub fn spans(&self) -> PyResult<Spans<'_>> {
+        let [buffer, starts, lengths] = &self.0;
+        Spans::checked(buffer.bytes(), starts.numbers()?, lengths.numbers()?)
+            .map_err(|outside| PyValueError::new_err(outside.to_string()))
     }
 }

@@ -1,0 +1,4 @@
+//! What the modules under test import as `crate::columnar`.
+
+#[path = "../../src/columnar/core/mod.rs"]
+pub mod core;
