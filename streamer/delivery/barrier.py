@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 
 from connectors.records import Ints, Lane
@@ -32,7 +32,9 @@ class Barrier(Confirming):
     def run_next(self, seconds: float) -> None:
         """Nothing depends on it."""
 
-    def admit(self, decoded: DecodedBatch, result: Result) -> Iterable[tuple[DecodedBatch, Result]]:
+    def admit(
+        self, decoded: DecodedBatch, result: Result, release: Callable[[], None]
+    ) -> Iterable[tuple[DecodedBatch, Result]]:
         """The whole batch, at once."""
         return ((decoded, result),)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from connectors.records import Ints, Lane
 from connectors.sink import Lost, Voided
@@ -23,7 +23,7 @@ class Confirming(ABC):
     outcomes: Counter[tuple[str, str]]
     """Counts of rows by source and outcome; what is added here is counted once the rows are confirmed for good."""
     postponed: bool = False
-    """Whether messages of rows that were run are still held back, so that nothing may be confirmed as a whole."""
+    """Whether dead letters of rows that were run are held back, so that their transaction may not be committed."""
 
     @property
     @abstractmethod
@@ -35,10 +35,13 @@ class Confirming(ABC):
         """A batch is run next, which will take about so long."""
 
     @abstractmethod
-    def admit(self, decoded: DecodedBatch, result: Result) -> Iterable[tuple[DecodedBatch, Result]]:
+    def admit(
+        self, decoded: DecodedBatch, result: Result, release: Callable[[], None]
+    ) -> Iterable[tuple[DecodedBatch, Result]]:
         """The parts of a batch to send now, one after the other; the next is asked for when one was sent.
 
-        May wait. Raises `ServiceStopped` when no time is left for that.
+        May wait. `release` sends the dead letters that are held back, so that nothing is `postponed`. Raises
+        `ServiceStopped` when no time is left for that.
         """
 
     @abstractmethod

@@ -115,7 +115,7 @@ class Delivery:
 
         Raises `ServiceStopped` if failures have to stop the service, `ConnectorError` if a sink is broken for good.
         """
-        for part, own in self._confirming.admit(decoded, result):
+        for part, own in self._confirming.admit(decoded, result, self._send_held_back):
             failed: Failed = {**part.failed, **own.failed}
             skipped = self._sort_out_tombstones(part, failed)
             began = time.perf_counter()

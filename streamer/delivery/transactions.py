@@ -101,7 +101,7 @@ class Transactions(Confirming):
         self._future: Future[None] | None = None
         self._tries = 0
         self._again_at = 0.0
-        """When the next call is made: after a pause, where the one before it failed."""
+        """When the next call is made: after a pause, where the one before it failed, or the transaction was aborted."""
         self._positions: dict[Lane, int] = {}
         """The positions after the rows that the transaction has, of all lanes that it has rows of."""
         self._rows = 0
@@ -129,12 +129,17 @@ class Transactions(Confirming):
         if self._is_due(seconds):
             self._commit()
 
-    def admit(self, decoded: DecodedBatch, result: Result) -> Iterator[tuple[DecodedBatch, Result]]:
+    def admit(
+        self, decoded: DecodedBatch, result: Result, release: Callable[[], None]
+    ) -> Iterator[tuple[DecodedBatch, Result]]:
         """The batch without the rows whose lanes have ended since it was run; each suspect is a part of its own."""
         for rows, alone in self._apart(decoded):
             if not len(self._owned(decoded, rows)):
                 continue
-            self._open(alone=alone)
+            if alone:
+                self._settle(release)
+            self._open()
+            self._alone = alone
             # Lanes may have ended while this waited.
             owned = self._owned(decoded, rows)
             if not len(owned):
@@ -144,7 +149,7 @@ class Transactions(Confirming):
             part, own = (decoded, result) if is_whole else part_of(decoded, result, owned)
             yield self._judged(part, own)
             if alone:
-                self._settle()
+                self._settle(release)
 
     def sent(self) -> None:
         """The transaction has begun already."""
@@ -160,9 +165,9 @@ class Transactions(Confirming):
 
     def push(self) -> None:
         """Commit, unless the last transaction has only just ended; then messages begin to travel at least."""
-        if self._state is not _State.OPEN or self.postponed:
+        if self._state is not _State.OPEN:
             return
-        if time.monotonic() - self._ended_at >= APART:
+        if time.monotonic() - self._ended_at >= APART and not self.postponed:
             self._commit()
         else:
             self._barrier.sent()
@@ -179,7 +184,7 @@ class Transactions(Confirming):
     def wait(self, deadline: float) -> list[tuple[SinkRoute, Lost]]:
         """Commit, and wait for the outcome. What is lost comes again: nothing is left to be made good."""
         while self._state is not _State.IDLE:
-            if self._state is _State.OPEN and not self.postponed:
+            if self._state is _State.OPEN:
                 self._commit()
             self._advance()
             if self.unconfirmed:
@@ -249,20 +254,19 @@ class Transactions(Confirming):
             if at and rows[at - 1] >= decoded.first + start:
                 self._positions[lane] = int(decoded.records.positions[rows[at - 1] - decoded.first]) + 1
 
-    def _open(self, *, alone: bool) -> None:
-        """Wait until a transaction is open; one of its own if it is for a row `alone`."""
-        if alone:
-            self._settle()
+    def _open(self) -> None:
+        """Wait until a transaction is open."""
         while self._state is not _State.OPEN:
             if self._state is _State.IDLE and time.monotonic() >= self._again_at:
                 self._turn(_State.BEGINNING, self._first.begin)
             self._go_on("results wait for a transaction")
-        self._alone = alone
 
-    def _settle(self) -> None:
+    def _settle(self, release: Callable[[], None]) -> None:
         """Commit, and wait for the outcome."""
         while self.unconfirmed:
             if self._state is _State.OPEN:
+                # A suspect waits for nobody, and nobody for it.
+                release()
                 self._commit()
             self._go_on("a transaction waits for its outcome")
 
@@ -277,13 +281,16 @@ class Transactions(Confirming):
 
     def _is_due(self, ahead: float = 0.0) -> bool:
         """Whether it is time to commit, or will be in so many seconds."""
-        if self._state is not _State.OPEN or self.postponed:
+        if self._state is not _State.OPEN:
             return False
         now = time.monotonic()
         is_full = self._rows >= self._settings.max_records
         return now - self._ended_at >= APART and (is_full or now + ahead - self._began_at >= self._settings.interval)
 
     def _commit(self) -> None:
+        """Begin to commit, unless dead letters of the transaction are held back."""
+        if self.postponed:
+            return
         # In this order: what ended before the token was taken is known when it is used.
         token = self._token()
         self._serve()
@@ -310,6 +317,8 @@ class Transactions(Confirming):
         for lane in self._touched:
             self._ledger.end(lane)
         self._barrier = Barrier(self._sinks, self._meters)
+        # What is held back is of rows that come again.
+        self.postponed = False
         # Where records are to blame, trying again is no use, and trying them alone is urgent.
         self._aborts = 0 if suspected and all(suspected) else self._aborts + 1
         self._turn(_State.ABORTING, self._first.abort)
@@ -396,4 +405,5 @@ class Transactions(Confirming):
         if self._future is not None:
             wait_for([self._future], timeout=max(left, 0.0))
         else:
-            time.sleep(max(min(left, self._again_at - time.monotonic()), 0.0))
+            until = self._again_at - time.monotonic()
+            time.sleep(max(min(left, until if until > 0 else SLICE), 0.0))

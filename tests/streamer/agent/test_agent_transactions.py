@@ -313,6 +313,20 @@ def test_dead_letters_that_are_held_back_hold_the_transaction_back(world: World)
     assert world.results() == [2 * n for n in range(3, 20)]
 
 
+def test_a_suspect_waits_for_no_dead_letters_that_are_held_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(data: Data) -> Data:
+        if data["x"] < 3:
+            raise ValueError("poison")
+        return Data({"y": data["x"] * 2})
+
+    monkeypatch.setattr("streamer.delivery.delivery.HOLD", 0.2)
+    world.output.faults.refuse_late = lambda message: "too large" if result_of(message) == 6 else None
+    world.feed(*range(4))
+    world.run(fails)
+    world.wait(4)
+    assert world.buried() == [0, 1, 2, 3]
+
+
 def test_a_run_without_brokers_delivers_exactly_once_too(define: Any) -> None:
     def fails(data: Data) -> Data:
         if data["x"] == 3:
