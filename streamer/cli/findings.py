@@ -128,7 +128,7 @@ def _step(step: Step, context: OpenContext, service: Service) -> str:
     except StepError as error:
         raise error.__cause__ or error from None
     runner.close()
-    if isinstance(runner, StatefulRunner) and guarantee(service.delivery).transactional:
+    if isinstance(runner, StatefulRunner) and _is_transactional(service):
         raise DefinitionError(STATEFUL)
     return f"{factory.name}, {shape_of(runner.model)}" if isinstance(runner, ModelRunner) else factory.name
 
@@ -202,7 +202,12 @@ def _batch(service: Service) -> Finding:
 
 
 def _delivery(service: Service) -> str:
-    return f"{service.delivery}, {service.limits.in_flight:,} bytes in flight at most"
+    every = f"committed every {service.transactions.interval * 1000:g} ms, " if _is_transactional(service) else ""
+    return f"{service.delivery}, {every}{service.limits.in_flight:,} bytes in flight at most"
+
+
+def _is_transactional(service: Service) -> bool:
+    return guarantee(service.delivery).transactional
 
 
 def _codec(setting: str | dict[str, object]) -> str:

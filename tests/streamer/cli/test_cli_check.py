@@ -208,6 +208,58 @@ def test_everything_inside_a_pipeline_is_looked_at(cli: Any, digits: Path) -> No
     )
 
 
+ONCE = """\
+source: {{type: kafka, topics: in, group: g{source}}}
+pipeline: {pipeline}
+sink: {sink}
+delivery: exactly_once
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "pipeline", "sink", "part", "text"),
+    [
+        ("", "[{'@type': LOGGING}]", "{type: kafka, topic: out}", "delivery", "exactly_once, committed every 100 ms"),
+        ("", "[{'@type': TRACK}]", "{type: kafka, topic: out}", "step 0:TRACK", "use at_least_once"),
+    ],
+)
+def test_what_delivers_exactly_once_is_told_by_its_parts(
+    cli: Any, tmp_path: Path, source: str, pipeline: str, sink: str, part: str, text: str
+) -> None:
+    file = tmp_path / "once.yaml"
+    file.write_text(ONCE.format(source=source, pipeline=pipeline, sink=sink))
+    assert text in findings(cli("check", file, "--json"))[part]["text"]
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "text"),
+    [
+        (", client: {isolation.level: read_uncommitted}", "{type: kafka, topic: out}", "leave it out, or use at_least"),
+        (", assignor: cooperative-sticky", "{type: kafka, topic: out}", "use range or consumer, or at_least_once"),
+        ("", "{type: file, path: out}", "sends in no transactions; use at_least_once"),
+        (
+            "",
+            "[{type: kafka, topic: out}, {type: kafka, topic: b, name: b, linger: 1s}]",
+            'sink "b": linger must be the same as of the sink "kafka-0"',
+        ),
+        (
+            "",
+            "[{type: kafka, topic: out}, {type: kafka, topic: b, bootstrap: 'other:9092'}]",
+            'bootstrap must be the same as of the sink "kafka-0"',
+        ),
+    ],
+)
+def test_what_cannot_deliver_exactly_once_is_refused_with_its_line(
+    cli: Any, tmp_path: Path, source: str, sink: str, text: str
+) -> None:
+    file = tmp_path / "once.yaml"
+    file.write_text(ONCE.format(source=source, pipeline="[{'@type': LOGGING}]", sink=sink))
+    ended = cli("check", file)
+    assert ended.code == 2
+    assert "once.yaml:4: delivery: " in ended.err
+    assert text in ended.err
+
+
 def test_a_runner_is_chosen_by_file_and_by_option(cli: Any, digits: Path) -> None:
     """K-21."""
     assert cli("check", digits, "--runner", "ONNX=onnxruntime").code == 0
