@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, overload
+from operator import itemgetter
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from pydantic_core import from_json
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn, Mask, Rows, WireColumn
@@ -20,8 +22,8 @@ from pipelines.data.sparsecolumn import SparseColumn, by_key, divide, in_form
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError, without_traceback
 from pipelines.hotpath import compiled
 from pipelines.values import ValueType
-from pipelines.values.native import INT64_MAX, INT64_MIN
-from pipelines.wire.jsontext import Pointer, check_size, documents, members, parsed, text_of
+from pipelines.wire.jsondocuments import Documents, Undecoded
+from pipelines.wire.jsontext import Pointer, check_size, documents, parsed, text_of
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.plainvalues import PlainForm, PlainRules, read_column
 
@@ -58,19 +60,36 @@ def read_json(values: Sequence[Any], wanted: frozenset[str], options: JsonOption
     what is wrong with them shows when somebody asks. A payload fails if it is no JSON object, exceeds the limits, or
     holds no value under a wanted key; with `each`, it fails with all its rows.
     """
-    found: list[Document] = []
+    plains: list[dict[str, Any]] = []
+    texts: list[str] = []
     rows: list[int] = []
     failed: dict[int, WireError] = {}
+    limits, short = options.limits, _short(options)
     for position, payload in enumerate(values):
+        # Most payloads; written out, because calls of our own cost more than the parser.
+        if payload.__class__ is bytes and len(payload) < short:
+            try:
+                text = payload.decode()
+                plain = from_json(text, allow_inf_nan=False)
+            except ValueError:
+                pass
+            else:
+                if plain.__class__ is dict and text.count("{") + text.count("[") <= limits.max_depth:
+                    plains.append(plain)
+                    texts.append(text)
+                    rows.append(position)
+                    continue
         if payload is None:
             continue
         try:
-            own = _documents(text_of(payload, options.limits), options)
+            own = _documents(text_of(payload, limits), options)
         except WireError as error:
             failed[position] = without_traceback(error)
         else:
-            found += own
+            plains += [plain for plain, _ in own]
+            texts += [text for _, text in own]
             rows += [position] * len(own)
+    found = Documents(plains, texts, options.fields)
     columns, wrong = _columns(found, wanted, options)
     return without_rows(ReadJson(columns, np.array(rows, np.int64), failed), wrong, wanted)
 
@@ -86,83 +105,6 @@ def without_rows(found: ReadJson, wrong: Mapping[int, WireError], wanted: frozen
     (taken,) = divide(found.columns, [index])
     columns = in_form({key: column for key, column in taken.items() if not column.empty}, len(index), wanted)
     return ReadJson(columns, found.rows[index], failed)
-
-
-class Document:
-    """One row: its values as they were parsed, and the text that they came as."""
-
-    __slots__ = ("_fields", "_spans", "text", "values")
-
-    def __init__(self, values: Mapping[str, Any], text: str, fields: tuple[tuple[str, Pointer], ...]) -> None:
-        self.text = text
-        self._fields = fields
-        self._spans: dict[str, tuple[int, int]] | None = None
-        if fields:
-            inside = {key: pointer.value(values) for key, pointer in fields}
-            values = {**{key: value for key, value in values.items() if key not in inside}, **inside}
-        self.values = values
-
-    def raw(self, key: str) -> str | None:
-        """The text of the value of this key; `None` if there is none, or null."""
-        value = self.values.get(key)
-        if value is None:
-            return None
-        if self._spans is None:
-            if (text := self._only_text(value)) is not None:
-                return text
-            self._spans = members(self.text)
-            for name, pointer in self._fields:
-                if (span := pointer.span(self.text)) is not None:
-                    self._spans[name] = span
-        begin, end = self._spans[key]
-        return self.text[begin:end]
-
-    def _only_text(self, value: Any) -> str | None:
-        """The one text that this value can have come as; `None` if it has several, as `1.10` and `1.1` are one."""
-        kind = value.__class__
-        if kind is int:
-            return str(value) if value and INT64_MIN <= value <= INT64_MAX else None
-        if kind is bool:
-            return "true" if value else "false"
-        return f'"{value}"' if kind is str and "\\" not in self.text else None
-
-
-class Undecoded(Sequence["bytes | None"]):
-    """The texts of a key's values in N documents, found when they are asked for; `None` where a document has none."""
-
-    __slots__ = ("documents", "key")
-
-    def __init__(self, documents: Sequence[Document], key: str) -> None:
-        self.documents = documents
-        self.key = key
-
-    def __len__(self) -> int:
-        return len(self.documents)
-
-    @overload
-    def __getitem__(self, row: int) -> bytes | None: ...
-    @overload
-    def __getitem__(self, row: slice) -> Undecoded: ...
-    def __getitem__(self, row: int | slice) -> bytes | None | Undecoded:
-        if isinstance(row, slice):
-            return Undecoded(self.documents[row], self.key)
-        text = self.documents[row].raw(self.key)
-        return None if text is None else text.encode()
-
-    def __iter__(self) -> Iterator[bytes | None]:
-        return (None if text is None else text.encode() for text in self.texts())
-
-    def texts(self) -> list[str | None]:
-        """All texts, as `str`."""
-        return [document.raw(self.key) for document in self.documents]
-
-    def take(self, rows: Rows) -> Undecoded:
-        """The texts at these positions, still not looked for."""
-        return Undecoded([self.documents[row] for row in rows.tolist()], self.key)
-
-    def plain(self) -> list[Any]:
-        """The parsed values."""
-        return [document.values.get(self.key) for document in self.documents]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +159,8 @@ def write_json(batch: Batch, form: JsonForm) -> WrittenJson:
     """
     writer = JsonWriter(form)
     failed: dict[int, Exception] = {}
-    parts: list[list[str | None]] = []
+    prefixes: list[str] = []
+    parts: list[Sequence[str | None]] = []
     rare: list[list[str]] | None = None
     for key, column in rare_last(batch):
         prefix = writer.prefix(key, column, failed)
@@ -228,15 +171,25 @@ def write_json(batch: Batch, form: JsonForm) -> WrittenJson:
             for row, text in writer.cells(key, column, failed):
                 rare[row].append(prefix + text)
         else:
-            parts.append([None if text is None else prefix + text for text in writer.texts(key, column, failed)])
+            prefixes.append(prefix)
+            parts.append(writer.texts(key, column, failed))
     begin, between, end = ("{\n  ", ",\n  ", "\n}") if form.pretty else ("{", ",", "}")
     if rare is not None:
+        prefixes.append("")
         parts.append([between.join(own) if own else None for own in rare])
+    if parts and not failed and not any(None in part for part in parts):
+        # Rows that all have the same keys: what stands between their values is the same, too.
+        template = begin + between.join(prefix.replace("%", "%%") + "%s" for prefix in prefixes) + end
+        try:
+            return WrittenJson([text.encode() for text in map(template.__mod__, zip(*parts, strict=True))], failed)
+        except UnicodeEncodeError:
+            # Which row it is shows when each is written by itself.
+            pass
     texts: list[bytes | None] = [None] * batch.size
     for row, entries in enumerate(zip(*parts, strict=True) if parts else [()] * batch.size):
         if row in failed:
             continue
-        there = [entry for entry in entries if entry is not None] if None in entries else entries
+        there = [prefix + entry for prefix, entry in zip(prefixes, entries, strict=True) if entry is not None]
         try:
             texts[row] = (begin + between.join(there) + end).encode() if there else b"{}"
         except UnicodeEncodeError as error:
@@ -327,46 +280,66 @@ class JsonWriter:
             return self.text(_without_nan(plain))
 
 
-def _documents(text: str, options: JsonOptions) -> list[Document]:
+def _short(options: JsonOptions) -> int:
+    """Bytes below which a payload has neither too many keys nor too many elements, whatever it holds."""
+    if options.each:
+        return 0
+    limits = options.limits
+    return min(limits.max_bytes, limits.max_keys, limits.max_elements - limits.max_depth)
+
+
+def _documents(text: str, options: JsonOptions) -> list[tuple[dict[str, Any], str]]:
+    """The rows of a payload, each parsed and with its text."""
     if not options.each:
         check_size(text, options.limits)
         plain = parsed(text)
         if plain.__class__ is not dict:
             hint = "; each: true in the codec makes a row of every element" if isinstance(plain, list) else ""
             raise WireError(f"a record is a JSON object, not {_name(plain)}{hint}")
-        return [Document(plain, text, options.fields)]
-    found: list[Document] = []
+        return [(plain, text)]
+    found: list[tuple[dict[str, Any], str]] = []
     for plain, part in documents(text):
         if plain.__class__ is not dict:
             raise WireError(f"each row is a JSON object, but number {len(found)} is {_name(plain)}")
         check_size(part, options.limits)
         options.limits.check_elements(len(found))
-        found.append(Document(plain, part, options.fields))
+        found.append((plain, part))
     return found
 
 
 def _columns(
-    found: Sequence[Document], wanted: frozenset[str], options: JsonOptions
+    found: Documents, wanted: frozenset[str], options: JsonOptions
 ) -> tuple[dict[str, Column], dict[int, WireError]]:
     columns: dict[str, Column] = {}
     failed: dict[int, WireError] = {}
     decoder = JsonDecoder(options.limits)
     rules = PlainRules(options.limits, finite=True)
     size = len(found)
-    for key, positions, values in by_key([document.values for document in found], None):
+
+    def read(key: str, values: Sequence[Any]) -> None:
+        columns[key], errors = read_column(values, rules)
+        for row, error in errors.items():
+            failed.setdefault(row, WireError(f'key "{key}" cannot be read: {error}'))
+
+    keys = found.alike()
+    if keys is not None and all(map(_is_text, keys)):
+        # Values that nobody asks for are not looked at.
+        for key in keys:
+            if key in wanted:
+                read(key, list(map(itemgetter(key), found.values)))
+            else:
+                columns[key] = WireColumn(Undecoded(found, key), decoder)
+        return {key: column for key, column in columns.items() if not column.empty}, failed
+    for key, positions, values in by_key(found.values, None):
         listed = _present(positions, values)
         if not _is_text(key):
             wrong = WireError("a key is no text: it holds half of a surrogate pair")
             failed.update((row, wrong) for row in (range(size) if listed is None else listed))
         elif key in wanted:
-            whole = values if positions is None else _spread(size, positions, values)
-            columns[key], errors = read_column(whole, rules)
-            for row, error in errors.items():
-                failed.setdefault(row, WireError(f'key "{key}" cannot be read: {error}'))
+            read(key, values if positions is None else _spread(size, positions, values))
         elif positions is not None:
             assert listed is not None
-            own = Undecoded([found[row] for row in listed], key)
-            columns[key] = SparseColumn(size, listed, WireColumn(own, decoder))
+            columns[key] = SparseColumn(size, listed, WireColumn(Undecoded(found, key, listed), decoder))
         else:
             columns[key] = WireColumn(Undecoded(found, key), decoder, _mask(listed, size))
     return {key: column for key, column in columns.items() if not column.empty}, failed

@@ -14,7 +14,8 @@ import pipelines
 from connectors.codecs.registry import codec_of
 from connectors.message import Message, records_of
 from pipelines import Batch, Data, Image
-from pipelines.wire.plainjson import JsonDecoder, Undecoded
+from pipelines.wire.jsondocuments import Undecoded
+from pipelines.wire.plainjson import JsonDecoder
 from streamer import testing
 from streamer.agent.assembly import build
 from streamer.batching.pictures import picture_bytes

@@ -1,0 +1,130 @@
+"""Rows of plain JSON as they were parsed, and the texts that their values came as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, overload
+
+from pipelines.data.columns import Rows
+from pipelines.values.native import INT64_MAX, INT64_MIN
+from pipelines.wire.jsontext import Pointer, members
+
+Fields = tuple[tuple[str, Pointer], ...]
+"""Keys whose values lie inside of a row, and where."""
+
+
+class Documents:
+    """N rows: the values of each as they were parsed, and its text."""
+
+    __slots__ = ("_escapes", "_fields", "_spans", "texts", "values")
+
+    def __init__(self, values: list[dict[str, Any]], texts: list[str], fields: Fields) -> None:
+        self.texts = texts
+        self.values = [_with_fields(one, fields) for one in values] if fields else values
+        self._fields = fields
+        self._escapes: bool | None = None
+        self._spans: dict[int, dict[str, tuple[int, int]]] = {}
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def alike(self) -> tuple[str, ...] | None:
+        """The keys of every row, if all have the same and none of them is null; `None` if that is not so."""
+        if not self.values or self._fields:
+            return None
+        keys = tuple(self.values[0])
+        if list(map(tuple, self.values)).count(keys) < len(self.values):
+            return None
+        return None if any("null" in text for text in self.texts) else keys
+
+    def plain(self, key: str, rows: Sequence[int] | None) -> list[Any]:
+        """The parsed values of a key in these rows, in all of them for `None`; `None` where a row has none."""
+        if rows is None:
+            return [row.get(key) for row in self.values]
+        return [self.values[row].get(key) for row in rows]
+
+    def raw(self, key: str, rows: Sequence[int] | None) -> list[str | None]:
+        """The texts of these values."""
+        values = self.plain(key, rows)
+        texts = self._only_texts(values)
+        if texts is None:
+            texts = [self._raw(key, row) for row in (range(len(self)) if rows is None else rows)]
+        return texts
+
+    def _only_texts(self, values: list[Any]) -> list[str | None] | None:
+        """The only texts that these values can have come as; `None` if one has several, as `1.10` and `1.1` are one."""
+        kinds = set(map(type, values))
+        if kinds == {str}:
+            return None if self._escaped() else [f'"{value}"' for value in values]
+        # Zero may have come as -0, and Python writes no integers of thousands of digits.
+        if kinds == {int} and 0 not in values and min(values) >= INT64_MIN and max(values) <= INT64_MAX:
+            return list(map(str, values))
+        return None
+
+    def _raw(self, key: str, row: int) -> str | None:
+        if (value := self.values[row].get(key)) is None:
+            return None
+        if (texts := self._only_texts([value])) is not None:
+            return texts[0]
+        text = self.texts[row]
+        if row not in self._spans:
+            spans = self._spans[row] = members(text)
+            for name, pointer in self._fields:
+                if (span := pointer.span(text)) is not None:
+                    spans[name] = span
+        begin, end = self._spans[row][key]
+        return text[begin:end]
+
+    def _escaped(self) -> bool:
+        """Whether a string of a row has an escape."""
+        if self._escapes is None:
+            self._escapes = any("\\" in text for text in self.texts)
+        return self._escapes
+
+
+def _with_fields(values: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
+    inside = {key: pointer.value(values) for key, pointer in fields}
+    return {**{key: value for key, value in values.items() if key not in inside}, **inside}
+
+
+class Undecoded(Sequence["bytes | None"]):
+    """The texts of a key's values in N rows, found when they are asked for; `None` where a row has none."""
+
+    __slots__ = ("_rows", "documents", "key")
+
+    def __init__(self, documents: Documents, key: str, rows: Sequence[int] | None = None) -> None:
+        self.documents = documents
+        self.key = key
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self.documents) if self._rows is None else len(self._rows)
+
+    @overload
+    def __getitem__(self, row: int) -> bytes | None: ...
+    @overload
+    def __getitem__(self, row: slice) -> Undecoded: ...
+    def __getitem__(self, row: int | slice) -> bytes | None | Undecoded:
+        rows = range(len(self.documents)) if self._rows is None else self._rows
+        if isinstance(row, slice):
+            return Undecoded(self.documents, self.key, rows[row])
+        (text,) = self.documents.raw(self.key, [rows[row]])
+        return None if text is None else text.encode()
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        return (None if text is None else text.encode() for text in self.texts())
+
+    def texts(self) -> list[str | None]:
+        """All texts, as `str`."""
+        return self.documents.raw(self.key, self._rows)
+
+    def take(self, rows: Rows) -> Undecoded:
+        """The texts at these positions, still not looked for."""
+        places = rows.tolist()
+        if self._rows is not None:
+            places = [self._rows[row] for row in places]
+        return Undecoded(self.documents, self.key, places)
+
+    def plain(self) -> list[Any]:
+        """The parsed values."""
+        return self.documents.plain(self.key, self._rows)
