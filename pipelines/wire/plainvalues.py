@@ -36,6 +36,7 @@ from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireErr
 from pipelines.values import BoundingBox, Image, Point, ValueType, type_of
 from pipelines.values.native import INT64_MAX, INT64_MIN, native
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
+from pipelines.wire.shortest import shortest
 
 EXACT: Final = 1 << 53
 """Integers up to here are exact in float64."""
@@ -225,8 +226,7 @@ class PlainForm:
     def array(self, array: Any) -> Any:
         """An array as (nested) lists of Python's numbers; one number for an array without axes."""
         if self.shortest and (array.dtype.itemsize < 8 and array.dtype.kind == "f"):
-            # Digits of the narrow type, read as a float: that one is written with the same digits.
-            return array.astype("S32").astype(np.float64).tolist()
+            return shortest(array).tolist()
         if array.dtype.name == "bfloat16":
             return array.astype(np.float32).tolist()
         return array.tolist()

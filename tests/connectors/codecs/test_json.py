@@ -106,6 +106,32 @@ def test_null_is_an_absent_key() -> None:
         assert decoded([b'{"a": null}'] * 3, wanted).batch.keys() == []
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["1", "-0", "7"],
+        ["1", "0", "7"],
+        ["1", "9223372036854775808", "-9223372036854775809"],
+        ['"a"', '"\\u00e9"', '"null"'],
+        ['"a"', '"%s %d%"', '"é"'],
+        ["true", "false", "true"],
+        ["1.10", "1e2", "2"],
+        ["1", '"1"', "true"],
+    ],
+)
+def test_texts_that_nobody_asks_for_go_out_as_they_came_whatever_their_neighbours_are(texts: list[str]) -> None:
+    for key in ("a", "100%", "%s"):
+        payloads = [f'{{"{key}":{text},"b":{number}}}' for number, text in enumerate(texts)]
+        batch = decoded([payload.encode() for payload in payloads], []).batch
+        assert written(batch) == payloads
+        assert written(batch.take(np.array([2, 0]))) == [payloads[2], payloads[0]]
+
+
+def test_rows_with_the_same_keys_in_another_order_are_read_by_key() -> None:
+    found = rows([b'{"a":1,"b":"x"}', b'{"b":"y","a":2}', b'{"a":3,"b":"null"}'] * 4, ["a"])
+    assert found[:3] == [Data({"a": 1, "b": "x"}), Data({"a": 2, "b": "y"}), Data({"a": 3, "b": "null"})]
+
+
 def test_a_missing_number_is_never_made_up() -> None:
     """Neither for its row nor for the column."""
     batch = decoded([b'{"t": 1.5}', b'{"u": 1.0}', b'{"t": 3}'], ["t"]).batch
