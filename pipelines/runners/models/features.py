@@ -26,6 +26,15 @@ DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
     "INT64": np.dtype(np.int64),
     "INT32": np.dtype(np.int32),
 }
+NO_NUMBERS: Final[Mapping[ValueType, str]] = {
+    ValueType.STRING: "a text",
+    ValueType.BYTES: "bytes",
+    ValueType.DATA: "nested data (an object)",
+    ValueType.IMAGE: "an image",
+    ValueType.POINT: "a point",
+    ValueType.BOUNDING_BOX: "a bounding box",
+}
+"""Types of values that hold no numbers, and what errors call them."""
 CATEGORIES: Final = (str, bool, int, float)
 """Types of values that can be a category."""
 
@@ -59,12 +68,23 @@ class FeaturesRunner(Runner):
 
 
 class FeatureStack:
-    """Stacks the features of a batch's rows."""
+    """Stacks the features of a batch's rows.
 
-    def __init__(self, features: Sequence[Feature], dtype: np.dtype[Any], *, columns: bool = False) -> None:
+    `length` is how many numbers a row has to have; `None`: any number of them.
+    """
+
+    def __init__(
+        self,
+        features: Sequence[Feature],
+        dtype: np.dtype[Any],
+        *,
+        columns: bool = False,
+        length: int | None = None,
+    ) -> None:
         self._features = features
         self._dtype = dtype
         self._columns = columns
+        self._length = length
         self._places = [_places(feature) for feature in features]
 
     @property
@@ -119,20 +139,34 @@ class FeatureStack:
     def _stacked(self, batch: Batch) -> Array:
         parts = [self._part(at, batch) for at in range(len(self._features))]
         if self._columns and len({part.shape[1] for part in parts}) > 1:
-            lengths = ", ".join(
-                f"{feature.field} {part.shape[1]}" for feature, part in zip(self._features, parts, strict=True)
-            )
-            raise WrongTypeError(f"the fields of a record hold different numbers of values: {lengths}")
+            raise WrongTypeError(f"the fields of a record hold different numbers of values: {self._lengths(parts)}")
         stacked = np.concatenate(parts, axis=-1)
+        if self._length is not None and stacked.shape[-1] != self._length:
+            text = f"{self._length} numbers are needed, not {stacked.shape[-1]}: {self._lengths(parts)}"
+            raise everyone(batch, WrongTypeError(text))
         if self._dtype.kind == "f" and stacked.dtype.kind in "iub":
             return stacked.astype(self._dtype)
         misfits = _fractions(stacked) if self._dtype.kind == "i" and stacked.dtype.kind == "f" else None
         found, beyond = cast(stacked, self._dtype)
         misfits = beyond if misfits is None else misfits if beyond is None else misfits | beyond
         if misfits is not None and misfits.any():
-            error = DataError(f"a value of {', '.join(sorted(self.keys))} does not fit {self._dtype}")
-            raise RowsFailed(dict.fromkeys(np.flatnonzero(misfits).tolist(), error))
+            raise RowsFailed({row: self._misfit(parts, row) for row in np.flatnonzero(misfits).tolist()})
         return found
+
+    def _lengths(self, parts: Sequence[Array]) -> str:
+        """How many numbers each field of a row holds."""
+        return ", ".join(f"{one.field} {part.shape[1]}" for one, part in zip(self._features, parts, strict=True))
+
+    def _misfit(self, parts: Sequence[Array], row: int) -> DataError:
+        """The error of a row in which a number does not fit the element type."""
+        for feature, part in zip(self._features, parts, strict=True):
+            for number in part[row].flat:
+                one = np.array([number])
+                fraction = self._dtype.kind == "i" and one.dtype.kind == "f" and _fractions(one)[0]
+                if fraction or cast(one, self._dtype)[1] is not None:
+                    shown = f"{number:.6g}" if one.dtype.kind == "f" else number
+                    return DataError(f'"{feature.field}" is {shown}, which does not fit {self._dtype}')
+        return DataError(f"a value of {', '.join(sorted(self.keys))} does not fit {self._dtype}")
 
     def _part(self, at: int, batch: Batch) -> Array:
         """A feature of all rows, `(N, k)`, or `(N, k, 1)` with `columns`."""
@@ -181,15 +215,25 @@ def _column(feature: Feature, batch: Batch) -> Column | None:
     if feature.default is None or feature.field in batch:
         column = batch[feature.field] if feature.default is not None else array_column(batch, feature.field)
         column = column.decoded()
-        if column.type is ValueType.STRING and feature.one_hot is None:
-            raise everyone(
-                batch,
-                WrongTypeError(
-                    f'"{feature.field}" holds text, FEATURES takes numbers; oneHot: [...] makes numbers of categories'
-                ),
-            )
+        what = None if column.type is None else NO_NUMBERS.get(column.type)
+        if feature.one_hot is None and what is not None:
+            text = f'"{feature.field}" is {what}, and a number is needed'
+            hints = [_hint(value) for value in column.values()]
+            errors = {hint: WrongTypeError(text + hint) for hint in set(hints)}
+            raise RowsFailed({row: errors[hint] for row, hint in enumerate(hints)})
         return column
     return None
+
+
+def _hint(value: object) -> str:
+    """What to do about a value that is no number."""
+    if not isinstance(value, str):
+        return ""
+    try:
+        float(value)
+    except ValueError:
+        return "; oneHot: [...] makes numbers of categories"
+    return "; it looks like a number: have it sent as one, or read as one (`types` of the codec csv)"
 
 
 def _places(feature: Feature) -> Mapping[str, int]:

@@ -222,7 +222,10 @@ class ModelInput:
                 raise self._refused("a list", f"lists of equal lengths with {wanted.__name__} elements are needed")
             return array.astype(dtype)
         # Konduit Serving makes float32 of lists; where the model asks for more, digits need not be lost.
-        return list_to_array(values, self.key, exact=dtype.kind in "iu" or dtype == np.float64)
+        try:
+            return list_to_array(values, self.key, exact=dtype.kind in "iu" or dtype == np.float64)
+        except DataError as error:
+            raise type(error)(f'input "{self.port.name}" takes {self.port}: {error}') from None
 
     def _refused(self, got: str, hint: str) -> WrongTypeError:
         return WrongTypeError(f'input "{self.port.name}" takes {self.port}, but key "{self.key}" holds {got}; {hint}')

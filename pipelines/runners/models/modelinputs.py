@@ -141,7 +141,7 @@ class ModelInputs:
         try:
             return only_array_of(values)
         except DataError as error:
-            raise _unfilled(one, error) from None
+            raise _unfilled(one, type(error)(f"{missing(one.key, batch)}; {error}")) from None
 
 
 def _unfilled(one: ModelInput, error: Exception) -> Exception:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pipelines.data.batch import Batch
+from pipelines.data.columns import Column
 from pipelines.data.result import Result
-from pipelines.errors import StreamerError, nearest
+from pipelines.errors import RowsFailed, StreamerError, nearest
 from pipelines.runners.models.features import FeatureStack
 from pipelines.runners.models.modelrunner import ModelRunner
 from pipelines.runners.models.onnxmodel import OnnxModel
@@ -40,8 +41,16 @@ class OnnxRunner(ModelRunner):
 
     def run_batch(self, batch: Batch) -> Result:
         if self._stacks:
-            batch = batch.with_columns({name: stack.of(batch) for name, stack in self._stacks.items()})
+            batch = batch.with_columns({name: self._stacked(name, batch) for name in self._stacks})
         return super().run_batch(batch)
+
+    def _stacked(self, name: str, batch: Batch) -> Column:
+        try:
+            return self._stacks[name].of(batch)
+        except RowsFailed as error:
+            port = next(port for port in self.model.inputs if port.name == name)
+            told = {id(one): type(one)(f'input "{name}" takes {port}: {one}') for one in error.failures.values()}
+            raise RowsFailed({row: told[id(one)] for row, one in error.failures.items()}) from None
 
 
 def _input_keys(step: Onnx, model: OnnxModel) -> list[str]:
@@ -68,5 +77,7 @@ def _stacks(step: Onnx, model: OnnxModel) -> dict[str, FeatureStack]:
                 f'{model.path}: the input "{port.name}" takes {port}, into which no values can be stacked; '
                 "name the key of one value instead"
             )
-        found[port.name] = FeatureStack(taken, port.dtype)
+        # A record's numbers are one sample of a model that takes `[N, F]`.
+        length = port.shape[1] if port.shape is not None and len(port.shape) == 2 else None
+        found[port.name] = FeatureStack(taken, port.dtype, length=length if isinstance(length, int) else None)
     return found

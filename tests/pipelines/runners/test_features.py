@@ -74,7 +74,7 @@ def test_a_text_among_a_thousand_numbers_fails_its_record_alone() -> None:
     records[500]["a"] = "hot"
     records[0]["b"] = ["x"]
     found = arrays(Features(["a", "b"]), *records)
-    assert "text, FEATURES takes numbers; oneHot: [...]" in found[500]
+    assert '"a" is a text, and a number is needed; oneHot: [...]' in found[500]
     assert 'type STRING to an NDArray (key "b")' in found[0]
     assert [one for i, one in enumerate(found) if i not in (0, 500)] == [
         [float(i), float(i)] for i in range(1000) if i not in (0, 500)
@@ -139,7 +139,28 @@ def test_a_value_that_the_element_type_cannot_hold_fails_its_record() -> None:
     assert found[2] == [3]
     assert all("does not fit int32" in found[at] for at in (0, 1, 3))
     (beyond,) = arrays(Features(["a"]), {"a": 1e300})
-    assert "does not fit float32" in beyond
+    assert '"a" is 1e+300, which does not fit float32' in beyond
+    (among,) = arrays(Features(["b", "a"], dtype="INT64"), {"a": 2.5, "b": [1, 2]})
+    assert '"a" is 2.5, which does not fit int64' in among
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("hot", "is a text, and a number is needed; oneHot: [...] makes numbers of categories"),
+        ("30", "is a text, and a number is needed; it looks like a number: have it sent as one"),
+        (Data({"b": 1}), "is nested data (an object), and a number is needed"),
+        (b"30", "is bytes, and a number is needed"),
+    ],
+)
+@pytest.mark.parametrize("at", [0, 998])
+def test_what_is_no_number_is_told_by_what_it_is(value: Any, told: str, at: int) -> None:
+    records: list[dict[str, Any]] = [{"a": float(i)} for i in range(999)]
+    records[at]["a"] = value
+    found = arrays(Features(["a"]), *records)
+    assert f'"a" {told}' in found[at]
+    assert sum(isinstance(one, str) for one in found) == 1
+    assert told in arrays(Features(["a"]), {"a": value})[0]
 
 
 @given(st.lists(st.tuples(st.integers(-(2**53), 2**53), st.floats(allow_nan=False)), min_size=1, max_size=30))
