@@ -11,6 +11,8 @@ ROOT = Path(__file__).parents[1]
 """The root of the repository."""
 PEERS = {"bytewax": "bytewax", "quix": "quix", "faststream": "faststream", "faust": "faust_app"}
 """Framework to the program that does the work with it."""
+CAMERA_PEERS = {"cameras-opencv": "opencvloop", "cameras-roboflow": "roboflow"}
+"""Way of reading cameras to the program of `benchmarks.programs.cameras` that does the work with it."""
 MQTT_PEERS = {
     "mqtt-gmqtt": "gmqtt",
     "mqtt-aiomqtt": "aiomqtt",
@@ -27,6 +29,8 @@ TITLES = {
     "mqtt-aiomqtt": "aiomqtt",
     "mqtt-bridge": "mq-bridge",
     "mqtt-faststream": "FastStream",
+    "cameras-opencv": "OpenCV loop",
+    "cameras-roboflow": "Roboflow InferencePipeline",
 }
 _PACKAGES = {
     "bytewax": "bytewax",
@@ -37,6 +41,8 @@ _PACKAGES = {
     "mqtt-aiomqtt": "aiomqtt",
     "mqtt-bridge": "mq-bridge",
     "mqtt-faststream": "faststream",
+    "cameras-opencv": "opencv-python-headless",
+    "cameras-roboflow": "inference",
 }
 
 

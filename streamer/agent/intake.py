@@ -346,7 +346,9 @@ class Intake:
             self._batcher.forget(gone)
             self._tell(Ended(gone))
         if left:
-            self._log.warning("lanes ended for good, records already polled are finished", source=self.source.name)
+            # Where nothing ever comes again that is nothing new: a film begins anew, a camera is connected to again.
+            tell = self._log.debug if self.source.replays is Replays.NONE else self._log.warning
+            tell("lanes ended for good, records already polled are finished", source=self.source.name)
             self._tell(Ended(left, finish=True))
             self._left = self._left + left
         if self._guarantee.transactional:

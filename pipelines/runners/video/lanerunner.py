@@ -67,8 +67,12 @@ class LaneRunner(RowRunner, StatefulRunner, Generic[State]):
         """The connection of the camera with this state has ended."""
 
     def run(self, data: Data) -> Data | None:
-        record = data.record or NO_RECORD
         found = self.checked(data)
+        state, now = self.moved_on(data.record or NO_RECORD)
+        return self.step(data, found, state, now)
+
+    def moved_on(self, record: RecordContext) -> tuple[State, float]:
+        """The state of a record's camera, and the seconds since the first of its records: one more has come."""
         camera = record.lane, record.topic, record.key if self._by_key else None
         known = self._cameras.pop(camera, None)
         if known is None:
@@ -76,7 +80,7 @@ class LaneRunner(RowRunner, StatefulRunner, Generic[State]):
             if len(self._cameras) >= MOST_CAMERAS:
                 self.ended(self._cameras.popitem(last=False)[1][0])
         self._cameras[camera] = state, clock = known
-        return self.step(data, found, state, clock.advance(record.timestamp))
+        return state, clock.advance(record.timestamp)
 
     def tick(self, now: float) -> Result:
         return Result(Batch({}, 0, rows=NONE_HELD))

@@ -7,14 +7,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pipelines.data.batch import Batch
+from pipelines.data.columns import Column
 from pipelines.data.data import Data
 from pipelines.data.record import RecordContext
+from pipelines.data.result import Result
+from pipelines.errors import RowsFailed
 from pipelines.runners.runner import OpenContext
 from pipelines.runners.video.association import solver
 from pipelines.runners.video.boxrows import boxes_of, corners_of
 from pipelines.runners.video.kalman import Doubles
-from pipelines.runners.video.lanerunner import LaneRunner
-from pipelines.runners.video.tracker import Tracker, TrackerSettings
+from pipelines.runners.video.lanerunner import NO_RECORD, LaneRunner
+from pipelines.runners.video.tracker import Ints, Tracker, TrackerSettings
 from pipelines.steps.video.track import Track
 from pipelines.values import BoundingBox, TypedList, ValueType
 
@@ -56,7 +60,49 @@ class TrackRunner(LaneRunner[Tracker]):
         return key, boxes, corners_of(boxes, key)
 
     def step(self, data: Data, found: tuple[str, list[BoundingBox], Doubles], state: Tracker, now: float) -> Data:
-        key, boxes, corners = found
+        key, boxes, _ = found
+        kept, ids = self._tracked(found, state, now)
+        if kept is not boxes:
+            data[key] = kept
+        data[self._step.output_name] = ids
+        return data
+
+    def run_batch(self, batch: Batch) -> Result:
+        key = self._step.bbox_name
+        if key is None or key == self._step.output_name or key not in batch:
+            # The boxes of each record have to be looked for, or are missed.
+            return super().run_batch(batch)
+        unreadable: dict[int, Exception] = {}
+        given = dict(batch.column(key).cells(unreadable))
+        if unreadable:
+            raise RowsFailed(unreadable, of=batch)
+        positions: list[int] = []
+        boxes: list[list[BoundingBox]] = []
+        ids: list[list[int]] = []
+        failed: dict[int, Exception] = {}
+        for position in range(batch.size):
+            parents = batch.parents(position)
+            try:
+                found = self.checked(Data.trusted({key: given[position]}) if position in given else batch.row(position))
+                state, now = self.moved_on(_record(batch, parents))
+                kept, numbers = self._tracked(found, state, now)
+            except Exception as error:  # noqa: BLE001 - whatever a record raises belongs to that record
+                failed.update(dict.fromkeys(parents.tolist(), error))
+                continue
+            positions.append(position)
+            boxes.append(given[position] if kept is found[1] else kept)
+            ids.append(numbers)
+        columns = {self._step.output_name: Column.of(ids)}
+        if any(one is not given[position] for one, position in zip(boxes, positions, strict=True)):
+            columns[key] = Column.of(boxes)
+        emitted = batch if not failed else batch.take(np.array(positions, np.int64))
+        return Result(emitted.with_columns(columns), failed)
+
+    def _tracked(
+        self, found: tuple[str, list[BoundingBox], Doubles], state: Tracker, now: float
+    ) -> tuple[list[BoundingBox], list[int]]:
+        """The boxes of a frame, the very list if they are those that came, and the id of each."""
+        _, boxes, corners = found
         scores = np.array([_score(box) for box in boxes], np.float64)
         labels = np.array([box.label for box in boxes], object)
         ids = state.update(corners, scores, labels, now).tolist()
@@ -67,9 +113,8 @@ class TrackRunner(LaneRunner[Tracker]):
             coasting = state.coasting(self._step.coast)
             kept += zip(map(_box, coasting.corners.tolist(), coasting.labels), coasting.ids.tolist(), strict=True)
         if len(kept) != len(boxes) or self._step.coast:
-            data[key] = [box for box, _ in kept] or TypedList(ValueType.BOUNDING_BOX)
-        data[self._step.output_name] = [number for _, number in kept] or TypedList(ValueType.INT64)
-        return data
+            boxes = [box for box, _ in kept] or TypedList(ValueType.BOUNDING_BOX)
+        return boxes, [number for _, number in kept] or TypedList(ValueType.INT64)
 
     def saved(self) -> dict[str, Any]:
         return {"ids": self._ids.last}
@@ -90,6 +135,12 @@ class _Ids:
     def __next__(self) -> int:
         self.last += 1
         return self.last
+
+
+def _record(batch: Batch, parents: Ints) -> RecordContext:
+    """The record that a row came from, the first of several."""
+    found = batch.origin.record(int(parents[0])) if batch.origin is not None and len(parents) else None
+    return NO_RECORD if found is None else found
 
 
 def _score(box: BoundingBox) -> float:

@@ -1,0 +1,1 @@
+"""What a picture costs from a camera through a model, in CPU, time and memory."""

@@ -1,0 +1,79 @@
+"""The table of what was measured on cameras, beside what is aimed at."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.environments import TITLES
+from benchmarks.table import Grid
+
+NAMES = {
+    "decode": "PyAV decodes, nothing else (the floor)",
+    "ours-bare": "streamer without a model",
+    "ours": "streamer",
+    "handwritten": "PyAV loop, by hand (the baseline)",
+    "cameras-opencv": TITLES["cameras-opencv"],
+    "cameras-roboflow": TITLES["cameras-roboflow"],
+}
+
+
+@dataclass
+class Figures:
+    """What was measured; a list holds a value for each round."""
+
+    cpu: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    """CPU microseconds for a picture, by film and program."""
+    live: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What the program `live` told, by case."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    caption: str = ""
+
+    def ratio(self, film: str, program: str, other: str) -> float | None:
+        """CPU of a program by that of another one, the median over rounds; `None` if one was not measured."""
+        mine, theirs = self.cpu[film].get(program, []), self.cpu[film].get(other, [])
+        return statistics.median(a / b for a, b in zip(mine, theirs, strict=True)) if mine and theirs else None
+
+
+def grids(found: Figures) -> list[Grid]:
+    """The tables."""
+    costs = [
+        [film, NAMES[name], f"{min(rounds):,.0f}", f"{statistics.median(rounds):,.0f}"]
+        for film, programs in found.cpu.items()
+        for name in NAMES
+        if (rounds := programs.get(name))
+    ]
+    return [
+        Grid("CPU microseconds for a picture", ["film", "program", "least", "median"], costs),
+        Grid("Aims", ["what", "film", "at most", "measured"], _aims(found)),
+    ]
+
+
+def _aims(found: Figures) -> list[Sequence[str]]:
+    lines: list[Sequence[str]] = []
+    for film in found.cpu:
+        for what, program, other, most in (
+            ("service / hand-written PyAV loop", "ours", "handwritten", 1.10),
+            ("service / OpenCV loop", "ours", "cameras-opencv", 0.80),
+            ("service without model / decode alone", "ours-bare", "decode", 1.30),
+        ):
+            ratio = found.ratio(film, program, other)
+            lines.append([what, film, f"{most:.2f}", "not measured" if ratio is None else f"{ratio:.2f}"])
+        bare, floor = found.cpu[film].get("ours-bare"), found.cpu[film].get("decode")
+        if bare and floor:
+            share = statistics.median(a - b for a, b in zip(bare, floor, strict=True)) / 1000
+            lines.append(["agent's share of a picture (without model less decode), ms", film, "0.2", f"{share:.2f}"])
+    if (latency := found.live.get("latency")) is not None:
+        for at, most in ((0, 3), (1, 15)):
+            what = f"receive to result beyond the model, {('p50', 'p99')[at]}, ms"
+            lines.append([what, "720p live", str(most), f"{latency['rest'][at]:.1f}"])
+    if (age := found.live.get("age")) is not None:
+        lines.append(
+            ["age at inference p50, model of 100 ms, 2 x 30 fps, ms", "720p live", "25", f"{age['age'][0]:.1f}"]
+        )
+    one, four = found.live.get("one"), found.live.get("four")
+    if one is not None and four is not None:
+        lines.append(["memory per camera, MB", "1080p live", "30", f"{(four['rss'] - one['rss']) / 3e6:.1f}"])
+    return lines
