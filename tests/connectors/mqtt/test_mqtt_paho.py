@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import socket
 import threading
 import time
 import uuid
@@ -14,9 +12,10 @@ from typing import Any
 
 import pytest
 from certificates import certificate_in
-from mqttclient import MqttClient
+from mqttclient import MqttClient, until
 from mqttserver import PlayedServer
 from paho.mqtt.client import MQTTv5
+from proxies import HttpProxy, Proxy, SocksProxy
 from websocketbridge import WebSocketBridge
 
 from connectors.mqtt.address import Address
@@ -231,52 +230,18 @@ def test_a_topic_that_is_no_utf_8_is_delivered_with_its_payload() -> None:
         source.close()
 
 
-class HttpProxy:
-    """Takes CONNECT of HTTP and passes on what comes then."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._listening.getsockname()[1])
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listening.accept()
-                request = b""
-                while b"\r\n\r\n" not in request:
-                    request += client.recv(1000)
-                self.asked.append(request.split(b"\r\n")[0].decode())
-                host, port = request.split()[1].decode().split(":")
-                server = socket.create_connection((host, int(port)))
-                client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-                for source, sink in ((client, server), (server, client)):
-                    threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
-
-    @staticmethod
-    def _pass_on(source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
-
-    def close(self) -> None:
-        self._listening.close()
-
-
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", [HttpProxy, SocksProxy])
 @pytest.mark.parametrize("websocket", [False, True])
 def test_the_proxy_of_the_environment_is_used_where_pysocks_is_installed(
-    mqtt_broker: MqttBroker, monkeypatch: pytest.MonkeyPatch, websocket: bool
+    mqtt_broker: MqttBroker, monkeypatch: pytest.MonkeyPatch, kind: type[Proxy], websocket: bool
 ) -> None:
     pytest.importorskip("socks", reason="PySocks is not installed")
-    proxy = HttpProxy()
-    monkeypatch.setenv("mqtt_proxy", f"http://127.0.0.1:{proxy.port}")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     topic = uuid.uuid4().hex
-    with WebSocketBridge(mqtt_broker.port) as bridge:
+    with kind() as proxy, WebSocketBridge(mqtt_broker.port) as bridge:
+        monkeypatch.setenv("mqtt_proxy", proxy.url)
         port = bridge.port if websocket else mqtt_broker.port
         source = built(f"{'ws' if websocket else 'mqtt'}://127.0.0.1:{port}", topics=topic)
         source.open()
@@ -287,5 +252,23 @@ def test_the_proxy_of_the_environment_is_used_where_pysocks_is_installed(
             sender.publish(topic, b"1", 1)
         assert values(source, 1) == [b"1"]
         source.close()
-    proxy.close()
-    assert proxy.asked == [f"CONNECT 127.0.0.1:{port} HTTP/1.1"]
+        assert proxy.asked == [("127.0.0.1", port)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["http", "socks"])
+def test_a_proxy_that_is_away_is_tried_again(
+    mqtt_broker: MqttBroker, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    pytest.importorskip("socks", reason="PySocks is not installed")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("mqtt_proxy", f"{scheme}://127.0.0.1:1")
+    source = built(f"mqtt://127.0.0.1:{mqtt_broker.port}")
+    source._connect_wait = 0.5
+    source.open()
+    assert not source.connected
+    assert source.down is not None
+    monkeypatch.delenv("mqtt_proxy")
+    assert until(lambda: len(source.poll(1, 1, 0.05)) == 0 and source.connected)
+    source.close()
