@@ -10,9 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.contestants import Contestant, python_program
+from benchmarks.contestants import FRAMEWORKS, Contestant, python_program
 from benchmarks.drain import Drained, drain, drain_together, run_alone
-from benchmarks.environments import PEERS
 from benchmarks.measurements import Measurements
 from benchmarks.messages import Checker, Messages
 from benchmarks.models import model_path, write_model
@@ -97,7 +96,7 @@ class Bench:
         return [
             one
             for one in self._programs
-            if (row.peers or one.name not in PEERS) and (row.exactly_once or not one.exactly_once)
+            if (row.peers or one.name not in FRAMEWORKS) and (row.exactly_once or not one.exactly_once)
         ]
 
     @contextmanager

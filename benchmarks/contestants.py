@@ -26,10 +26,14 @@ TITLES = {
     "ours-python-once": "streamer, python, exactly once",
     "handwritten": "hand-written (the baseline)",
     **PEER_TITLES,
+    "ours-faust": "streamer in Faust",
 }
 """How the tables call them."""
 
-SHARES = {"bytewax": 0.25, "quix": 0.07, "faststream": 0.07, "faust": 0.03}
+FRAMEWORKS = frozenset({*PEERS, "ours-faust"})
+"""Programs in other frameworks, which run the rows with `peers` only: theirs, and the service inside Faust."""
+
+SHARES = {"bytewax": 0.25, "quix": 0.07, "faststream": 0.07, "faust": 0.03, "ours-faust": 0.05}
 """How much of a row's messages the slower programs get."""
 
 _SOURCE = Path(__file__).parent / "programs" / "relay.c"
@@ -143,6 +147,10 @@ def contestants(
             left_out[name] = str(error)
     for peer in PEERS if peers else ():
         found.append(python_program(peer, PEERS[peer], python_of(peer, progress)))
+    if peers and find_spec("faust") is None:
+        left_out["ours-faust"] = "faust-streaming is not installed"
+    elif peers:
+        found.append(python_program("ours-faust", "faust_streamer"))
     return found, left_out
 
 

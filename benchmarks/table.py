@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from rich.table import Table
 
-from benchmarks.contestants import TITLES
-from benchmarks.environments import PEERS
+from benchmarks.contestants import FRAMEWORKS, TITLES
 from benchmarks.measurements import Cell, Measurements
 from benchmarks.rows import MAX_WAIT, ROWS
 
@@ -41,7 +40,7 @@ def overview(found: Measurements) -> Grid:
     """A line for each row of messages, a column for each program: CPU by that of the loop written by hand."""
     cells = [cell for cell in found.drained.values() if _BASELINE in cell]
     programs = [
-        name for name in TITLES if name not in PEERS and name != _BASELINE and any(name in one for one in cells)
+        name for name in TITLES if name not in FRAMEWORKS and name != _BASELINE and any(name in one for one in cells)
     ]
     titles = _titles()
     lines = []

@@ -97,11 +97,6 @@ class Agent:
         """The positions acknowledged last, by lane, of lanes that have not ended."""
         return {lane: position for intake in self._loop.intakes for lane, position in list(intake.acknowledged.items())}
 
-    @property
-    def stateful(self) -> bool:
-        """Whether steps hold records back, such as windows. Known once it is started."""
-        return self._assembly.executor.stateful
-
     def live(self) -> str | None:
         """Why the process should be restarted; `None` while it makes progress, or waits for a sink or for records."""
         if self._failure is not None:

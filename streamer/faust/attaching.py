@@ -69,8 +69,8 @@ def app(
     """A Faust app with the service in it, for `faust -A module worker`; its id is the service's consumer group.
 
     `broker` is that of the app (`kafka://host:9092`), by default the source's `bootstrap`. `settings` are any of
-    Faust's and go before those chosen here: tables in memory, no web server, no leader, commits once a second, and no
-    wait without end at rebalances (`stream_wait_empty`). Otherwise as `attach`.
+    Faust's and go before those chosen here: tables in memory, no web server, no leader, commits once a second.
+    Otherwise as `attach`.
     """
     found = service if isinstance(service, Service) else load(service)
     return app_of(found, Written.of(service), broker=broker, sink=sink, **settings)
@@ -94,7 +94,6 @@ def app_of(
         "store": "memory://",
         "web_enabled": False,
         "topic_disable_leader": True,
-        "stream_wait_empty": False,
         "broker_commit_interval": 1.0,
         "consumer_auto_offset_reset": source.start,
         "producer_linger": 0.005,

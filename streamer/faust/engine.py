@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import aclosing
 from typing import Any
 
 from faust import App, Stream
@@ -16,7 +15,7 @@ from connectors.config import SinkConfig
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from connectors.message import messages_of_block
 from connectors.sink import Sink
-from pipelines.errors import DefinitionError, StreamerError
+from pipelines.errors import StreamerError
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
 from streamer.agent.summary import Summary
@@ -29,6 +28,9 @@ from streamer.faust.sink import FaustSink
 from streamer.faust.source import FaustSource
 from streamer.faust.yielding import NAME, YieldingConfig, YieldingSink
 from streamer.testing import DeadLetter
+
+GATHERED = 0.002
+"""Seconds for which events are left to gather after one has come: to be woken for each costs more than to take it."""
 
 Told = Callable[[Summary], object]
 """Gets the summary of a run that has ended."""
@@ -72,7 +74,7 @@ class Engine:
         agent = self._built(source, yielding, wanted=wanted, testing=testing)
         await asyncio.to_thread(agent.start)
         ended = asyncio.ensure_future(asyncio.to_thread(agent.join))
-        reading = asyncio.ensure_future(_read(stream, source))
+        reading = asyncio.ensure_future(_read(stream.channel, source))
         ended.add_done_callback(lambda _: yielding.end())
         reading.add_done_callback(lambda _: yielding.end())
 
@@ -95,7 +97,6 @@ class Engine:
         for signal, handler in signals:
             signal.connect(handler)
         try:
-            self._check_waiting(agent)
             async for value in yielding.results():
                 yield value
             if reading.done():
@@ -144,23 +145,20 @@ class Engine:
         assert isinstance(config, KafkaSinkConfig)
         return FaustSink(self._app, config.topic, name=config.label)
 
-    def _check_waiting(self, agent: Agent) -> None:
-        if self._app.conf.stream_wait_empty and agent.stateful:
-            raise DefinitionError(
-                f"service {self._service.name}: a step of its pipeline may hold records back, and the app waits at "
-                "each rebalance until all are acknowledged; give the app stream_wait_empty=False"
-            )
 
+async def _read(channel: Any, source: FaustSource) -> None:
+    """Feed the source with what comes into an agent's channel.
 
-async def _read(stream: Stream[Any], source: FaustSource) -> None:
-    manual: Any = stream.noack()
-    async with aclosing(aiter(manual)) as values:
-        async for _ in values:
-            event = manual.current_event
-            if event is not None:
-                # Kept by nobody but the source: Faust waits for events that are still referred to.
-                await source.feed(event)
-            del event
+    Not by the agent's stream, which takes a turn of the loop for each event and acknowledges by itself.
+    """
+    queue = channel.queue
+    while True:
+        first = await channel.get()
+        await asyncio.sleep(GATHERED)
+        events = [first]
+        while not queue.empty():
+            events.append(queue.get_nowait())
+        await source.feed(events)
 
 
 def _raise_failure(summary: Summary) -> None:

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from abc import abstractmethod
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,12 +30,9 @@ class Sent:
     """A block of messages on its way."""
 
     messages: Messages
-    at: float = field(default_factory=time.monotonic)
-    size: int = field(init=False)
+    size: int
     """Bytes of its payloads and keys."""
-
-    def __post_init__(self) -> None:
-        self.size = sum(_sizes(self.messages))
+    at: float = field(default_factory=time.monotonic)
 
 
 class LoopSink(Sink):
@@ -72,10 +70,11 @@ class LoopSink(Sink):
         """See `Sink.send`. Raises `ConnectorError` once sending has failed for good."""
         if not len(messages):
             return {}
-        refused = self._refused(messages)
-        left = [at for at in range(len(messages)) if at not in refused]
+        sizes = _sizes(messages)
+        refused = self._refused(messages, sizes)
+        left = [at for at in range(len(messages)) if at not in refused] if refused else list(range(len(messages)))
         while left:
-            fitting = self._wait_for_room(messages, left, deadline)
+            fitting, size = self._wait_for_room(sizes, left, deadline)
             if not fitting:
                 full = ConnectorError(
                     f"sink {self.name}: too much is unconfirmed: Faust's producer is slower than the service, or the "
@@ -84,11 +83,11 @@ class LoopSink(Sink):
                 )
                 return {**refused, **dict.fromkeys(left, full)}
             whole = fitting == len(messages)
-            sent = Sent(messages if whole else messages.take(np.array(left[:fitting], np.int64)))
+            sent = Sent(messages if whole else messages.take(np.array(left[:fitting], np.int64)), size)
             left = left[fitting:]
             with self._changed:
                 self._outstanding.append(sent)
-                self._in_flight += sent.size
+                self._in_flight += size
             self._call(self._blocks.put_nowait, sent)
         return refused
 
@@ -153,25 +152,23 @@ class LoopSink(Sink):
             self._fatal = self._fatal or error
             self._changed.notify_all()
 
-    def _wait_for_room(self, messages: Messages, left: Sequence[int], deadline: float) -> int:
-        """How many of the messages at these places may be sent now; 0: none may by the deadline."""
-        sizes = _sizes(messages)
+    def _wait_for_room(self, sizes: Sequence[int], left: Sequence[int], deadline: float) -> tuple[int, int]:
+        """How many of the messages at these places may be sent now, and their bytes; 0 if none may in time."""
+        totals = list(accumulate(sizes[at] for at in left))
         with self._changed:
             while True:
                 self._raise_fatal()
-                room = self._most_in_flight - self._in_flight
-                totals = accumulate(sizes[at] for at in left)
-                fitting = next((count for count, total in enumerate(totals) if total > room), len(left))
+                fitting = bisect_right(totals, self._most_in_flight - self._in_flight)
                 if fitting or not self._in_flight:
                     # One that is larger than all the room goes alone.
-                    return fitting or 1
+                    return max(fitting, 1), totals[max(fitting, 1) - 1]
                 wait = deadline - time.monotonic()
                 if wait <= 0 or not self._open:
-                    return 0
+                    return 0, 0
                 self._changed.wait(wait)
 
-    def _refused(self, messages: Messages) -> dict[int, ConnectorError]:
-        """The messages that can never be sent, by index."""
+    def _refused(self, messages: Messages, sizes: Sequence[int]) -> dict[int, ConnectorError]:
+        """The messages that can never be sent, by index; `sizes` are those of their payloads and keys."""
         return {}
 
     def _start(self) -> None:

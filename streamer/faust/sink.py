@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from aiokafka.errors import (
 from faust.exceptions import ProducerSendError
 from faust.types import AppT
 
-from connectors.records import Messages
+from connectors.records import Header, Messages
 from pipelines.errors import ConnectorError
 from streamer.faust.loopsink import MOST_IN_FLIGHT, LoopSink, Sent
 
@@ -128,20 +129,21 @@ class FaustSink(LoopSink):
                     found[index] = error
         return found
 
-    def _refused(self, messages: Messages) -> dict[int, ConnectorError]:
-        found: dict[int, ConnectorError] = {}
-        for index, value in enumerate(messages.values):
-            key = None if messages.keys is None else messages.keys[index]
-            size = (0 if value is None else len(value)) + (0 if key is None else len(key)) + _OVERHEAD
-            if messages.headers is not None and messages.headers[index]:
-                pairs = messages.headers[index] or ()
-                size += sum(len(name) * 3 + (0 if one is None else len(one)) + 10 for name, one in pairs)
-            if size > self._most:
-                found[index] = ConnectorError(
-                    f"sink {self.name}: the message has about {size} bytes, and the app's producer_max_request_size is "
-                    f"{self._most}; raise it, or make the results smaller"
-                )
-        return found
+    def _refused(self, messages: Messages, sizes: Sequence[int]) -> dict[int, ConnectorError]:
+        headers = messages.headers
+        if headers is not None:
+            sizes = [size + _headers_size(pairs) for size, pairs in zip(sizes, headers, strict=True)]
+        most = self._most - _OVERHEAD
+        if max(sizes) <= most:
+            return {}
+        return {
+            at: ConnectorError(
+                f"sink {self.name}: the message has {size} bytes, and the app's producer_max_request_size is "
+                f"{self._most}; raise it, or make the results smaller"
+            )
+            for at, size in enumerate(sizes)
+            if size > most
+        }
 
     def _loss(self, error: Exception, own_topic: bool) -> ConnectorError:
         """What a lost message is lost for: by itself, or for a reason that passes, so that it is sent again."""
@@ -151,3 +153,8 @@ class FaustSink(LoopSink):
         elif isinstance(error, _OF_THE_MESSAGE) or (own_topic and isinstance(error, UnknownTopicOrPartitionError)):
             told.retriable = False
         return told
+
+
+def _headers_size(pairs: Sequence[Header] | None) -> int:
+    """Bytes that headers take at most: with their lengths, and names in UTF-8."""
+    return sum(4 * len(name) + len(value or b"") + 10 for name, value in pairs or ())

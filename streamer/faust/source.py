@@ -113,12 +113,15 @@ class FaustSource(Source):
         self._epochs: dict[TP, int] = {}
         self._events: list[Event] = []
 
-    async def feed(self, event: EventT[Any]) -> None:
-        """Take an event; waits while too much is unpolled. Called in the loop's thread."""
+    async def feed(self, events: Sequence[EventT[Any]]) -> None:
+        """Take these events; waits while too much is unpolled. Called in the loop's thread."""
         if self._closed:
             return
-        self._fed += _size(event.message)
-        self._arrived.append(event)
+        # Events of an assignment that is over may still have been on their way.
+        generation = self._app.consumer_generation_id
+        current = [event for event in events if event.message.generation_id == generation]
+        self._fed += sum([_size(event.message) for event in current])
+        self._arrived.extend(current)
         held = self._fed - self._polled
         if len(self._arrived) >= self._wanted or held >= self._wanted_bytes:
             self._notify()

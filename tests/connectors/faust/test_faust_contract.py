@@ -67,7 +67,7 @@ class StandIn(FaustSource):
                     event = self.bus.event(message, number, self.next[number])
                     self.next[number] += 1
                     self.given[number].append(event)
-                    await self.feed(event)
+                    await self.feed([event])
             await asyncio.sleep(0.005)
 
     async def stop(self) -> None:

@@ -135,18 +135,6 @@ def test_a_missing_model_ends_the_agent_before_it_reads(file: Path) -> None:
         run(tried())
 
 
-def test_a_stateful_step_needs_an_app_that_does_not_wait_for_it(file: Path) -> None:
-    async def tried() -> list[Any]:
-        track = '{"@type": TRACK}'
-        agent = streamer.faust.attach(
-            new_app(), written(file, '{"@type": FUNCTION, function: "doubling:double"}', track)
-        )
-        return await put(agent, payload(1))
-
-    with pytest.raises(DefinitionError, match="stream_wait_empty=False"):
-        run(tried())
-
-
 REFUSED = [
     ("name: doubled", "name: doubled\ndelivery: exactly_once", "service.yaml:3: delivery: exactly_once"),
     ("name: doubled", "name: doubled\nhot_path: native", "service.yaml:3: hot_path: native"),
