@@ -14,6 +14,7 @@ from connectors.mqtt.protocol.reading import LARGEST
 from connectors.mqtt.protocol.topics import SHARE, TopicPatterns
 from connectors.units import Duration, Size
 from pipelines.errors import DefinitionError
+from pipelines.plugins.requirements import Package
 
 if TYPE_CHECKING:
     from connectors.mqtt.endpoint.sink import MqttEndpointSink
@@ -102,6 +103,12 @@ class MqttEndpointSourceConfig(SourceConfig):
         if any(topic.startswith(f"{SHARE}/") for topic in topics):
             raise ValueError("nothing is shared here, as every client is the service's own: leave out $share/GROUP/")
         return tuple(dict.fromkeys(topics))
+
+    def check_packages(self) -> None:
+        """As every connector, and cryptography where a certificate has to be made."""
+        super().check_packages()
+        if self.tls is not None and self.tls.cert is None:
+            Package("cryptography", "tls").check(f"{self.label} (tls without cert)")
 
     @property
     def host_and_port(self) -> tuple[str, int]:

@@ -135,7 +135,8 @@ def _of_keras_2(path: Path, error: Exception, *, allowed: bool) -> Any:
     try:
         import tf_keras
     except ImportError:
-        raise StreamerError(f"{refusal}; tf-keras may read what Keras 2 wrote: pip install tf-keras") from error
+        missing = MissingPackageError("tf-keras", "tensorflow", "what Keras 2 wrote")
+        raise StreamerError(f"{refusal}; {missing}") from error
     try:
         return tf_keras.models.load_model(path, compile=False)
     except Exception as older:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from connectors.codecs.registry import codec_of
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+from pipelines.plugins.requirements import Package, all_of
 from streamer.agent.agent import Agent
 from streamer.demo.images import example
 from streamer.demo.images.feeder import Feeder
@@ -38,6 +39,9 @@ SHOWN = 8
 """Newest predictions on the screen at most."""
 
 Progress = Callable[[str], None]
+
+NEEDS = all_of(Package("confluent_kafka", "demo"), Package("onnxruntime", "demo"))
+"""What the demo cannot do without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,8 @@ def play(
     `progress` is told what is being prepared, `screen` makes the view once the broker is there, `sheet` is where
     the contact sheet goes (`None`: no sheet). Raises `StreamerError` and its kind if something cannot be had or fails.
     """
+    # Said before anything is started; the sheet is drawn last.
+    (NEEDS if sheet is None else all_of(NEEDS, Package("PIL", "demo"))).check("streamer demo")
     run = uuid.uuid4().hex[:8]
     data = example.digits()
     with ExitStack() as stack:

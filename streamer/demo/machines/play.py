@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pipelines.plugins.requirements import Package
 from streamer.agent.agent import Agent
 from streamer.demo.machines import example
 from streamer.demo.machines.board import Board, Count, Finding
@@ -72,6 +73,7 @@ def play(
     what is being prepared, `screen` makes the view once the broker is there. Raises `StreamerError` and its kind if
     something cannot be had or fails.
     """
+    Package("onnxruntime", "onnx").check("streamer demo sensors")
     run = uuid.uuid4().hex[:8]
     faults = plan(seconds)
     hall = Hall(faults)
