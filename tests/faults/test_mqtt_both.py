@@ -5,6 +5,7 @@ What only one of them can do is in `test_mqtt_source` and `test_mqtt_faults`; `m
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -17,15 +18,19 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from cuttable import CuttablePort
 from faultymqtt import FaultyMqtt
 from mqttbrokers import MqttUnderTest, StartMqtt, left_at, publish
-from mqttclient import MqttClient
+from mqttclient import MqttClient, until
+from paho.mqtt.client import MQTTv5
 from tcpproxy import TcpProxy
 
+import streamer
 from connectors.backoff import Backoff
 from connectors.contract import Reader, Received
 from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.protocol.reasons import ReasonCode
+from connectors.mqtt.sinkconfig import MqttSinkConfig
 from connectors.mqtt.source import MqttSource
 from connectors.source import LaneEnded
 from pipelines.errors import ConnectorError
@@ -329,6 +334,87 @@ class TestRights:
             reader.until(lambda _: source_of(reader).connected and source_of(reader).down is None)
             send(broker, 0, 1)
             assert numbers(reader.take(1)) == [0]
+
+
+class TestServices:
+    def test_at_qos_2_a_message_comes_out_once_however_often_both_connections_are_cut(
+        self, start_mqtt: StartMqtt, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Between client and broker, both ways: only a crash of the service repeats a result."""
+        monkeypatch.setattr(Backoff, "wait", lambda backoff: 0.01)
+        broker = start_mqtt()
+        count, bursts = 40, 6
+        with (
+            TcpProxy(broker.port) as inward,
+            TcpProxy(broker.port) as outward,
+            MqttClient(broker.host, broker.port, version=MQTTv5) as reader,
+            MqttClient(broker.host, broker.port, version=MQTTv5) as sender,
+        ):
+            assert reader.subscribe("out", 2) == 2
+            service = streamer.loads(f"""
+name: twice
+source: {{type: mqtt, url: "mqtt://127.0.0.1:{inward.port}", topics: in, qos: 2, codec: json}}
+pipeline: []
+batch: {{max_records: 7}}
+sink: {{type: mqtt, url: "mqtt://127.0.0.1:{outward.port}", topic: out, qos: 2, codec: json}}
+""")
+            with service:
+                assert until(lambda: inward.connections and outward.connections)
+                for burst in range(bursts):
+                    for number in range(burst * count, (burst + 1) * count):
+                        last = sender.client.publish("in", b'{"seq":%d}' % number, 2)
+                    (inward, outward)[burst % 2].cut()
+                    last.wait_for_publish(60)
+                found = [json.loads(one.payload)["seq"] for one in reader.take(count * bursts)]
+                assert reader.nothing()
+        assert sorted(found) == list(range(count * bursts))
+        assert min(inward.connections, outward.connections) > 1
+
+    def test_birth_and_will_tell_others_whether_a_sink_is_there(self, start_mqtt: StartMqtt) -> None:
+        broker = start_mqtt()
+        with (
+            CuttablePort(broker.port) as port,
+            MqttClient(broker.host, broker.port, version=MQTTv5) as reader,
+        ):
+            reader.subscribe("presence", 1)
+            sink = MqttSinkConfig.model_validate(
+                {
+                    "url": f"mqtt://127.0.0.1:{port.port}",
+                    "topic": "out",
+                    "client_id": "edge",
+                    "birth": {"topic": "presence", "payload": "online"},
+                    "will": {"topic": "presence", "payload": "offline"},
+                }
+            ).build()
+            sink.open()
+            assert [bytes(one.payload) for one in reader.take(1)] == [b"online"]
+            port.cut()
+            assert [bytes(one.payload) for one in reader.take(1)] == [b"offline"]
+            port.mend()
+            assert [bytes(one.payload) for one in reader.take(1)] == [b"online"]
+            sink.close()
+            assert [bytes(one.payload) for one in reader.take(1)] == [b"offline"]
+            assert reader.nothing()
+
+    def test_members_of_a_share_divide_the_messages(self, start_mqtt: StartMqtt) -> None:
+        broker = start_mqtt()
+        with (
+            Reader(source(broker.port, share="group", client_id="one")) as one,
+            Reader(source(broker.port, share="group", client_id="two")) as two,
+        ):
+            for member in (one, two):
+                connected_again(member, 0)
+            send(broker, 0, 200)
+            parts: list[list[int]] = [[], []]
+            deadline = time.monotonic() + one.patience
+            while sum(map(len, parts)) < 200 and time.monotonic() < deadline:
+                for member, part in zip((one, two), parts, strict=True):
+                    received = member.poll(timeout=0.02)
+                    part += numbers(received)
+                    member.acknowledge(received)
+            assert sorted(parts[0] + parts[1]) == list(range(200))
+            assert all(parts)
+        assert left_at(broker, "one") == left_at(broker, "two") == []
 
 
 def reload_rights(broker: LocalMosquitto, file: Path, text: str) -> None:

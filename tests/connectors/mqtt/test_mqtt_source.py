@@ -6,6 +6,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from connectors.records import Records
 from connectors.source import LaneEnded, Replays, SourceDown
 from pipelines.errors import ConnectorError
 from streamer.devbroker.mqtt import LocalMosquitto
+from streamer.devbroker.mqtt.broker import Broker
 from streamer.devbroker.mqtt.window import Window
 
 pytestmark = pytest.mark.slow
@@ -192,6 +194,31 @@ class TestCuts:
             reader.acknowledge(new)
             assert broker.in_flight(CLIENT) == 0
             assert source_of(reader).counts.sessions_lost == 1
+
+    @pytest.mark.parametrize("other", [{"payload": b"9"}, {"topic": "factory/b/2"}], ids=["payload", "topic"])
+    def test_another_message_under_the_id_of_one_in_hand_is_delivered_where_the_session_goes_on(
+        self, broker: FaultyMqtt, other: dict[str, Any]
+    ) -> None:
+        with opened(broker) as reader:
+            feed(broker, 0, 1)
+            old = reader.take(1)
+            broker.cut(CLIENT)
+
+            def change(inside: Broker) -> None:
+                delivery = inside.sessions[CLIENT].sent[1]
+                delivery.message = replace(delivery.message, **other)
+
+            broker.ask(change)
+            (new,) = reader.take(1)
+            assert (new.message.topic, new.message.value) == (
+                other.get("topic", "factory/a/1"),
+                other.get("payload", b"0"),
+            )
+            assert source_of(reader).counts.matched == 0
+            reader.acknowledge(old)
+            assert broker.in_flight(CLIENT) == 1
+            reader.acknowledge([new])
+            assert broker.in_flight(CLIENT) == 0
 
     def test_an_acknowledgement_that_was_lost_brings_duplicates_and_no_loss(self, broker: FaultyMqtt) -> None:
         with opened(broker) as reader:
