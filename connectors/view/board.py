@@ -38,7 +38,7 @@ class Encoded:
 
 @dataclass(eq=False)
 class Watcher:
-    """Somebody who watches one camera, or all (`camera` is `None`). Used in the loop in which it was made."""
+    """A browser that watches one camera, or all (`camera` is `None`). Used only in the event loop that made it."""
 
     camera: str | None
     boxes: bool
@@ -51,7 +51,7 @@ class Watcher:
         return self.camera is None or self.camera == camera
 
     def tell(self) -> None:
-        """There is something new. From any thread."""
+        """Wake the browser's stream, as a new picture or result is there. From any thread."""
         try:
             self.loop.call_soon_threadsafe(self.changed.set)
         except RuntimeError:
@@ -102,14 +102,14 @@ class Board:
 
     @property
     def watchers(self) -> int:
-        """How many watch at present."""
+        """How many browsers watch at present."""
         return len(self._watchers)
 
     def show(self, shown: Shown) -> None:
         """The newest result of its camera."""
         with self._changed:
             self.shown += 1
-            # Put at the end: the first is the one that was silent for longest.
+            # Newest last, so that the first camera is the one that was silent for longest.
             self._newest.pop(shown.camera, None)
             self._newest[shown.camera] = self.shown, shown
             if len(self._newest) > MOST_CAMERAS:
@@ -124,7 +124,7 @@ class Board:
 
     @contextmanager
     def watched(self, camera: str | None, *, boxes: bool) -> Iterator[Watcher]:
-        """Somebody watches, in this thread's event loop, until the block is left."""
+        """A browser watches, in this thread's event loop, until the block is left."""
         watcher = Watcher(camera, boxes, asyncio.get_running_loop())
         with self._changed:
             self._watchers.add(watcher)
@@ -171,7 +171,7 @@ class Board:
                 if self._stop or work is None:
                     return
             self._encode(*work)
-            # It holds a frame.
+            # It would keep a frame in memory while the thread waits.
             del work
 
     def _encode(self, number: int, shown: Shown, boxes: bool) -> None:

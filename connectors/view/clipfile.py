@@ -19,7 +19,7 @@ UNFINISHED: Final = ".part"
 """Stands behind the name of a file that is being written, or was when the process was killed."""
 _FORMATS: Final = {"mp4": "mp4", "mkv": "matroska"}
 _OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
-    # Whatever ends the process, what was written up to the last key frame can be played.
+    # If the process is killed, the file can be played up to its last key frame.
     "mp4": {"movflags": "frag_keyframe+empty_moov+default_base_moof", "flush_packets": "1"},
     "mkv": {"flush_packets": "1"},
 }
@@ -67,7 +67,7 @@ class ClipFile:
         packet: Any = pyav().Packet(kept.data)
         base = _MILLISECONDS if self._by_receipt else kept.time_base
         stamp = self._stamp(kept, base)
-        # Decoders want them to rise.
+        # Decoders need times that rise.
         dts = max(stamp, self._last + 1)
         late = 0 if self._by_receipt or kept.pts is None or kept.dts is None else kept.pts - kept.dts
         packet.dts, packet.pts, packet.time_base = dts, dts + max(late, 0), base
@@ -103,7 +103,7 @@ class ClipFile:
     def _added(self, first: Kept) -> Any:
         template = first.template
         if annexb_parameters(first.data, template.codec):
-            # The stream's own parameters may be those of before a change: the packet's count.
+            # The template may have the parameters of before a change; the packet carries the right ones.
             stream = self._container.add_mux_stream(template.codec, width=first.size[0], height=first.size[1])
         else:
             stream = self._container.add_stream_from_template(template.stream, opaque=True)

@@ -50,7 +50,7 @@ class Pages:
 
     def _answer(self, request: Request) -> Answer:
         if self._token is None and not _is_local(request):
-            # A page of somebody else whose name was made to point here must not read this one.
+            # DNS rebinding: another site, whose name now points to this address, must not read the pictures.
             return _refused(403, "this page is for this machine only: open it as http://localhost")
         name = request.path.removeprefix("/")
         if name in _FILES:

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class ViewSink(Sink):
-    """Shows results: the newest of each camera, to whoever watches. A message is confirmed when it is to be shown.
+    """Shows the newest result of each camera in browsers. A message is confirmed as soon as the sink has it.
 
     Nothing waits for browsers: what nobody sees in time is replaced by what is newer, and while nobody watches nothing
     is encoded. Refuses results without a picture.
@@ -72,7 +72,7 @@ class ViewSink(Sink):
         return refused
 
     def barrier(self, deadline: float) -> Lost:
-        """As `Sink.barrier`: nothing is ever waited for, and nothing is lost."""
+        """As `Sink.barrier`: it returns at once, as messages are confirmed when they are sent."""
         return {}
 
     def confirmed(self) -> list[Ints]:
@@ -92,7 +92,7 @@ class ViewSink(Sink):
             self.board.stop()
 
     def metrics(self) -> Sequence[Measure]:
-        """Results shown, pictures encoded and failed, and who watches."""
+        """Results shown, pictures encoded and failed, and the number of browsers that watch."""
         board = self.board
         return (
             Measure("results", "Results that were to be shown.", board.shown),

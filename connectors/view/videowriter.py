@@ -126,7 +126,7 @@ class VideoWriter:
                 self._write(shown, received)
                 with self._changed:
                     self._done.append(rows)
-                # It holds a frame.
+                # It would keep a frame in memory while the thread waits.
                 del shown
         except Exception as error:  # noqa: BLE001 - the sink tells it
             self.failure = _told(error)

@@ -1,4 +1,4 @@
-"""Numbers for people: curves, durations, shares."""
+"""How the demos print numbers: curves, durations, percentages."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def curve(values: Sequence[float], top: float | None = None) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """A duration for people."""
+    """A duration in seconds as text, in milliseconds."""
     return f"{seconds * 1000:.1f} ms" if math.isfinite(seconds) else "-"
 
 
 def percent(share: float) -> str:
-    """A share for people."""
+    """A share between 0 and 1 as text, in percent."""
     return f"{share:.1%}" if math.isfinite(share) else "-"

@@ -11,9 +11,9 @@ NAMES = ("digits", "sensors", "cameras")
 
 
 def folder(name: str) -> Path:
-    """Where `NAME.yaml` and what belongs to it lie. Raises `StreamerError` if they are nowhere."""
+    """Where `NAME.yaml` and what belongs to it lie. Raises `StreamerError` if the files are not there."""
     here = Path(__file__).parent
-    # A wheel has examples/NAME beside this file; a checkout has it where it is edited.
+    # In a wheel examples/NAME lies beside this file, in a checkout at its root.
     for found in (here / name, here.parents[1] / "examples" / name):
         if (found / f"{name}.yaml").is_file():
             return found

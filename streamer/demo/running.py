@@ -50,11 +50,11 @@ def wait_for_the_first(
 
 
 def batches(agent: Agent) -> Histogram:
-    """Records in its batches."""
+    """How many records the batches of the service's only source have had."""
     (meters,) = agent.meters.sources.values()
     return meters.batch_records
 
 
 def mean(histogram: Histogram) -> float:
-    """The mean of what it counted; 0 of nothing."""
+    """The mean of all values in a histogram; 0 if it is empty."""
     return histogram.total / histogram.count if histogram.count else 0.0

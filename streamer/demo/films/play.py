@@ -22,7 +22,7 @@ PATIENCE = 60.0
 
 @dataclass
 class Seen:
-    """What was seen on one camera."""
+    """The pictures and faces of one camera that the service has seen so far."""
 
     pictures: int = 0
     faces: int = 0
@@ -33,7 +33,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a demo."""
+    """The result of a demo, as its summary shows it."""
 
     seconds: float
     cameras: dict[str, Seen]

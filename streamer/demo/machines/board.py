@@ -27,7 +27,7 @@ NOW = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A machine at one moment."""
+    """What is known of a machine at one moment."""
 
     line: str
     name: str
@@ -55,7 +55,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """All machines together."""
+    """Windows and alerts of all machines together."""
 
     sent: int
     scored: int
@@ -124,7 +124,7 @@ class Board:
                 self._first_alert.setdefault(machine, now)
 
     def count(self) -> Count:
-        """All machines together, by now."""
+        """Windows and alerts of all machines together, up to now."""
         with self._lock:
             late = self._late[~np.isnan(self._late)]
             p50, p99 = np.percentile(late, (50, 99)).tolist() if len(late) else (float("nan"), float("nan"))

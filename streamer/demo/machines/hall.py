@@ -21,7 +21,7 @@ WORST: Final = 1.2
 
 
 class Failing(NamedTuple):
-    """A fault to come. Times are in seconds since the beginning."""
+    """A fault that a machine will develop. Times are in seconds since the beginning."""
 
     machine: str
     fault: Fault

@@ -36,7 +36,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it went. Times are in seconds."""
+    """The result of a demo. Times are in seconds."""
 
     broker: str
     real: bool

@@ -24,7 +24,7 @@ _COLUMNS = {"line": 70, "machine": 0, "vibration": 0, "C": 0, "score": 0, "state
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Everything that is shown at one moment."""
+    """What the screen shows at one moment."""
 
     elapsed: float
     seconds: float
@@ -35,7 +35,7 @@ class Look:
 
 
 class Screen(Protocol):
-    """Somewhere to show looks."""
+    """Shows the state of the demo, again and again."""
 
     def __enter__(self) -> Screen: ...
 
@@ -44,7 +44,7 @@ class Screen(Protocol):
     ) -> None: ...
 
     def show(self, look: Look) -> None:
-        """Show this one now."""
+        """Show this state now."""
 
 
 class PlainScreen:
