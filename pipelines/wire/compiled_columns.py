@@ -74,7 +74,7 @@ class FoundColumns:
     def __init__(self, spans: Spans, found: _native.Found) -> None:
         self._spans = spans
         block, self.size, lines, (rare, count), odd, self.parts = found
-        self._block: Any = block
+        self._block = memoryview(block)
         self._table: Any = np.ndarray((lines, self.size), np.int64, self._block)
         self.odd: list[int] = odd or []
         """Positions of the records that are left to plain Python, rising."""
