@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 import numpy as np
@@ -12,6 +11,7 @@ from connectors.contract.bus import LiveBus
 from connectors.contract.capabilities import Contract
 from connectors.contract.measures import check_measures
 from connectors.contract.reader import Reader
+from connectors.contract.waking import check_wake
 from connectors.source import LaneBegan, LaneEnded, Replays
 
 
@@ -138,23 +138,7 @@ class PerishableContract(Contract):
 
     def test_wake_ends_a_waiting_poll(self, bus: LiveBus) -> None:
         """Another thread can stop a poll that waits, so that a service stops at once."""
-        with Reader(bus.source(), bus.patience) as reader:
-            reader.listen(bus.quiet)
-            done = threading.Event()
-
-            def wake() -> None:
-                while not done.wait(0.1):
-                    reader.source.wake()
-
-            waker = threading.Thread(target=wake)
-            waker.start()
-            began = time.monotonic()
-            try:
-                reader.source.poll(1, 2**20, bus.patience)
-                assert time.monotonic() - began < bus.patience / 2
-            finally:
-                done.set()
-                waker.join()
+        check_wake(bus, bus.source())
 
     def test_acknowledging_and_rewinding_bring_nothing_back(self, bus: LiveBus) -> None:
         """What was delivered is gone, whatever becomes of it."""

@@ -15,6 +15,7 @@ from connectors.contract.capabilities import needs
 from connectors.contract.delivery import DeliveryContract, numbered
 from connectors.contract.measures import check_measures
 from connectors.contract.reader import Reader, Received
+from connectors.contract.waking import check_wake
 from connectors.message import Message
 from connectors.source import LaneBegan, LaneEnded, SourceEnded
 
@@ -201,23 +202,7 @@ class SourceContract(DeliveryContract):
 
     def test_wake_ends_a_waiting_poll(self, bus: SourceBus) -> None:
         """Another thread can stop a poll that waits, so that a service stops at once."""
-        with Reader(bus.source(), bus.patience) as reader:
-            reader.listen(bus.quiet)
-            done = threading.Event()
-
-            def wake() -> None:
-                while not done.wait(0.1):
-                    reader.source.wake()
-
-            waker = threading.Thread(target=wake)
-            waker.start()
-            began = time.monotonic()
-            try:
-                reader.source.poll(1, 2**20, bus.patience)
-                assert time.monotonic() - began < bus.patience / 2
-            finally:
-                done.set()
-                waker.join()
+        check_wake(bus, bus.source())
 
     def test_a_lane_begins_where_its_first_record_is(self, bus: SourceBus) -> None:
         """`LaneBegan` comes first, and its position, if known, is that of the first record."""

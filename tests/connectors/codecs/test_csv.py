@@ -14,6 +14,7 @@ from connectors.codec import Codec
 from connectors.codecs.csv import CsvConfig
 from connectors.codecs.registry import codec_of
 from connectors.contract import CodecContract
+from examples import examples
 from pipelines import Batch, Data
 from pipelines.errors import DataError, DefinitionError, WireError
 from streamer import testing
@@ -123,7 +124,7 @@ def test_a_result_is_written_in_the_order_of_the_names_with_gaps_where_it_lacks_
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.fixed_dictionaries(
@@ -145,7 +146,7 @@ def test_any_row_comes_back_as_it_was(rows: list[dict[str, Any]], delimiter: str
         assert decoded.batch.to_list() == [Data(row) for row in rows]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_row_or_the_failure_of_their_record(raw: bytes) -> None:
     for config in (CsvConfig(), CsvConfig(names=("a", "b"), example="1,2.5")):

@@ -16,6 +16,7 @@ from connectors.codec import Decoded
 from connectors.codecs.registry import codec_of
 from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from connectors.records import Lane, Records, Span
+from examples import examples
 from pipelines import Batch, BoundingBox, Data, Image
 from pipelines.data.columns import DenseColumn, WireColumn
 from pipelines.data.spans import Spans
@@ -504,7 +505,7 @@ values = st.recursive(
 keys = st.one_of(st.sampled_from(["a", "b", "c", "@type", "é", ""]), st.text(max_size=3))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     records=st.lists(st.dictionaries(keys, values, max_size=5), max_size=6),
     wanted=st.sets(st.sampled_from(["a", "b", "é"])),

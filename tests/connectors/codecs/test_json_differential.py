@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from connectors.codec import Codec, Decoded
 from connectors.codecs.registry import codec_of
 from connectors.records import Lane, Records, Span
+from examples import examples
 from pipelines import Batch
 from pipelines.data.columns import Column
 from pipelines.data.spans import Spans
@@ -117,20 +118,20 @@ payloads = st.lists(st.one_of(mutilated(), mutilated(), st.none()), max_size=10)
 wanted = st.frozensets(st.sampled_from(["a", "b", "c", "é", "", "zzz"]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(payloads=payloads, wanted=wanted, spans=st.booleans())
 def test_both_ways_read_and_write_the_same(payloads: list[bytes | None], wanted: frozenset[str], spans: bool) -> None:
     same(payloads, wanted, spans=spans)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(payloads=payloads, wanted=wanted)
 def test_with_fields_and_limits_too(payloads: list[bytes | None], wanted: frozenset[str]) -> None:
     fields = {"a": "/b/0", "zzz": "/a/k", "whole": "", "deep": "/c/k/0/l/1/m"}
     same(payloads, wanted, fields=fields, max_depth=4, max_keys=3, max_elements=6, max_bytes=80)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     parts=st.lists(st.lists(mutilated(), max_size=3), max_size=5),
     wanted=wanted,
@@ -147,7 +148,7 @@ def test_what_one_way_gives_is_told_from_something_else() -> None:
         assert shown(Column.of([1])) == shown(Column.of([1.0]))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.floats(width=64), min_size=1), st.lists(st.floats(width=32), min_size=1), st.lists(st.text()))
 def test_numbers_and_texts_are_written_alike(doubles: list[float], singles: list[float], texts: list[str]) -> None:
     columns = {

@@ -15,6 +15,7 @@ from connectors.codec import Codec
 from connectors.codecs.msgpack import MsgpackConfig
 from connectors.codecs.registry import codec_of
 from connectors.contract import CodecContract
+from examples import examples
 from pipelines import Batch, Data
 from pipelines.errors import DataError, WireError
 from streamer import testing
@@ -98,7 +99,7 @@ _VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.dictionaries(_KEYS, _VALUES, max_size=5), min_size=1, max_size=6))
 def test_any_values_come_back_as_they_were(rows: list[dict[str, Any]]) -> None:
     codec = codec_of("msgpack")
@@ -112,7 +113,7 @@ def test_any_values_come_back_as_they_were(rows: list[dict[str, Any]]) -> None:
         assert decoded.batch.to_list() == batch.to_list()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.binary(max_size=40), st.booleans())
 def test_any_bytes_are_a_record_or_the_failure_of_one(raw: bytes, as_map: bool) -> None:
     decoded = MsgpackConfig().build().decode(block([b"\x82" + raw if as_map else raw]), None)

@@ -24,6 +24,7 @@ from connectors.codecs.schemas.avro import AvroConfig
 from connectors.codecs.schemas.derived import derived_schema
 from connectors.codecs.schemas.registry import mock_registry
 from connectors.contract import CodecContract
+from examples import examples
 from pipelines import Batch, Data
 from pipelines.errors import ConnectorError, DefinitionError, WireError
 from streamer import testing
@@ -503,7 +504,7 @@ def _typed(draw: st.DrawFn, depth: int = 0, names: Any = None) -> tuple[Any, st.
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_any_record_of_any_schema_is_read_as_fastavro_reads_it(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(_typed(), min_size=1, max_size=4))
@@ -522,7 +523,7 @@ def test_any_record_of_any_schema_is_read_as_fastavro_reads_it(data: st.DataObje
     assert list(encoded.values) == payloads
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.binary(max_size=60), st.integers(0, 60))
 def test_damaged_bytes_are_a_record_or_the_failure_of_one(noise: bytes, cut: int) -> None:
     good = avro(READING, RECORD)
@@ -551,7 +552,7 @@ def _alone(setting: dict[str, Any], payloads: list[bytes]) -> list[Any]:
     return [read(setting, payload)[0] for payload in payloads]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_records_that_are_read_together_are_what_they_are_alone(data: st.DataObject) -> None:
     """However the others are damaged: cut off, swollen by texts that swallow what follows, or several in one."""

@@ -19,6 +19,7 @@ from connectors.codecs.registry import codec_of
 from connectors.codecs.schemas.jsonschema import JsonSchemaConfig
 from connectors.codecs.schemas.registry import mock_registry
 from connectors.contract import CodecContract
+from examples import examples
 from pipelines import Batch, Data
 from pipelines.errors import ConnectorError, DefinitionError
 
@@ -134,7 +135,7 @@ def test_what_cannot_be_meant_is_refused(url: str) -> None:
         codec_of(setting(url), topic="out").encode(Batch.of([Data({"temp": 1})]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.binary(max_size=30), st.booleans())
 def test_any_bytes_are_a_record_or_the_failure_of_one(raw: bytes, with_frame: bool) -> None:
     codec = codec_of({"type": "json-schema", "schema": SCHEMA, "validate": True})

@@ -20,6 +20,7 @@ from connectors.codecs.schemas.protobuf import ProtobufConfig
 from connectors.codecs.schemas.protobufschema import Messages, as_text, indexes_of, of_file
 from connectors.codecs.schemas.registry import mock_registry
 from connectors.contract import CodecContract
+from examples import examples
 from pipelines import Batch, Data
 from pipelines.errors import ConnectorError, DefinitionError, WireError
 from streamer import testing
@@ -340,7 +341,7 @@ _FLOATS = st.floats(allow_nan=False)
 _PART = st.fixed_dictionaries({"name": st.text(max_size=5), "x": st.lists(_FLOATS, max_size=3)})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.fixed_dictionaries(
         {
@@ -375,7 +376,7 @@ def test_any_message_comes_back_as_it_was(plain: dict[str, Any]) -> None:
     assert decoded.batch.to_list() == [record(plain)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_record_or_the_failure_of_one(raw: bytes) -> None:
     decoded = codec_of(_own()).decode(block([raw]), None)

@@ -14,6 +14,7 @@ from connectors.mqtt.protocol.bulk import encode_acks, encode_publishes, publish
 from connectors.mqtt.protocol.packets import V5, V311, PacketType, Puback, Pubcomp, Publish, Pubrec, Pubrel, Version
 from connectors.mqtt.protocol.properties import NONE, Place, Properties, encode_properties
 from connectors.mqtt.protocol.writing import encode
+from examples import examples
 from pipelines.data.spans import Spans
 
 pytestmark = pytest.mark.usefixtures("hot_path")
@@ -21,7 +22,7 @@ VERSIONS: list[Version] = [V311, V5]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data(), spans=st.booleans())
 def test_messages_of_a_batch_are_those_written_one_by_one(version: Version, data: st.DataObject, spans: bool) -> None:
     sent = data.draw(st.lists(publishes(version), max_size=6))
@@ -106,7 +107,7 @@ def test_a_message_that_is_too_large_for_mqtt_is_refused() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(numbers=st.lists(st.integers(1, 0xFFFF), max_size=20))
 def test_acknowledgements_of_a_batch_are_those_written_one_by_one(version: Version, numbers: list[int]) -> None:
     ids = np.array(numbers, np.uint16)

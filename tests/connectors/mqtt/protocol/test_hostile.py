@@ -14,6 +14,7 @@ from connectors.mqtt.protocol.properties import PROPERTIES, Kind, Place, Propert
 from connectors.mqtt.protocol.reading import LARGEST, Aliases, Reader, Role
 from connectors.mqtt.protocol.reasons import ProtocolError, ReasonCode
 from connectors.mqtt.protocol.writing import encode
+from examples import examples
 
 MALFORMED, BROKEN = ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR
 VERSIONS: list[Version] = [V311, V5]
@@ -235,7 +236,7 @@ def test_random_bytes_raise_nothing_else(raw: bytes, role: Role, version: Versio
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("role", Role)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_changed_packets_raise_nothing_else(version: Version, role: Role, data: st.DataObject) -> None:
     raw = bytearray(encode(data.draw(packets(version, role)), version))

@@ -16,6 +16,7 @@ from connectors.mqtt.protocol.packets import V5, V311, Connect, Packet, Publish,
 from connectors.mqtt.protocol.properties import NONE, Properties
 from connectors.mqtt.protocol.reading import Reader, Role
 from connectors.mqtt.protocol.writing import PINGREQ, encode
+from examples import examples
 from streamer.devbroker.mqtt import LocalMosquitto
 
 pytestmark = pytest.mark.slow
@@ -95,7 +96,7 @@ def of_the_message(properties: Properties) -> Properties:
     )
 
 
-_SEARCHED = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_SEARCHED = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @_SEARCHED

@@ -11,13 +11,14 @@ from connectors.mqtt.protocol.packets import V5, V311, Connect, Packet, Pingreq,
 from connectors.mqtt.protocol.properties import Properties
 from connectors.mqtt.protocol.reading import Aliases, Reader, Role
 from connectors.mqtt.protocol.writing import encode
+from examples import examples
 
 VERSIONS: list[Version] = [V311, V5]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("role", Role)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_every_packet_that_is_written_is_read_again(version: Version, role: Role, data: st.DataObject) -> None:
     sent = data.draw(st.lists(packets(version, role), max_size=4))
@@ -37,7 +38,7 @@ def test_a_server_learns_the_version_from_the_connect(version: Version, data: st
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("role", Role)
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_it_does_not_matter_where_the_bytes_are_cut(version: Version, role: Role, data: st.DataObject) -> None:
     sent = data.draw(st.lists(packets(version, role), min_size=1, max_size=3))

@@ -37,6 +37,7 @@ from connectors.mqtt.protocol.properties import NONE, Properties
 from connectors.mqtt.protocol.reading import Reader, Role
 from connectors.mqtt.protocol.reasons import ReasonCode
 from connectors.mqtt.protocol.writing import encode
+from examples import examples
 
 paho: Any = pytest.importorskip("paho.mqtt.client", reason="pip install 'streamer-inference[mqtt]'")
 VERSIONS: list[Version] = [V311, V5]
@@ -146,7 +147,7 @@ def test_its_connect_of_311_is_read() -> None:
     line.close()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_its_messages_are_read(line: Line, data: st.DataObject) -> None:
     sent = data.draw(publishes(line.version, Role.SERVER))
@@ -174,7 +175,7 @@ def _read_on(line: Line) -> Packet:
     return line.next()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_it_reads_our_messages(line: Line, data: st.DataObject) -> None:
     sent = data.draw(publishes(line.version).filter(lambda packet: packet.qos < 2))

@@ -17,6 +17,7 @@ from connectors.mqtt.protocol.reasons import ProtocolError, ReasonCode
 from connectors.mqtt.protocol.receiving import BLOCK, ReceiveBuffer
 from connectors.mqtt.protocol.scan import Scanned, Stopped
 from connectors.mqtt.protocol.writing import encode
+from examples import examples
 
 pytestmark = pytest.mark.usefixtures("hot_path")
 VERSIONS: list[Version] = [V311, V5]
@@ -53,7 +54,7 @@ def packets_of(found: list[Scanned | Packet]) -> list[Packet]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data(), at_once=st.sampled_from([1, 7, 100, 1 << 30]), block=st.sampled_from([1, 10, 300, BLOCK]))
 def test_packets_come_out_as_they_were_sent(version: Version, data: st.DataObject, at_once: int, block: int) -> None:
     anything = publishes(version) | packets(version, Role.CLIENT)
@@ -132,7 +133,7 @@ def test_more_than_there_is_room_for_cannot_be_filled() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_acknowledgements_are_taken_in_bulk(version: Version, data: st.DataObject) -> None:
     sent = data.draw(st.lists(packets(version, Role.CLIENT), max_size=8))

@@ -19,6 +19,7 @@ from connectors.mqtt.protocol.reasons import ProtocolError, ReasonCode
 from connectors.mqtt.protocol.scan import Scanned, Scanner, Stopped
 from connectors.mqtt.protocol.topictable import MOST_TOPICS
 from connectors.mqtt.protocol.writing import encode
+from examples import examples
 
 pytestmark = pytest.mark.usefixtures("hot_path")
 VERSIONS: list[Version] = [V311, V5]
@@ -77,7 +78,7 @@ def alike(raw: bytes, role: Role, version: Version, most: int = 100) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("role", Role)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_what_is_scanned_is_what_is_read(version: Version, role: Role, data: st.DataObject) -> None:
     anything = publishes(version, role) | packets(version, role)
@@ -86,7 +87,7 @@ def test_what_is_scanned_is_what_is_read(version: Version, role: Role, data: st.
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(data=st.data())
 def test_it_does_not_matter_where_the_bytes_are_cut(version: Version, data: st.DataObject) -> None:
     sent = data.draw(st.lists(publishes(version), min_size=1, max_size=3))
@@ -103,7 +104,7 @@ def test_it_does_not_matter_where_the_bytes_are_cut(version: Version, data: st.D
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("role", Role)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_changed_messages_are_refused_as_the_reader_refuses_them(
     version: Version, role: Role, data: st.DataObject
