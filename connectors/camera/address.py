@@ -47,7 +47,7 @@ _SCHEMES: Final = ("rtsp", "rtsps", "http", "https", "file")
 
 
 class Kind(Enum):
-    """What is read."""
+    """The kind of camera or file that is read."""
 
     RTSP = "rtsp"
     HTTP = "http"

@@ -76,7 +76,7 @@ class CaptureRunner(Runner):
 
     @abstractmethod
     def frame(self) -> Image:
-        """The next frame. `CaptureError` if there is none."""
+        """The next frame. Raises `CaptureError` if there is none."""
 
 
 class FrameCaptureRunner(CaptureRunner):
@@ -148,7 +148,7 @@ class VideoCaptureRunner(CaptureRunner):
         self._pictures: deque[Picture] = deque()
 
     def frame(self) -> Image:
-        """The next frame. `CaptureError` if there is none, and after the end of a video that is not to be repeated."""
+        """The next frame. Raises `CaptureError` if there is none, and after the end of a video that is not repeated."""
         if self._ended:
             raise self._end()
         picture = self._picture()

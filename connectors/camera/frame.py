@@ -30,7 +30,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A picture, and what is known about it."""
+    """A picture with the facts about it."""
 
     image: Image
     """Holds the decoded frame; nothing is copied before a step asks for pixels."""

@@ -118,7 +118,7 @@ class Health:
         return "good" if not troubles else "fair" if troubles <= 3 else "poor"
 
     def told(self) -> Mapping[str, Any]:
-        """All of it as JSON has it."""
+        """All facts as values of JSON."""
         return {
             "state": self.now.value,
             "grade": self.grade,

@@ -1,4 +1,4 @@
-"""`Rate`: lets so many pictures a second through, by their times."""
+"""`Rate`: lets at most a given number of pictures a second through, by their times."""
 
 from __future__ import annotations
 

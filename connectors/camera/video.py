@@ -104,7 +104,7 @@ def open_video(address: Address, opening: Opening | None = None, footage: Footag
         return PictureFolder(address, opening)
     video = Stream(address, opening, {}, footage)
     if not all(video.size) and address.live:
-        # What was told in a short time was not enough.
+        # The short probe did not tell the size of its pictures.
         video.close()
         video = Stream(address, opening, _PATIENT, footage)
     return video

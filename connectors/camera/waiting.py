@@ -70,7 +70,7 @@ class Waiting:
         return self._frames[0].facts.connection if self._frames else None
 
     def take(self) -> Frame:
-        """The frame that is next; there is one."""
+        """The next frame. There has to be one."""
         frame = self._frames.popleft()
         if self._policy == "block":
             self._arrived.notify_all()

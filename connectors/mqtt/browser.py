@@ -1,4 +1,4 @@
-"""`MqttBrowser`: a broker as somebody sees it who takes part in nothing."""
+"""`MqttBrowser`: looks at the topics of a broker from outside, for `tap`, `send` and `replay`."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class MqttTopicReader(TopicReader):
 
 
 class _Told:
-    """What a session is told, noted."""
+    """Notes what a session tells its owner."""
 
     def __init__(self) -> None:
         self.granted: Granted | None = None

@@ -40,7 +40,7 @@ class Canary:
         self._payload, self._next_at = b"", float("inf")
 
     def next(self) -> Publish | None:
-        """What is to be published now, if it is time."""
+        """The message to publish now; none if it is not time yet."""
         now = time.monotonic()
         if self._payload or now < self._next_at:
             return None

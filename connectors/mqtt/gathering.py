@@ -30,7 +30,7 @@ class Gathering:
         self._fresh = False
 
     def came(self, count: int) -> None:
-        """So many messages came now."""
+        """Note that this many messages came just now."""
         self._fresh = True
         self._count += count
         now = time.monotonic()

@@ -343,6 +343,6 @@ class EndpointHandler(Handler):
             reply.sink.settle(reply)
 
     def _give_up(self, reply: Reply) -> None:
-        """Nobody is there to have it, so it is done."""
+        """Settle a message whose client is gone: no one can receive it any more."""
         self.counts.unanswered += 1
         reply.sink.settle(reply)

@@ -68,7 +68,7 @@ class Replies:
             return reply
 
     def settle(self, reply: Reply) -> None:
-        """The client has it, or nobody is there to have it."""
+        """Settle a message: the client has it, or is gone."""
         with self._changed:
             if self._open.pop(reply.number, None) is None:
                 return
@@ -77,7 +77,7 @@ class Replies:
             self._changed.notify_all()
 
     def give_up(self) -> None:
-        """Nobody is there any more to have any of them."""
+        """Settle all messages: their clients are gone."""
         with self._changed:
             self._confirmed += [reply.rows for _, reply in self._open.values()]
             self._open.clear()

@@ -147,7 +147,7 @@ _BY_NAME: Final = {known.name: known for known in PROPERTIES}
 
 
 def read_properties(packet: Fields, place: Place) -> Properties:
-    """The properties that come next in the packet: their length, then they.
+    """The properties that come next in the packet, behind their length.
 
     Raises `ProtocolError` for one that is unknown, stands in the wrong packet, comes twice or has a wrong value.
     """

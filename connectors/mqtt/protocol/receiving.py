@@ -69,7 +69,7 @@ class ReceiveBuffer:
         return self._bytes.data[self._filled :]
 
     def filled(self, count: int) -> None:
-        """So many bytes were written at the beginning of `writable()`."""
+        """Note that this many bytes were written at the beginning of `writable()`."""
         if not 0 <= count <= len(self._bytes) - self._filled:
             raise ValueError(f"{count} bytes do not fit into a room of {len(self._bytes) - self._filled}")
         self._filled += count
@@ -117,13 +117,13 @@ class ReceiveBuffer:
         return self._bytes.data[self._at : self._filled].toreadonly()
 
     def drop(self, count: int) -> None:
-        """Take so many bytes and throw them away. The packet that they belong to is then no packet any more."""
+        """Throw the next bytes away. The rest of the packet that they belong to cannot be read then."""
         if not 0 <= count <= self.pending:
             raise ValueError(f"{count} bytes are to be dropped, and {self.pending} came")
         self._at += count
 
     def _view(self) -> Bytes:
-        """What came. The rest of the block may be written to meanwhile, so nobody is shown it."""
+        """The bytes that came. The rest of the block may be written to meanwhile, so it is not shown."""
         view = self._bytes[: self._filled]
         view.flags.writeable = False
         return view

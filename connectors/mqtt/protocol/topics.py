@@ -23,7 +23,7 @@ def why_no_name(topic: str) -> str | None:
 
 
 def why_no_filter(filter: str) -> str | None:
-    """Why nobody can subscribe to this topic filter; `None` if it can be done."""
+    """Why it is not possible to subscribe to this topic filter; `None` if it is."""
     if reason := _why_no_text(filter):
         return reason
     if filter == SHARE or filter.startswith(f"{SHARE}/"):
@@ -149,7 +149,7 @@ class TopicPatterns:
         self._known: dict[str, Mapping[str, str]] = {}
 
     def levels(self, topic: str) -> Mapping[str, str]:
-        """The named levels of a topic; none of one that no pattern matches. Not to be written to."""
+        """The named levels of a topic, read-only; none if no pattern matches the topic."""
         found = self._known.get(topic)
         if found is None:
             if len(self._known) >= _REMEMBERED:

@@ -73,7 +73,7 @@ class InFlight:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to publish."""
+        """Whether a message waits to be published."""
         return self._next < self.end or len(self._again) > 0
 
     def add(self, block: Block) -> None:
