@@ -117,8 +117,9 @@ class TransactionalSink(Sink):
     """A sink that makes messages and acknowledged positions visible as one, or not at all.
 
     Its siblings send in the same transactions, which one of them begins, commits and aborts. What is sent is confirmed,
-    by `barrier` and `confirmed`, when the transaction has it. A message that is lost voids the transaction. Sending
-    without a transaction raises `ConnectorError`.
+    by `barrier` and `confirmed`, when the transaction has it. A message that is lost voids the transaction: `barrier`
+    names it, and where no message is to blame `send` and `barrier` raise `Voided`. Sending without a transaction raises
+    another `ConnectorError`.
 
     `begin`, `commit` and `abort` may be called by another thread than the other methods, but not during `send`. Each
     of them

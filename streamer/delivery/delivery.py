@@ -351,7 +351,10 @@ class Delivery:
         if self._held_back:
             held_back, self._held_back = self._held_back, {}
             self._confirming.postponed = False
-            self._send_letters(held_back)
+            try:
+                self._send_letters(held_back)
+            except Voided as error:
+                self._confirming.voided(error)
 
     def _send_letters(self, failed: Failed) -> None:
         if self._dead is None:

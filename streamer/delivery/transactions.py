@@ -224,7 +224,8 @@ class Transactions(Confirming):
         """The rows of a batch in the parts that may share a transaction, and whether a part is to be alone in one."""
         rows = as_array(decoded.rows)
         start = 0
-        for row, _ in self._suspects.rows(decoded) if self._suspects else ():
+        # A list, as what is known of suspects changes while their parts are sent.
+        for row, _ in list(self._suspects.rows(decoded)) if self._suspects else ():
             at = int(np.searchsorted(rows, row))
             if at > start:
                 yield rows[start:at], False
@@ -258,6 +259,7 @@ class Transactions(Confirming):
         """Wait until a transaction is open."""
         while self._state is not _State.OPEN:
             if self._state is _State.IDLE and time.monotonic() >= self._again_at:
+                self._began_at = time.monotonic()
                 self._turn(_State.BEGINNING, self._first.begin)
             self._go_on("results wait for a transaction")
 

@@ -6,48 +6,19 @@ import itertools
 import random
 import time
 from collections import defaultdict
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from mortal import Mortal, fate, pipeline
 
-from connectors.memory import MemorySink, MemorySource, MemoryTopic
+from connectors.memory import MemorySink, MemoryTopic
 from connectors.message import Message
-from connectors.records import Lane
 from pipelines import Data
 from pipelines.errors import ConnectorError
 
 KEYS = 40
 PARTITIONS = 4
 LIMIT = 16 * 1024
-
-
-class Mortal(MemorySource):
-    """A source whose process can die: nothing is polled or acknowledged from then on."""
-
-    dead = False
-
-    def poll(self, *arguments: Any) -> Any:
-        self._check()
-        return super().poll(*arguments)
-
-    def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
-        self._check()
-        super().acknowledge(positions, wait=wait)
-
-    def standing_still(self, still: bool) -> None:
-        if not self.dead:
-            super().standing_still(still)
-
-    def die(self) -> None:
-        self.dead = True
-        with self.topic.changed:
-            self.group.expel(self)
-            self.topic.changed.notify_all()
-
-    def _check(self) -> None:
-        if self.dead:
-            raise ConnectorError("dead")
 
 
 class MortalSink(MemorySink):
@@ -68,29 +39,6 @@ class MortalSink(MemorySink):
     def _check(self) -> None:
         if self.dead:
             raise ConnectorError("dead")
-
-
-def fate(number: int) -> str:
-    """What the pipeline does with the record of this number."""
-    if number % 53 == 0:
-        return "fails"
-    if number % 31 == 0:
-        return "dropped"
-    return "doubled" if number % 17 == 0 else "passed"
-
-
-def pipeline(data: Data) -> Any:
-    number = data["number"]
-    match fate(number):
-        case "fails":
-            raise ValueError("poison")
-        case "dropped":
-            return None
-        case "doubled":
-            return [data, data]
-    if number % 7 == 0:
-        time.sleep(0.001)
-    return data
 
 
 class World:

@@ -16,6 +16,7 @@ from connectors.memory import (
     MemoryTransactions,
 )
 from connectors.message import Message
+from connectors.sink import Voided
 from pipelines import Data
 from streamer import testing
 from streamer.delivery.deadletter import original
@@ -325,6 +326,34 @@ def test_a_suspect_waits_for_no_dead_letters_that_are_held_back(world: World, mo
     world.run(fails)
     world.wait(4)
     assert world.buried() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("at", ["out", "dead"])
+def test_a_sink_that_finds_the_transaction_void_while_it_sends_has_it_aborted(
+    world: World, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    def fails(data: Data) -> Data:
+        if data["x"] < 3:
+            raise ValueError("poison")
+        return Data({"y": data["x"] * 2})
+
+    left = [2]
+    send = MemoryTransactionalSink.send
+
+    def sent(sink: MemoryTransactionalSink, *arguments: Any) -> Any:
+        if sink.topic.name == at and left[0]:
+            left[0] -= 1
+            raise Voided("the producer was fenced")
+        return send(sink, *arguments)
+
+    # Dead letters are held back at first, as every record seems to fail, and are sent by themselves.
+    monkeypatch.setattr("streamer.delivery.delivery.HOLD", 0.1)
+    monkeypatch.setattr(MemoryTransactionalSink, "send", sent)
+    world.feed(0, 1, 2)
+    world.run(fails)
+    world.feed(3, 4)
+    world.wait(5)
+    assert (world.buried(), world.results(), left) == ([0, 1, 2], [6, 8], [0])
 
 
 def test_a_run_without_brokers_delivers_exactly_once_too(define: Any) -> None:
