@@ -72,7 +72,7 @@ bench-peers: $(STAMP)  ## the same with Bytewax, Quix Streams, FastStream, Faust
 bench-cameras: $(STAMP)  ## what a picture of a camera costs, against loops written by hand and OpenCV; writes the table (ten minutes)
 	$(BIN)/python -m benchmarks.cameras.run --peers --write
 
-soak: $(STAMP)  ## the long tests: ten kills, member churn, five million messages; with progress and a report
+soak: $(STAMP)  ## the long tests, for hours: hundreds of kills, restarts, standstills and members that come and go; five million messages; with progress and a report
 	$(BIN)/python -m pytest -m soak -s
 
 # protoc 31 (grpcio-tools 1.78.0) writes modules that every protobuf runtime from 6.31 on accepts.

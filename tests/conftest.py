@@ -149,6 +149,8 @@ def pytest_configure_node(node: Any) -> None:
 # so that no worker is left with one of them at the end.
 _LONGEST = (
     "connectors/kafka/test_kafka_contract.py",
+    "faults/test_exactly_once.py",
+    "connectors/kafka/test_kafka_transaction_contract.py",
     "faults/test_kill.py",
     "faults/test_missing_topic.py",
     "faults/test_large_records.py",
@@ -158,6 +160,7 @@ _LONGEST = (
     "services/test_mqtt_kafka.py",
     "test_plugin.py",
     "connectors/kafka/test_kafka_group.py",
+    "connectors/kafka/test_kafka_transactions.py",
     "streamer/build/test_build.py",
     "test_docs.py",
     "streamer/devbroker/test_broker.py",

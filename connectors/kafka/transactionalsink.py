@@ -129,6 +129,7 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
         """
         lost = dict(super().barrier(deadline))
         if self._transactions.failed:
+            self._transactions.look_for_failure()
             error = ConnectorError(f"sink {self.name}: the transaction has failed", retriable=True)
             for sent in self._outstanding:
                 for row in sent.rows().tolist():
@@ -171,6 +172,7 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
                 return
             except ConnectorError as error:
                 self._collect()
+                self._transactions.look_for_failure()
                 if self._transactions.failed:
                     return
                 if not error.retriable or time.monotonic() >= deadline:

@@ -81,6 +81,8 @@ class Fire:
 
     def finish(self) -> None:
         """Everything is read to its end; checks that nothing is lost, and repeated only where that is allowed."""
+        # The last members have something to do, so that they are seen to run before they are stopped.
+        self.feed(500)
         if not self.members:
             self.start()
         self.until(self.written, 600)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from connectors.kafka.client.deadlinecall import ResumableCalls
@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 
 _OPEN_WAIT = 5.0
 _CLOSE_WAIT = 5.0
+HUNG = 10.0
+"""Seconds after which a client that adds positions to a transaction is given up."""
 _MARGIN = 0.25
 """Seconds by which the client may be later than the timeout that it was given."""
 _LEAST = 0.05
@@ -75,6 +77,10 @@ class Transactions(ProducerClient):
         self._admitted = False
         self._has_offsets = False
         self._running = ResumableCalls()
+        self._adding_since: float | None = None
+        """Since when the client adds positions to the transaction."""
+        self._given_up: Producer | None = None
+        """The client, if it hangs."""
         self._replaced: deque[float] = deque(maxlen=_MOST_REPLACED)
 
     def limits(self, topic: str) -> TopicLimits | None:
@@ -124,11 +130,37 @@ class Transactions(ProducerClient):
         for lane, position in positions.items():
             topic, partition, metadata = member.places[lane]
             offsets.append(TopicPartition(topic, partition, position, metadata))
-        self._within("commit", deadline, lambda until: self._commit(offsets, member.group, until))
+        try:
+            self._within("commit", deadline, lambda until: self._commit(offsets, member.group, until))
+        except Voided:
+            raise
+        except ConnectorError as error:
+            if error.retriable and self._gives_up():
+                raise Voided(f"{self.label}: the client hangs where it adds positions to the transaction") from error
+            raise
 
     def abort(self, deadline: float) -> None:
         """See `TransactionalSink.abort`."""
         self._within("abort", deadline, self._abort)
+
+    def look_for_failure(self) -> None:
+        """Learn whether the open transaction has failed though no message is lost yet: messages for partitions that
+        could not be made part of it wait in the client until they time out.
+
+        Raises `ConnectorError` if a new transaction would fail, too: then no loss of a message tells why.
+        """
+        if not self.is_active:
+            return
+        try:
+            # The client says in what state it is: for a transaction that is well, in the wrong one to begin another.
+            self.producer.begin_transaction()
+        except KafkaException as exception:
+            error = error_of(exception)
+            if error.fatal():
+                self.fail(error)
+            if error.code() in _STOPPING:
+                raise self._stop(error) from exception
+            self.failed = self.failed or error.txn_requires_abort() or error.fatal()
 
     def check_cluster(self, theirs: str | None) -> None:
         """Raise `ConnectorError` if the source's cluster is known to be another one."""
@@ -214,18 +246,48 @@ class Transactions(ProducerClient):
 
     def _commit(self, offsets: list[TopicPartition], group: object, until: float) -> None:
         self.raise_fatal()
-        if offsets and not self._has_offsets:
-            self.producer.send_offsets_to_transaction(offsets, group, _left(until))
-            self._has_offsets = True
-        self.producer.commit_transaction(_left(until))
+        producer = self.producer
+        if offsets and not self._has_offsets and not self._add_offsets(producer, offsets, group, until):
+            return
+        producer.commit_transaction(_left(until))
         self.is_active = self._has_offsets = False
+
+    def _add_offsets(self, producer: Producer, offsets: list[TopicPartition], group: object, until: float) -> bool:
+        """Add positions to the transaction; returns whether it still is the client's to commit."""
+        self._adding_since = time.monotonic()
+        added = False
+        try:
+            producer.send_offsets_to_transaction(offsets, group, _left(until))
+            added = True
+        finally:
+            with self.lock:
+                given_up = producer is self._given_up or producer is not self.producer
+                if not given_up:
+                    self._has_offsets, self._adding_since = added, None
+            if given_up:
+                close(producer)
+        return not given_up
+
+    def _gives_up(self) -> bool:
+        """Whether the client has hung for too long where it adds positions. It is left to itself then: a new client
+        fences it, and nothing of its transaction was committed.
+
+        librdkafka may wait there for ever when the group's coordinator goes away, whatever the timeout (its issues 5456
+        and 5511).
+        """
+        with self.lock:
+            if self._adding_since is None or time.monotonic() - self._adding_since < HUNG:
+                return False
+            self._given_up, self._adding_since = self.producer, None
+        self._running = ResumableCalls()
+        return True
 
     def _abort(self, until: float) -> None:
         active, self.is_active = self.is_active, False
         for sink in self.sinks:
             sink.look()
         try:
-            if self.fatal is None and not self.has_gap and active:
+            if self.fatal is None and not self.has_gap and self._given_up is None and active:
                 self.producer.abort_transaction(_left(until))
         except KafkaException as exception:
             error = error_of(exception)
@@ -239,7 +301,7 @@ class Transactions(ProducerClient):
             # They may allow less than they did.
             self._limits = None
             self._learn_limits(until)
-        if self.fatal is not None or self.has_gap:
+        if self.fatal is not None or self.has_gap or self._given_up is not None:
             self._replace()
         # A new client has the brokers abort what the old one began. Only then are positions known.
         self._admit(until)
@@ -265,12 +327,13 @@ class Transactions(ProducerClient):
     def _replace(self) -> None:
         self._stop_watching()
         with self.lock:
-            old = self.producer
+            old, given_up = self.producer, self._given_up
             self._make()
             self._admitted = self.has_gap = self._has_offsets = False
-            self.fatal = None
+            self.fatal = self._given_up = None
         self._watch()
-        close(old)
+        if old is not given_up:
+            close(old)
 
     def _admit(self, until: float) -> None:
         """Have the brokers admit the client under its id, and abort what an earlier client left."""

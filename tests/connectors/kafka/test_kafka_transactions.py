@@ -11,6 +11,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from kafkabus import QUICK, read, set_largest_message
 from kafkafixtures import CuttableKafka, Name, Topics, Write, numbers, values
 
@@ -42,7 +50,8 @@ class Place:
     results: str
 
     def source(self, **fields: Any) -> KafkaSourceConfig:
-        client = {**QUICK, **fields.pop("client", {})}
+        quick = {} if fields.get("assignor") == "consumer" else QUICK
+        client = {**quick, **fields.pop("client", {})}
         where = {"bootstrap": self.bootstrap, "topics": self.records, "group": self.records}
         return KafkaSourceConfig.model_validate({**where, "client": client, **fields})
 
@@ -165,6 +174,58 @@ def test_a_transaction_that_brokers_gave_up_waiting_for_is_aborted_and_begun_ane
         commit(sink, again, reader)
     sink.close()
     assert place.read(4) == numbers(0, 4)
+
+
+def test_a_client_that_hangs_where_it_adds_positions_is_replaced(
+    place: Place, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.kafka.producer.transactions.HUNG", 1.0)
+    write(place.bootstrap, place.records, numbers(0, 4))
+    sink = place.sink()
+    sink.open()
+    with Reader(place.source().build(), PATIENCE, commits=False) as reader:
+        received = reader.take(4)
+        sink.begin(soon())
+        send(sink, received)
+        hanging = Hanging(sink._transactions.producer)
+        sink._transactions.producer = hanging  # type: ignore[assignment]
+        with pytest.raises(Voided, match="hangs"):
+            eventually(lambda: commit(sink, received, reader, soon(0.3)))
+        eventually(lambda: sink.abort(soon()))
+        again = rewound(reader, received)
+        sink.begin(soon())
+        send(sink, again)
+        # What the first client does when it goes on is nothing to the second one.
+        hanging.goes_on.set()
+        assert hanging.is_closed.wait(PATIENCE)
+        commit(sink, again, reader)
+    sink.close()
+    assert place.read(4) == numbers(0, 4)
+    assert place.committed() == 4
+
+
+class Hanging:
+    """A producer that hangs in one of its calls, as librdkafka does, until it is told to go on."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self.goes_on, self.is_closed = threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def __len__(self) -> int:
+        return len(self._producer)
+
+    def send_offsets_to_transaction(self, *arguments: Any) -> None:
+        self.goes_on.wait()
+        self._producer.send_offsets_to_transaction(*arguments)
+
+    def close(self) -> None:
+        try:
+            self._producer.close()
+        finally:
+            self.is_closed.set()
 
 
 def test_a_message_that_its_topic_does_not_take_is_refused_alone(kafka: Broker, topics: Topics) -> None:
@@ -291,9 +352,10 @@ def test_a_source_of_transactions_commits_no_position_itself(place: Place, write
     assert place.committed() < 0
 
 
-def test_a_first_position_is_committed_before_a_record_is_delivered(place: Place, write: Write) -> None:
+@pytest.mark.parametrize("assignor", ["range", "consumer"])
+def test_a_first_position_is_committed_before_a_record_is_delivered(place: Place, write: Write, assignor: str) -> None:
     write(place.bootstrap, place.records, numbers(0, 4))
-    with Reader(place.source(start="latest").build(), PATIENCE, commits=False) as reader:
+    with Reader(place.source(start="latest", assignor=assignor).build(), PATIENCE, commits=False) as reader:
         reader.until(lambda r: bool(r.lanes))
         assert place.committed() == 4
         write(place.bootstrap, place.records, numbers(4, 6))
@@ -333,6 +395,47 @@ def test_there_is_no_lag_at_the_end_of_a_topic_that_transactions_wrote(place: Pl
     with Reader(source, PATIENCE) as reader:
         assert values(reader.take(2)) == numbers(0, 2)
         reader.until(lambda r: source.lag() == {(place.records, 0): 0})
+
+
+@pytest.mark.timeout(240)
+def test_what_access_rules_forbid_is_named(start_kafka: Callable[..., Any], topic_name: Name, write: Write) -> None:
+    rules = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    kafka = start_kafka(authorizer_class_name=rules, allow_everyone_if_no_acl_found="true")
+    place = Place(kafka.bootstrap, topic_name(), topic_name("results"))
+    create_topics(kafka.bootstrap, {place.records: 1, place.results: 1})
+    write(place.bootstrap, place.records, numbers(0, 1))
+    # Without the topic's settings everything works; only what brokers refuse is found later.
+    forbid(kafka.bootstrap, ResourceType.TOPIC, place.results, AclOperation.DESCRIBE_CONFIGS)
+    sink = place.sink()
+    sink.open()
+    with Reader(place.source().build(), PATIENCE, commits=False) as reader:
+        received = reader.take(1)
+        sink.begin(soon())
+        send(sink, received)
+        commit(sink, received, reader)
+        forbid(kafka.bootstrap, ResourceType.TOPIC, place.results, AclOperation.WRITE)
+        sink.begin(soon())
+        sink.send(block_of([Message(b"x")]), soon())
+        with pytest.raises(ConnectorError, match="access rule") as raised:
+            sink.barrier(soon())
+        assert not raised.value.retriable
+    sink.close()
+    forbid(kafka.bootstrap, ResourceType.TRANSACTIONAL_ID, f"streamer-{place.records}-one", AclOperation.WRITE)
+    with pytest.raises(ConnectorError, match=f"transactional id streamer-{place.records}-one"):
+        place.sink(instance="one").open()
+
+
+def forbid(bootstrap: str, kind: ResourceType, name: str, operation: AclOperation) -> None:
+    def rule(what: AclOperation, permission: AclPermissionType) -> AclBinding:
+        return AclBinding(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", what, permission)
+
+    # What has a rule is forbidden but for what is allowed.
+    rules = [rule(AclOperation.ALL, AclPermissionType.ALLOW), rule(operation, AclPermissionType.DENY)]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for answer in admin.create_acls(rules).values():
+        answer.result()
+    # Brokers learn of it a moment later.
+    time.sleep(1)
 
 
 def no_positions(place: Place) -> Any:
