@@ -7,18 +7,16 @@ from typing import Final, Literal
 
 from pydantic import Field, model_validator
 
-from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin, Request
+from connectors.codec import Decoded, Encoded, RecordsOrigin
 from connectors.codecs.compression import FORMATS, Format, detected
 from connectors.codecs.described import CONTENT_ENCODING, CONTENT_TYPE, header_texts, media_type
 from connectors.codecs.registry import codec_of
 from connectors.codecs.rows import payload_bytes
-from connectors.codecs.wrapping import WrapperConfig
-from connectors.measures import Measure
+from connectors.codecs.wrapping import Wrapper, WrapperConfig
 from connectors.records import Header, Records
 from connectors.units import Size
 from pipelines.data.batch import Batch
 from pipelines.errors import WireError
-from pipelines.hotpath import HotPathReport
 from pipelines.plugins.requirements import Requires, any_of
 
 _NAMES: Final = {"gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd", "": None, "identity": None}
@@ -77,7 +75,7 @@ class CompressedConfig(WrapperConfig):
         return Compressed(self)
 
 
-class Compressed(Codec):
+class Compressed(Wrapper):
     """Compressed payloads beside such as are not, row by row.
 
     codec = CompressedConfig(codec="json", by="headers").build()
@@ -85,25 +83,7 @@ class Compressed(Codec):
 
     def __init__(self, config: CompressedConfig | None = None) -> None:
         self._config = config or CompressedConfig()
-        self._inside = codec_of(self._config.codec, self._config.hot_path, self._config.sink_topic)
-
-    @property
-    def opens_images(self) -> bool:  # type: ignore[override]
-        """As the codec inside says."""
-        return self._inside.opens_images
-
-    @property
-    def hot_path(self) -> HotPathReport:
-        """That of the codec inside."""
-        return self._inside.hot_path
-
-    def metrics(self) -> Sequence[Measure]:
-        """What the codec inside counts."""
-        return self._inside.metrics()
-
-    def requests(self) -> Sequence[Request]:
-        """What the codec inside wants to be published."""
-        return self._inside.requests()
+        super().__init__(codec_of(self._config.codec, self._config.hot_path, self._config.sink_topic))
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """What the codec inside makes of the decompressed payloads. `content-encoding` is a record's no more."""

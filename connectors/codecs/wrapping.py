@@ -1,15 +1,19 @@
-"""`WrapperConfig`: the configuration of a codec that opens an envelope and leaves what is inside to another codec."""
+"""Codecs that open an envelope and leave what is inside to another codec: their configuration and their base."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import field_validator
 
+from connectors.codec import Codec, Request
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.registry import codec_config
 from connectors.compiledform import HasCompiledForm
+from connectors.measures import Measure
 from pipelines.errors import DefinitionError
+from pipelines.hotpath import HotPathReport
 
 
 class WrapperConfig(HasCompiledForm, CodecConfig):
@@ -33,3 +37,28 @@ class WrapperConfig(HasCompiledForm, CodecConfig):
     def wrapped(self) -> CodecConfig:
         """The configuration of the codec inside."""
         return codec_config(self.codec)
+
+
+class Wrapper(Codec):
+    """A codec around another one, which answers what is not about the envelope."""
+
+    def __init__(self, inside: Codec) -> None:
+        self._inside = inside
+
+    @property
+    def opens_images(self) -> bool:  # type: ignore[override]
+        """As the codec inside says."""
+        return self._inside.opens_images
+
+    @property
+    def hot_path(self) -> HotPathReport:
+        """That of the codec inside."""
+        return self._inside.hot_path
+
+    def metrics(self) -> Sequence[Measure]:
+        """What the codec inside counts."""
+        return self._inside.metrics()
+
+    def requests(self) -> Sequence[Request]:
+        """What the codec inside asks to be published."""
+        return self._inside.requests()

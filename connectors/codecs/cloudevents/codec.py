@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin, Request
+from connectors.codec import Decoded, Encoded, RecordsOrigin
 from connectors.codecs.cloudevents.config import CloudEventsConfig
 from connectors.codecs.cloudevents.events import (
     OPTIONAL,
@@ -30,13 +30,12 @@ from connectors.codecs.cloudevents.texts import text_of
 from connectors.codecs.described import CONTENT_TYPE, header_texts, media_type
 from connectors.codecs.registry import codec_of
 from connectors.codecs.rows import payload_bytes
-from connectors.measures import Measure
+from connectors.codecs.wrapping import Wrapper
 from connectors.records import Header, Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column
 from pipelines.data.data import RecordContext
 from pipelines.errors import WireError
-from pipelines.hotpath import HotPathReport
 from pipelines.values import type_of
 
 _PREFIXES: Final = ("ce_", "ce-")
@@ -60,7 +59,7 @@ _WRITTEN: Final[Mapping[str, str | None]] = {
 }
 
 
-class CloudEvents(Codec):
+class CloudEvents(Wrapper):
     """Events in either mode, row by row. An event without data is a row with its attributes only.
 
     codec = CloudEventsConfig(attributes={"source": "device"}, write={"type": "com.example.score"}).build()
@@ -68,31 +67,13 @@ class CloudEvents(Codec):
 
     def __init__(self, config: CloudEventsConfig | None = None) -> None:
         self._config = config or CloudEventsConfig()
-        self._inside = codec_of(self._config.codec, self._config.hot_path, self._config.sink_topic)
+        super().__init__(codec_of(self._config.codec, self._config.hot_path, self._config.sink_topic))
         self._content_type = self._config.content_type or _TYPES.get(
             self._config.wrapped.type, "application/octet-stream"
         )
         written = {**_WRITTEN, **self._config.write}
         self._texts = {name: text_of(text) for name, text in written.items() if text is not None}
         self._keys = {key for text in self._texts.values() for key in text.keys}
-
-    @property
-    def opens_images(self) -> bool:  # type: ignore[override]
-        """As the codec of the data says."""
-        return self._inside.opens_images
-
-    @property
-    def hot_path(self) -> HotPathReport:
-        """That of the codec of the data."""
-        return self._inside.hot_path
-
-    def metrics(self) -> Sequence[Measure]:
-        """What the codec inside counts."""
-        return self._inside.metrics()
-
-    def requests(self) -> Sequence[Request]:
-        """What the codec inside wants to be published."""
-        return self._inside.requests()
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """What the codec inside makes of the data, with attributes. Headers of events are the records' no more."""

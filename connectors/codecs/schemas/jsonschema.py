@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from connectors.codec import Codec, Decoded, Encoded
+from connectors.codec import Decoded, Encoded
 from connectors.codecs.registry import codec_of
 from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas.config import REGISTRY_PACKAGES, RegistryConfig
 from connectors.codecs.schemas.framing import Frame, framed, schema_headers, without_schemas
 from connectors.codecs.schemas.registry import Registered, SchemaRegistry
 from connectors.codecs.schemas.schemafile import schema_text
-from connectors.codecs.wrapping import WrapperConfig
+from connectors.codecs.wrapping import Wrapper, WrapperConfig
 from connectors.localpath import LocalPath
-from connectors.measures import Measure
 from connectors.records import Records
 from connectors.units import Size
 from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError, DefinitionError, MissingPackageError, WireError
-from pipelines.hotpath import HotPathReport
 from pipelines.plugins.requirements import Package, Requirement, Requires, all_of
 
 _MOST_TEXT = 300
@@ -69,7 +67,7 @@ class JsonSchemaConfig(WrapperConfig):
         return JsonSchema(self)
 
 
-class JsonSchema(Codec):
+class JsonSchema(Wrapper):
     """JSON by another codec, of which this one takes the frame away, or puts it before.
 
     codec = JsonSchemaConfig(registry={"url": "http://localhost:8081"}).build()
@@ -77,27 +75,13 @@ class JsonSchema(Codec):
 
     def __init__(self, config: JsonSchemaConfig) -> None:
         self._config = config
-        self._inside = codec_of(config.codec, config.hot_path)
+        super().__init__(codec_of(config.codec, config.hot_path))
         self._registry = None if config.registry is None else SchemaRegistry(config.registry)
         self._text = None if config.schema_ is None else schema_text(config.schema_)
         self._given = None if self._text is None else self._own(self._text)
         self._results: tuple[Frame, Any] | None = None
         if self._registry is not None and config.sink_topic is not None:
             self._registry.subject(config.sink_topic, "")
-
-    @property
-    def opens_images(self) -> bool:  # type: ignore[override]
-        """As the codec inside says."""
-        return self._inside.opens_images
-
-    @property
-    def hot_path(self) -> HotPathReport:
-        """That of the codec inside."""
-        return self._inside.hot_path
-
-    def metrics(self) -> Sequence[Measure]:
-        """What the codec inside counts."""
-        return self._inside.metrics()
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """What the codec inside makes of the JSON in each payload."""
