@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import stamina
+from confluent_kafka import KafkaException
 
-from connectors.kafka.client.queries import patiently
 from pipelines import Data
 from streamer.devbroker import create_topics
 
@@ -88,7 +89,11 @@ class KeyLedger:
 
     def sample(self) -> int:
         """Note what is committed now, then where the sink's topic ends; returns how many records are committed."""
-        return patiently(lambda limit: self._sample())
+        # Brokers that are killed under the client make its calls fail in many ways.
+        for attempt in stamina.retry_context(KafkaException, attempts=None, timeout=ANSWER, wait_max=2):
+            with attempt:
+                total = self._sample()
+        return total
 
     def _sample(self) -> int:
         from confluent_kafka import Consumer, TopicPartition
