@@ -291,12 +291,12 @@ sink: {{type: kafka, topic: {ledger.sink}, {sink}}}
 
 
 @pytest.fixture
-def ledger_on(topic_name: Any) -> Callable[[str], KeyLedger]:
-    """`ledger_on(bootstrap)` is a ledger over new topics of 8 partitions on this broker."""
+def ledger_on(topic_name: Any) -> Callable[..., KeyLedger]:
+    """`ledger_on(bootstrap)` is a ledger over new topics of 8 partitions on this broker, or `replication` of them."""
 
-    def make(bootstrap: str) -> KeyLedger:
+    def make(bootstrap: str, replication: int = 1) -> KeyLedger:
         source, sink = topic_name("ledger-in"), topic_name("ledger-out")
-        create_topics(bootstrap, {source: 8, sink: 4})
+        create_topics(bootstrap, {source: 8, sink: 4}, replication)
         return KeyLedger(bootstrap, source, sink, topic_name("ledger"))
 
     return make

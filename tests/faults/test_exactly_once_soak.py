@@ -137,10 +137,10 @@ def test_ten_restarts_of_the_broker(
 
 
 def test_leaders_and_coordinators_change(
-    start_kafka: Any, ledger_on: Callable[[str], Any], bench: Callable[..., Any], delivery: str
+    start_kafka: Any, ledger_on: Callable[..., Any], bench: Callable[..., Any], delivery: str
 ) -> None:
     cluster = start_kafka(nodes=3)
-    ledger = ledger_on(cluster.bootstrap)
+    ledger = ledger_on(cluster.bootstrap, replication=3)
     fire = Fire("three brokers", delivery, ledger, bench(ledger, DELIVERIES[delivery]))
     fire.start()
     count = rounds(9)
