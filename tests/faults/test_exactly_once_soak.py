@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from exactlyonce import EXACTLY_ONCE, read_letters, wait_for, write_poison
 pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(7200)]
 
 DELIVERIES = {"exactly_once": EXACTLY_ONCE, "at_least_once": "delivery: at_least_once"}
+MOST_GROWN = (64 + 2 * 64 + 36) << 20
+"""Records in flight, what the sink's client and the sink hold, and what the source's client fetches ahead."""
 OUTAGE = float(os.environ.get("SOAK_OUTAGE", "120"))
 
 
@@ -215,11 +218,20 @@ def test_brokers_stand_still(
     for turn in range(count):
         fire.feed(6000)
         fire.until(ledger.sample() + 500)
+        before = rss(fire.members[0])
         private_kafka.freeze()
         time.sleep(OUTAGE)
+        grown = rss(fire.members[0]) - before
         private_kafka.thaw()
+        assert grown < MOST_GROWN, f"{grown >> 20} MiB more in the outage"
         fire.progress(turn + 1, count)
     fire.finish()
+
+
+def rss(member: Any) -> int:
+    """Bytes of memory that a member has."""
+    status = Path(f"/proc/{member.process.pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1]) * 1024
 
 
 def test_poison_and_kills(ledger: Any, bench: Callable[..., Any], topics: Any, delivery: str) -> None:
