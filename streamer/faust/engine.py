@@ -72,7 +72,12 @@ class Engine:
         yielding = YieldingSink(made=_for_tests if testing else None)
         wanted = faust_agent is not None and bool(faust_agent.info()["sink"])
         agent = self._built(source, yielding, wanted=wanted, testing=testing)
-        await asyncio.to_thread(agent.start)
+        try:
+            await asyncio.to_thread(agent.start)
+        except asyncio.CancelledError:
+            # The app ends while models are loaded: the service that then begins is to end at once.
+            agent.stop()
+            raise
         ended = asyncio.ensure_future(asyncio.to_thread(agent.join))
         reading = asyncio.ensure_future(_read(stream.channel, source))
         ended.add_done_callback(lambda _: yielding.end())

@@ -8,7 +8,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError as Cancelled
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -195,11 +194,11 @@ class FaustSource(Source):
                     self._loop.call_soon_threadsafe(self._acknowledged, done)
                 return
             asyncio.run_coroutine_threadsafe(self._committed(done), self._loop).result(_COMMIT_WAIT)
-        except (RuntimeError, TimeoutError, Cancelled) as error:
-            # RuntimeError: the loop is closed.
+        except Exception as error:
+            # The loop is closed, the consumer was stopped, or the brokers do not answer.
             raise ConnectorError(
                 f"source {self.name}: Faust does not commit, so the last positions may not be committed; "
-                "records after the last commit will be delivered again",
+                f"records after the last commit will be delivered again: {type(error).__name__}: {error}",
                 retriable=True,
             ) from error
 

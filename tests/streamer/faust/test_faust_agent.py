@@ -135,6 +135,29 @@ def test_a_missing_model_ends_the_agent_before_it_reads(file: Path) -> None:
         run(tried())
 
 
+def test_the_event_loop_goes_on_while_the_pipeline_runs(file: Path) -> None:
+    (file.parent / "doubling.py").write_text("import time\n\ndef double(data):\n    time.sleep(0.5)\n    return data\n")
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0.01)
+
+    async def tried() -> int:
+        agent = streamer.faust.attach(new_app(), file)
+        async with agent.test_context() as tested:
+            ticking = asyncio.ensure_future(tick())
+            before = ticks
+            await tested.put(payload(1))
+            ticking.cancel()
+            return ticks - before
+
+    # One or two if the loop stood still meanwhile.
+    assert run(tried()) > 5
+
+
 REFUSED = [
     ("name: doubled", "name: doubled\ndelivery: exactly_once", "service.yaml:3: delivery: exactly_once"),
     ("name: doubled", "name: doubled\nhot_path: native", "service.yaml:3: hot_path: native"),
