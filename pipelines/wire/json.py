@@ -76,15 +76,6 @@ def to_plain(data: Data, byte_order: ByteOrder = "big") -> dict[str, Any]:
     return _plain_data(data, byte_order, 0)
 
 
-def from_plain(
-    plain: object, byte_order: ByteOrder = "big", limits: Limits = DEFAULT_LIMITS, *, nulls: Nulls = "error"
-) -> Data:
-    """The `Data` of a mapping as `to_plain` makes it, or a JSON or YAML parser. Raises `WireError` as `loads` does."""
-    if not isinstance(plain, Mapping):
-        raise WireError(f"a Data is a JSON object, not {_json_name(plain)}")
-    return _Reader(byte_order, limits, nulls).data(plain, 0)
-
-
 def value_to_plain(value: Any, byte_order: ByteOrder = "big") -> Any:
     """One value of a `Data` as in its JSON form. Raises `WireError`."""
     return _plain(native(value), byte_order, 0)

@@ -14,7 +14,7 @@ import yaml
 from pipelines.data.data import Data
 from pipelines.errors import WireError
 from pipelines.values import BoundingBox, ByteBuffer, Image, Point
-from pipelines.wire.json import dumps, from_plain, loads, to_plain, value_from_plain, value_to_plain
+from pipelines.wire.json import dumps, loads, to_plain, value_from_plain, value_to_plain
 from pipelines.wire.limits import Limits
 
 VALUES: list[Any] = [
@@ -214,11 +214,11 @@ def test_text_that_has_no_utf8_is_an_error_when_written() -> None:
         dumps(Data({"k": "\ud800"}))
 
 
-def test_the_plain_form_is_what_a_json_or_yaml_parser_gives() -> None:
+def test_the_plain_form_is_what_a_json_parser_gives() -> None:
     data = Data({str(number): value for number, value in enumerate(VALUES)}, metadata={"m": 1})
     plain = to_plain(data)
     assert json.loads(dumps(data)) == plain
-    assert from_plain(yaml.safe_load(yaml.safe_dump(plain))) == data
+    assert loads(json.dumps(plain)) == data
 
 
 def test_a_single_value_has_a_plain_form() -> None:
@@ -231,9 +231,9 @@ def test_a_single_value_has_a_plain_form() -> None:
 
 
 def test_what_yaml_has_and_json_lacks_is_refused() -> None:
-    for text in ("k: 2020-01-01", "1: a", "k: !!set {a}", "- 1"):
+    for text in ("k: 2020-01-01", "1: a", "k: !!set {a}"):
         with pytest.raises(WireError):
-            from_plain(yaml.safe_load(text))
+            value_from_plain(yaml.safe_load(text))
 
 
 @pytest.mark.parametrize("number", ["1e400", "-1e400", "1" + "0" * 400 + ".0"])
