@@ -9,12 +9,14 @@ from typing import Any, Final
 
 from faust import App
 from faust.types.agents import AgentT
+from faust.types.enums import ProcessingGuarantee
 
 from connectors.config import ConnectorConfig, SinkConfig, SourceConfig
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from pipelines.definitions.documents import Document, KeyPath, only, read_documents
 from pipelines.errors import DefinitionError
 from streamer.definition.service import Service
+from streamer.delivery.guarantee import guarantee
 
 _OF_CONSUMER: Final[Mapping[str, str]] = {
     "client": "these are librdkafka's properties; give the app broker_credentials, broker_session_timeout and the like",
@@ -85,11 +87,11 @@ class Written:
 
 def check_service(service: Service, written: Written) -> None:
     """Raise `DefinitionError` for what no Faust app can do that this service asks for."""
-    if service.delivery == "exactly_once":
+    if guarantee(service.delivery).transactional:
         raise written.error(
             ("delivery",),
-            "exactly_once is not possible inside Faust: its own sends to topics that the app does not read outside of "
-            "the transaction; choose at_least_once, or run the service with streamer run",
+            f"{service.delivery} is not possible inside Faust: its own sends to topics that the app does not read "
+            "outside of the transaction; choose at_least_once, or run the service with streamer run",
         )
     if service.hot_path == "native":
         raise written.error(
@@ -135,7 +137,7 @@ def check_app(service: Service, written: Written, app: App, *, own_broker: bool 
             (*path, "start"),
             f"the app's consumer_auto_offset_reset is {conf.consumer_auto_offset_reset}; make them the same",
         )
-    if str(conf.processing_guarantee.value) == "exactly_once":
+    if str(conf.processing_guarantee.value) == ProcessingGuarantee.EXACTLY_ONCE.value:
         raise DefinitionError("the app has processing_guarantee exactly_once, which loses records; leave it out")
     if conf.producer_acks != -1:
         raise DefinitionError(
