@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
+from operator import contains
 from typing import Any, overload
 
 from pipelines.data.columns import Rows
@@ -35,7 +37,7 @@ class Documents:
         keys = tuple(self.values[0])
         if list(map(tuple, self.values)).count(keys) < len(self.values):
             return None
-        return None if any("null" in text for text in self.texts) else keys
+        return None if self._has("null") else keys
 
     def plain(self, key: str, rows: Sequence[int] | None) -> list[Any]:
         """The parsed values of a key in these rows, in all of them for `None`; `None` where a row has none."""
@@ -46,26 +48,28 @@ class Documents:
     def raw(self, key: str, rows: Sequence[int] | None) -> list[str | None]:
         """The texts of these values."""
         values = self.plain(key, rows)
-        texts = self._only_texts(values)
-        if texts is None:
-            texts = [self._raw(key, row) for row in (range(len(self)) if rows is None else rows)]
-        return texts
-
-    def _only_texts(self, values: list[Any]) -> list[str | None] | None:
-        """The only texts that these values can have come as; `None` if one has several, as `1.10` and `1.1` are one."""
         kinds = set(map(type, values))
-        if kinds == {str}:
-            return None if self._escaped() else [f'"{value}"' for value in values]
-        # Zero may have come as -0, and Python writes no integers of thousands of digits.
+        if kinds == {str} and not self._escaped():
+            return [f'"{value}"' for value in values]
         if kinds == {int} and 0 not in values and min(values) >= INT64_MIN and max(values) <= INT64_MAX:
             return list(map(str, values))
-        return None
+        return [
+            None if value is None else self._only_text(value) or self._text(key, row)
+            for row, value in zip(range(len(self)) if rows is None else rows, values, strict=True)
+        ]
 
-    def _raw(self, key: str, row: int) -> str | None:
-        if (value := self.values[row].get(key)) is None:
-            return None
-        if (texts := self._only_texts([value])) is not None:
-            return texts[0]
+    def _only_text(self, value: Any) -> str | None:
+        """The one text that this value can have come as; `None` if it has several, as `1.10` and `1.1` are one."""
+        kind = value.__class__
+        if kind is int:
+            # Zero may have come as -0, and Python writes no integers of thousands of digits.
+            return str(value) if value and INT64_MIN <= value <= INT64_MAX else None
+        if kind is bool:
+            return "true" if value else "false"
+        return f'"{value}"' if kind is str and not self._escaped() else None
+
+    def _text(self, key: str, row: int) -> str:
+        """What stands in the text of the row as the value of the key."""
         text = self.texts[row]
         if row not in self._spans:
             spans = self._spans[row] = members(text)
@@ -78,8 +82,12 @@ class Documents:
     def _escaped(self) -> bool:
         """Whether a string of a row has an escape."""
         if self._escapes is None:
-            self._escapes = any("\\" in text for text in self.texts)
+            self._escapes = self._has("\\")
         return self._escapes
+
+    def _has(self, part: str) -> bool:
+        """Whether this stands somewhere in a text."""
+        return any(map(contains, self.texts, repeat(part)))
 
 
 def _with_fields(values: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
