@@ -42,7 +42,6 @@ from pipelines.wire.plainjson import (
     WrittenJson,
     rare_last,
     read_json,
-    without_rows,
     write_json,
 )
 
@@ -65,9 +64,16 @@ class CompiledJsonReader:
     def __call__(self, values: Sequence[Any], wanted: frozenset[str]) -> ReadJson:
         """The columns of these payloads, `Spans` or a list; see `pipelines.wire.plainjson.read_json`."""
         spans = values if isinstance(values, Spans) else joined(self._native, values)
-        spans, found = read_spans(self._readers.of(wanted), spans)
-        raw = FoundColumns(spans, found)
-        read = self._columns(raw, wanted)
+        raw, columns, wrong = self._read(spans, wanted)
+        failed: dict[int, WireError] = {}
+        while wrong:
+            # The others are read again without these, whose values are to leave no trace in the form of a column.
+            for row, error in wrong.items():
+                failed.setdefault(int(raw.rows[row]), error)
+            lengths = spans.lengths.copy()
+            lengths[list(failed)] = _NOTHING
+            raw, columns, wrong = self._read(Spans(spans.buffer, spans.starts, lengths), wanted)
+        read = ReadJson(columns, raw.rows, {**failed})
         if not raw.odd:
             return read
         others = read_json([values[position] for position in raw.odd], wanted, self._options)
@@ -85,7 +91,11 @@ class CompiledJsonReader:
         )
         return reader
 
-    def _columns(self, raw: FoundColumns, wanted: frozenset[str]) -> ReadJson:
+    def _read(
+        self, spans: Spans, wanted: frozenset[str]
+    ) -> tuple[FoundColumns, dict[str, Column], dict[int, WireError]]:
+        """What the extension makes of these payloads; its columns, and the errors of rows that fail."""
+        raw = FoundColumns(*read_spans(self._readers.of(wanted), spans))
         columns: dict[str, Column] = {}
         wrong: dict[int, WireError] = {}
         for part in raw.parts:
@@ -98,7 +108,7 @@ class CompiledJsonReader:
                 wrong.setdefault(row, WireError(f'key "{key}" cannot be read: {error}'))
             if not column.empty:
                 columns[key] = column
-        return without_rows(ReadJson(columns, raw.rows, {}), wrong, wanted)
+        return raw, columns, wrong
 
 
 def compiled_values(native: Any, entries: Spans, decoder: JsonDecoder) -> Column | None:
@@ -216,6 +226,8 @@ def _together(raw: FoundColumns, found: ReadJson, others: ReadJson, odd: Any, wa
 
 
 _VALUE: Final = ""
+_NOTHING: Final = -1
+"""The length of a payload that there is not."""
 _NAMES: Final = frozenset(
     {"float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool"}
 )

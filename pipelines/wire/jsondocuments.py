@@ -30,6 +30,13 @@ class Documents:
     def __len__(self) -> int:
         return len(self.texts)
 
+    def take(self, rows: Sequence[int]) -> Documents:
+        """These rows."""
+        taken = Documents([self.values[row] for row in rows], [self.texts[row] for row in rows], ())
+        # Their fields are in their values.
+        taken._fields = self._fields
+        return taken
+
     def alike(self) -> tuple[str, ...] | None:
         """The keys of every row, if all have the same and none of them is null; `None` if that is not so."""
         if not self.values or self._fields:

@@ -6,7 +6,7 @@ What nobody asks for is not decoded: a record's other values stay the text that 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -18,7 +18,7 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, DenseColumn, Mask, Rows, WireColumn
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.spans import Spans
-from pipelines.data.sparsecolumn import SparseColumn, by_key, divide, in_form
+from pipelines.data.sparsecolumn import SparseColumn, by_key
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError, without_traceback
 from pipelines.hotpath import compiled
 from pipelines.values import ValueType
@@ -91,20 +91,14 @@ def read_json(values: Sequence[Any], wanted: frozenset[str], options: JsonOption
             rows += [position] * len(own)
     found = Documents(plains, texts, options.fields)
     columns, wrong = _columns(found, wanted, options)
-    return without_rows(ReadJson(columns, np.array(rows, np.int64), failed), wrong, wanted)
-
-
-def without_rows(found: ReadJson, wrong: Mapping[int, WireError], wanted: frozenset[str]) -> ReadJson:
-    """What was read without the payloads of these rows, which fail, and the keys that only they had."""
-    if not wrong:
-        return found
-    failed = dict(found.failed)
-    for row, error in wrong.items():
-        failed.setdefault(int(found.rows[row]), error)
-    index = np.flatnonzero(~np.isin(found.rows, list(failed)))
-    (taken,) = divide(found.columns, [index])
-    columns = in_form({key: column for key, column in taken.items() if not column.empty}, len(index), wanted)
-    return ReadJson(columns, found.rows[index], failed)
+    if wrong:
+        # The others are read again without these, whose values are to leave no trace in the form of a column.
+        for row, reason in wrong.items():
+            failed.setdefault(rows[row], reason)
+        kept = [row for row, position in enumerate(rows) if position not in failed]
+        rows = [rows[row] for row in kept]
+        columns, _ = _columns(found.take(kept), wanted, options)
+    return ReadJson(columns, np.array(rows, np.int64), failed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,17 @@ def test_rows_with_the_same_keys_in_another_order_are_read_by_key() -> None:
     assert found[:3] == [Data({"a": 1, "b": "x"}), Data({"a": 2, "b": "y"}), Data({"a": 3, "b": "null"})]
 
 
+@pytest.mark.parametrize("bad", ["[[1],[2]]", "[1,null]", '"x"', "1180591620717411303424"])
+@pytest.mark.parametrize("why", ['"\\ud800"', "[1,null]", "1180591620717411303424"])
+def test_a_record_that_fails_leaves_no_trace_in_the_columns_of_its_neighbours(bad: str, why: str) -> None:
+    good = b'{"a":[1,2],"b":"t"}'
+    found = decoded([good, f'{{"a":{bad},"b":{why},"c":1}}'.encode(), good], ["a", "b"])
+    assert list(found.failed) == [1]
+    assert found.batch.rows.tolist() == [0, 2]
+    assert found.batch["a"].array.tolist() == [[1, 2], [1, 2]]
+    assert found.batch.keys() == ["a", "b"]
+
+
 def test_a_missing_number_is_never_made_up() -> None:
     """Neither for its row nor for the column."""
     batch = decoded([b'{"t": 1.5}', b'{"u": 1.0}', b'{"t": 3}'], ["t"]).batch
