@@ -277,6 +277,9 @@ class FaustSource(Source):
                 size += _size(event.message)
             elif not self._arrived or isinstance(self._arrived[0], _Revoke):
                 break
+            elif events and isinstance(self._arrived[0], _Assigned):
+                # Those before it belong to the lanes before it.
+                break
             elif isinstance(one := self._arrived.popleft(), _Assigned):
                 self._assigned(one)
                 continue
@@ -372,7 +375,14 @@ class FaustSource(Source):
         return None
 
     def _assigned(self, assigned: _Assigned) -> None:
-        for tp in sorted(assigned.partitions - self._partitions.keys()):
+        """Begin lanes where Faust begins to read, from what is committed.
+
+        A lane may have been begun by events of the assignment before, which were fed after its end: they come again.
+        """
+        self._again = deque(one for one in self._again if one.message.tp not in assigned.partitions)
+        for tp in sorted(assigned.partitions):
+            if tp in self._partitions:
+                self._end(tp)
             self._begin(tp, -1)
 
     def _begin(self, tp: TP, position: int) -> _Partition:

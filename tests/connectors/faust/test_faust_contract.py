@@ -7,6 +7,7 @@ to join its group. `tests/faults/test_faust.py` has the source in whole workers,
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ from faustloop import FaustLoop
 from kafkabus import read
 from kafkafixtures import CuttableKafka, Topics
 
-from connectors.contract import SinkBus, SinkContract, SourceBus, SourceContract
+from connectors.contract import Reader, SinkBus, SinkContract, SourceBus, SourceContract
 from connectors.contract.faults import FaultContract
 from connectors.message import Message
 from connectors.sink import Sink
@@ -208,3 +209,34 @@ class TestFaustSinkWithoutItsBroker(FaultContract):
         create_topics(cuttable_kafka.bootstrap, {topic: 1})
         with FaustLoop(cuttable_kafka.bootstrap) as loop:
             yield FaustSinkBus(loop, cuttable_kafka.bootstrap, topic, topic_name, cuttable_kafka)
+
+
+def test_an_event_that_is_late_for_its_assignment_hides_none_of_the_next_one() -> None:
+    """Taken from Faust's queue before the partition was revoked, and fed after that: the next assignment begins before
+    it, and what it covers has to be delivered and acknowledged again."""
+    with FaustLoop() as loop:
+        bus = FaustSourceBus(loop)
+        bus.feed([Message(bus.payload(number), partition=0) for number in range(10)])
+        with Reader(bus.source(), bus.patience) as reader:
+            source = reader.source
+            assert isinstance(source, StandIn)
+            reader.acknowledge(reader.take(10)[:4])
+
+            async def late() -> None:
+                event = bus.event(bus.log[0][7], 0, 7)
+                assert source.feeding is not None
+                source.feeding.cancel()
+                await source.revoke({faust.types.TP(TOPIC, 0)}, 30)
+                await source.commit()
+                await source.feed([event])
+                await source.take(range(1))
+
+            ended = asyncio.run_coroutine_threadsafe(late(), loop.loop)
+            again = reader.until(lambda r: ended.done())
+            ended.result()
+            deadline = time.monotonic() + bus.patience
+            while {one.position for one in again if one.lane in reader.lanes} != set(range(4, 10)):
+                assert time.monotonic() < deadline, [(one.lane.epoch, one.position) for one in again]
+                again += reader.poll()
+            reader.acknowledge(again)
+        assert bus.committed[0] == 10
