@@ -293,7 +293,7 @@ class KafkaSink(Sink):
         partitions = check_topic(self._client.producer, self._plain_topic, f"sink {self.name}", self._is_hopeless)
         if partitions is not None:
             self._client.met = True
-            self._client.writing.foresee(self._plain_topic, partitions, self._config.partitioner)
+            self._client.foresee(self._plain_topic, partitions)
             return
         self._raise_fatal()
         self._client.reach.suspect(f"{self._config.bootstrap} does not answer")

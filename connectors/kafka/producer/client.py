@@ -60,6 +60,7 @@ class ProducerClient:
         """Notified ten times a second, and after callbacks."""
         self._config = config
         self._hot_path: HotPathReport | None = None
+        self._foreseen: tuple[str, int, str] | None = None
         self._sinks: list[Calls] = []
         self._watcher: threading.Thread | None = None
         self._watching = False
@@ -90,6 +91,12 @@ class ProducerClient:
         self._sinks.remove(calls)
         if not self._sinks:
             self._close()
+
+    def foresee(self, topic: str, partitions: int) -> None:
+        """As `Writing.foresee`, for the first topic of which this is said: that of results, where sinks share it."""
+        if self._foreseen is None:
+            self._foreseen = (topic, partitions, self._config.partitioner)
+            self.writing.foresee(*self._foreseen)
 
     def poll(self, seconds: float) -> None:
         """Serve the client's callbacks. The client raises a fatal error here, and does not call `error_cb` with it."""
@@ -145,6 +152,8 @@ class ProducerClient:
             text = self.scrub(str(error_of(error).str() if isinstance(error, KafkaException) else error))
             raise ConnectorError(f"{self.label}: client: {text}; see librdkafka's CONFIGURATION.md") from None
         self.writing = PlainWriting(self.producer) if writer is None else CompiledWriting(self.producer, writer)
+        if self._foreseen is not None:
+            self.writing.foresee(*self._foreseen)
 
     def _watch(self) -> None:
         self._watching = True
