@@ -40,6 +40,7 @@ from connectors.mqtt.endpoint import MqttEndpointSourceConfig
 from connectors.mqtt.sinkconfig import MqttSinkConfig
 from connectors.view.config import ClipSinkConfig, VideoSinkConfig, ViewSinkConfig
 from pipelines import Image
+from streamer.build.uses import used_by
 from streamer.cli.app import app
 from streamer.observe.connectormetrics import Measured
 from streamer.observe.metrics import ServiceMeters
@@ -241,6 +242,16 @@ def test_an_extra_exists(page: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = re.findall(rf"(?:{project['name']}|'\.)\[([a-z,]+)\]", page.read_text())
     assert {extra for one in named for extra in one.split(",")} <= project["optional-dependencies"].keys()
+
+
+def test_what_the_readme_installs_runs_what_it_shows(folder: Path) -> None:
+    (installed,) = re.findall(r"^pip install '[\w-]+\[([a-z,]+)\]'", (ROOT / "README.md").read_text(), re.MULTILINE)
+    services = [block for block in _blocks("yaml") if block.page == "README.md" and block.mark in ("", "file")]
+    assert len(services) > 3
+    for block in services:
+        needed = {package.extra for package in used_by(streamer.loads(block.text, base=folder)).packages}
+        assert needed - {None} <= set(installed.split(",")), block
+    assert "broker" in installed.split(","), "streamer broker is shown"
 
 
 def test_the_readme_says_the_command_that_ci_runs() -> None:
