@@ -2,26 +2,52 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING, Any
+
 from connectors.kafka.client.properties import require_client, scrubber, sink_properties, source_properties
 from connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from pipelines.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Producer
 
 
 def check_properties(config: KafkaSourceConfig | KafkaSinkConfig) -> None:
     """Make a client of these settings and let it go again; it knows no broker, so that it connects to none.
 
-    Raises `ConnectorError` for a property that librdkafka does not know, or whose value it does not take, and
+    Raises `ConnectorError` for the properties that librdkafka does not know, or whose values it does not take, and
     `MissingPackageError`.
     """
     require_client()
-    from confluent_kafka import Consumer, KafkaException, Producer
+    from confluent_kafka import Consumer, Producer
 
-    nobody = {"bootstrap.servers": "", "log_level": 0}
+    kind: type[Consumer | Producer]
+    if isinstance(config, KafkaSourceConfig):
+        kind, properties = Consumer, source_properties(config, {})
+    else:
+        kind, properties = Producer, sink_properties(config, {})
+    left = {**properties, "bootstrap.servers": "", "log_level": 0}
+    told: list[str] = []
+    # librdkafka tells one at a time: without that one it tells the next.
+    while (text := _refused(kind, left)) is not None:
+        told.append(text)
+        wrong = next((name for name in re.findall(r'"([^"]*)"', text) if name in config.client and name in left), None)
+        if wrong is None:
+            break
+        del left[wrong]
+    if told:
+        raise ConnectorError(scrubber(config)(f"client: {'; '.join(told)}; see librdkafka's CONFIGURATION.md"))
+
+
+def _refused(kind: type[Consumer | Producer], properties: dict[str, Any]) -> str | None:
+    """Why a client cannot be made with these properties, `None` if it can."""
+    from confluent_kafka import Consumer, KafkaException
+
     try:
-        if isinstance(config, KafkaSinkConfig):
-            Producer({**sink_properties(config, {}), **nobody})
-        else:
-            Consumer({**source_properties(config, {}), **nobody}).close()
+        client = kind(properties)
     except (KafkaException, ValueError, TypeError) as error:
-        text = scrubber(config)(str(error.args[0].str() if isinstance(error, KafkaException) else error))
-        raise ConnectorError(f"client: {text}; see librdkafka's CONFIGURATION.md") from None
+        return str(error.args[0].str() if isinstance(error, KafkaException) else error)
+    if isinstance(client, Consumer):
+        client.close()
+    return None

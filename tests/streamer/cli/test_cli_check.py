@@ -341,6 +341,8 @@ def test_settings_that_cannot_work_together_are_told(
     [
         ("socket.timeout.msx: 1000", 'No such configuration property: "socket.timeout.msx"'),
         ("socket.timeout.ms: often", 'Invalid value for configuration property "socket.timeout.ms"'),
+        ("a.b: 1, socket.timeout.ms: often, c.d: 2", 'No such configuration property: "c.d"'),
+        ("a.b: 1, socket.timeout.ms: often, c.d: 2", 'Invalid value for configuration property "socket.timeout.ms"'),
     ],
 )
 def test_a_property_that_the_client_does_not_know_is_found_without_brokers(
