@@ -16,9 +16,6 @@ class Problems:
     def __init__(self) -> None:
         self._errors: list[DefinitionError] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._errors)
-
     def tried(self, read: Callable[[], Part]) -> Part | None:
         """What `read` returns; `None` if it raises `DefinitionError`, which is kept."""
         try:
