@@ -21,8 +21,10 @@ from numberedpictures import jpeg, video
 from rtspcamera import RtspCamera
 
 import streamer
-from connectors.memory import forget_memory_topic, memory_topic
+from connectors.memory import MemorySink, forget_memory_topic, memory_topic
+from pipelines.errors import ConnectorError
 from streamer.agent.agent import Agent
+from streamer.agent.assembly import build
 from streamer.observe.endpoint import Endpoint
 
 PATIENCE = 30.0
@@ -235,3 +237,87 @@ def test_a_service_makes_clips_of_events_while_its_results_go_elsewhere(tmp_path
     for path in made:
         with av.open(str(path)) as container:
             assert next(container.decode(video=0)).width == 160
+
+
+class Away(MemorySink):
+    """A sink whose peer can be away: then it takes nothing."""
+
+    away = False
+
+    def send(self, messages: Any, deadline: float) -> Any:
+        if not self.away:
+            return super().send(messages, deadline)
+        return dict.fromkeys(range(len(messages)), ConnectorError("nobody there", retriable=True))
+
+
+def told(agent: Agent) -> dict[str, dict[str, Any]]:
+    """What the cameras of a service do."""
+    found: dict[str, dict[str, Any]] = agent.pages()["cameras"]["camera"]()
+    return found
+
+
+def held(agent: Agent, sink: MemorySink) -> None:
+    """Every picture was run and is in the sink, was run and dropped as the sink was full, or dropped with its cause."""
+    cameras = told(agent)
+    results = Counter(one.key for one in sink.topic.messages())
+    for name, one in cameras.items():
+        missing = one["pictures"] - one["delivered"] - sum(one["drops"].values())
+        assert missing == 0 or (missing < 0 and one["drops"].get("corrupt")), f"{name}: {one}"
+        assert results[name.encode()] <= one["delivered"]
+    metrics = {
+        sample.labels["outcome"]: sample.value
+        for family in agent.meters.collect()
+        for sample in family.samples
+        if sample.name == "streamer_records_total"
+    }
+    assert sum(metrics.values()) == sum(one["delivered"] for one in cameras.values()), metrics
+
+
+def test_a_sink_that_is_away_stops_no_inference_and_its_messages_are_counted() -> None:
+    with RtspCamera() as gate, RtspCamera() as dock:
+        definition = streamer.loads(service({"gate": gate.url, "dock": dock.url}))
+        sink = Away(name="memory")
+        agent = Agent(definition, assembly=build(definition, sinks={"memory": sink}, dead=MemorySink(name="dead")))
+        agent.start()
+
+        def delivered() -> int:
+            return sum(one["delivered"] for one in told(agent).values())
+
+        until(lambda: len(sink.topic) > 4, "results")
+        sink.away = True
+        before = delivered()
+        until(lambda: delivered() > before + 40, "inference without the sink")
+        sink.away = False
+        count = len(sink.topic)
+        until(lambda: len(sink.topic) > count + 4, "results again")
+        agent.stop()
+        summary = agent.join()
+    assert (summary.reason, summary.error) == ("stopped", None)
+    held(agent, sink)
+    assert len(sink.topic) < delivered()
+
+
+@pytest.mark.parametrize("moment", ["at once", "while connecting", "after a result", "while the sink is away"])
+def test_a_stop_at_any_moment_ends_within_its_time(moment: str) -> None:
+    with RtspCamera() as gate, RtspCamera() as dock:
+        if moment == "while connecting":
+            gate.refuses = dock.refuses = True
+        text = service({"gate": gate.url, "dock": dock.url}, limits={"drain": "5s"})
+        definition = streamer.loads(text)
+        sink = Away(name="memory")
+        agent = Agent(definition, assembly=build(definition, sinks={"memory": sink}, dead=MemorySink(name="dead")))
+        agent.start()
+        if moment == "after a result":
+            until(lambda: len(sink.topic) > 0, "a result")
+        if moment == "while connecting":
+            until(lambda: told(agent)["gate"]["state"] == "backoff", "cameras that are away")
+        if moment == "while the sink is away":
+            sink.away = True
+            until(lambda: told(agent)["gate"]["delivered"] >= 5, "pictures")
+        began = time.monotonic()
+        agent.stop()
+        summary = agent.join()
+        # Far less than a drain and the limits of libav together, on a machine that does other things too.
+        assert time.monotonic() - began < 30
+    assert (summary.reason, summary.error) == ("stopped", None)
+    held(agent, sink)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
 import threading
 import time
@@ -124,6 +125,44 @@ def test_pictures_may_change_their_size(camera: RtspCamera) -> None:
         reader.see("gate")
         camera.shown = clip()
         assert {one.message.value.image.width for one in reader.see("gate", 20)} == {160}
+
+
+def test_a_camera_that_changes_its_codec_is_connected_to_anew_and_the_others_go_on(camera: RtspCamera) -> None:
+    with RtspCamera() as other, reading({"gate": camera.url, "other": other.url}, stall="1s") as reader:
+        reader.see("gate")
+        reader.see("other")
+        # The session goes on, with data that its description says to be something else.
+        camera.shown = clip("h265", 320, 192)
+        reader.wait(lambda: reader.cameras.cameras()["gate"]["codec"] == "hevc", "the new codec")
+        assert reader.see("gate")[-1].message.value.image.width == 320
+        assert {one.lane.epoch for one in reader.of("other")} == {1}
+
+
+def test_packets_that_cannot_be_decoded_end_nothing(camera: RtspCamera) -> None:
+    good, chance = camera.shown, random.Random(3)
+    bad = [[unit[:1] + chance.randbytes(len(unit)) for unit in units] for units in good.units]
+    with RtspCamera() as other, reading({"gate": camera.url, "other": other.url}) as reader:
+        reader.see("gate")
+        camera.shown = good._replace(units=bad)
+        sent = camera.sent
+        reader.wait(lambda: camera.sent > sent + 40, "packets of no meaning")
+        camera.shown = good
+        reader.see("other")
+        reader.wait(lambda: shown(reader.see("gate", 1)[0]) < 20, "a picture")
+        reader.see("gate", 10)
+        assert {one.lane.epoch for one in reader.of("other")} == {1}
+
+
+def test_a_camera_that_never_tells_the_size_of_its_pictures_is_tried_again(camera: RtspCamera) -> None:
+    # Key frames alone have SPS and PPS before them: what follows cannot be decoded without.
+    camera.shown = camera.shown._replace(units=camera.shown.units[1:5], parameters=[])
+    with RtspCamera() as other, reading({"gate": camera.url, "other": other.url}, timeout="1s", stall="1s") as reader:
+        reader.wait(lambda: reader.reason("gate") != "None", "trouble")
+        assert not reader.of("gate")
+        reader.see("other")
+        camera.shown = clip()
+        reader.see("gate")
+        assert {one.lane.epoch for one in reader.of("other")} == {1}
 
 
 def test_pictures_that_are_too_large_are_refused_before_they_are_decoded(tmp_path: Path) -> None:
