@@ -1,0 +1,29 @@
+"""The benchmark of cameras says how programs compare, and its page shows what was measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks.cameras.figures import Figures, grids
+from benchmarks.cameras.run import RESULTS, text
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_costs_are_compared_within_a_round() -> None:
+    found = Figures({"720p": {"ours": [1.0, 4.0, 1.0], "handwritten": [2.0, 4.0, 4.0], "decode": [1.0, 1.0, 1.0]}})
+    assert found.ratio("720p", "ours", "handwritten") == 0.5
+    assert found.ratio("720p", "ours", "cameras-opencv") is None
+    costs, aims = grids(found)
+    assert [line[1:] for line in costs.lines] == [
+        ["PyAV decodes, nothing else (the floor)", "1", "1"],
+        ["streamer", "1", "1"],
+        ["PyAV loop, by hand (the baseline)", "2", "4"],
+    ]
+    assert [line[3] for line in aims.lines] == ["0.50", "not measured", "not measured"]
+
+
+def test_the_page_shows_the_results_of_the_file() -> None:
+    found = Figures(**json.loads(RESULTS.read_text(encoding="utf-8")))
+    assert text(found) in (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
