@@ -7,6 +7,7 @@ from typing import Any, ClassVar, TypeVar
 
 CAPABILITIES: Mapping[str, str] = {
     "bytes": "payloads are bytes, not objects",
+    "read": "what a sink wrote can be read back as it was (bus.read_back), rather than as pictures drawn of it",
     "keys": "messages have keys",
     "binary_keys": "a key may be any bytes",
     "same_key": "messages with the same key follow one another, rather than the last one being all there is",

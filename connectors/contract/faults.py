@@ -15,7 +15,7 @@ from pipelines.errors import ConnectorError
 class FaultContract(Contract):
     """Refusals, losses, back-pressure, deadlines. Part of `SinkContract`."""
 
-    @needs("limit")
+    @needs("read", "limit")
     def test_a_message_that_cannot_be_taken_is_refused_alone(self, bus: SinkBus) -> None:
         """A poison message is named by its index, as one that trying again does not help; its neighbours arrive.
 
@@ -47,7 +47,7 @@ class FaultContract(Contract):
         assert [rows.tolist() for rows in sink.confirmed() if len(rows)] == []
         sink.close()
 
-    @needs("lose")
+    @needs("read", "lose")
     def test_what_was_lost_is_named_by_the_barrier(self, bus: SinkBus) -> None:
         """Lossy: of what the sink took and then lost, the next barrier says the rows; the others arrive."""
         sink = bus.sink()
@@ -62,7 +62,7 @@ class FaultContract(Contract):
         sink.close()
         assert [m.value for m in bus.read_back(8)] == [bus.payload(n) for n in range(10) if n not in (3, 7)]
 
-    @needs("vanish")
+    @needs("read", "vanish")
     def test_a_place_that_is_gone_is_no_fault_of_the_messages(self, bus: SinkBus) -> None:
         """A topic or file is deleted: no message is refused or lost for good because of that, none counts as done.
 
@@ -94,7 +94,7 @@ class FaultContract(Contract):
         again.close()
         assert {m.value for m in bus.read_back(5)} >= {m.value for m in sent}
 
-    @needs("cut")
+    @needs("read", "cut")
     def test_an_absent_peer_is_no_error_when_opening(self, bus: SinkBus) -> None:
         """A service starts before its broker, and says that the broker is away."""
         bus.cut()
@@ -122,7 +122,7 @@ class FaultContract(Contract):
         bus.mend()
         sink.close()
 
-    @needs("cut")
+    @needs("read", "cut")
     def test_a_full_sink_holds_back_and_then_refuses_to_be_tried_again(self, bus: SinkBus) -> None:
         """Slow output: memory is bounded, the wait is bounded, and what was refused goes through later, in order."""
         size = 20_000

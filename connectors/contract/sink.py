@@ -34,6 +34,7 @@ class SinkContract(FaultContract):
             sink.close()
             sink.close()
 
+    @needs("read")
     def test_what_a_barrier_confirmed_has_arrived(self, bus: SinkBus) -> None:
         """Output only, sequential: messages sent one by one are there after the barrier, complete and in order."""
         sent = _numbered(bus, 20)
@@ -44,6 +45,7 @@ class SinkContract(FaultContract):
         sink.close()
         assert [m.value for m in bus.read_back(20)] == [m.value for m in sent]
 
+    @needs("read")
     def test_a_batch_arrives_complete(self, bus: SinkBus) -> None:
         """Output only, batch: a block of a thousand messages is there after the barrier, none of them twice."""
         sent = _numbered(bus, 1000)
@@ -76,6 +78,7 @@ class SinkContract(FaultContract):
         assert sink.barrier(_soon(bus)) == {}
         sink.close()
 
+    @needs("read")
     def test_messages_arrive_in_order(self, bus: SinkBus) -> None:
         """Order: over many blocks, what goes to one partition keeps the order in which it was sent."""
         sink = _open(bus)
@@ -88,61 +91,61 @@ class SinkContract(FaultContract):
         arrived = [m.value for m in bus.read_back(100)]
         assert arrived == [bus.payload(number) for number in range(100)]
 
-    @needs("keys")
+    @needs("read", "keys")
     def test_keys_arrive(self, bus: SinkBus) -> None:
         """A message's key is what was sent, and that of its payload."""
         sent = _numbered(bus, 5)
         _deliver(bus, sent)
         assert {m.value: m.key for m in bus.read_back(5)} == {m.value: m.key for m in sent}
 
-    @needs("keys", "binary_keys")
+    @needs("read", "keys", "binary_keys")
     def test_keys_may_be_any_bytes_or_none(self, bus: SinkBus) -> None:
         """Keys are bytes, not text; no key and an empty key are different things."""
         sent = [Message(bus.payload(n), key) for n, key in enumerate([b"\x00\xff\n", None, b""])]
         _deliver(bus, sent)
         assert {m.value: m.key for m in bus.read_back(3)} == {m.value: m.key for m in sent}
 
-    @needs("headers")
+    @needs("read", "headers")
     def test_headers_arrive(self, bus: SinkBus) -> None:
         """Metadata: names in their order, repeated names, empty values, or none at all."""
         headers = (("trace", b"a"), ("kind", "\u00fc".encode()), ("trace", b"again"), ("empty", b""))
         _deliver(bus, [Message(bus.payload(0), headers=headers), Message(bus.payload(1))])
         assert {m.value: m.headers for m in bus.read_back(2)} == {bus.payload(0): headers, bus.payload(1): ()}
 
-    @needs("headers", "binary_headers")
+    @needs("read", "headers", "binary_headers")
     def test_headers_may_be_any_bytes_or_nothing(self, bus: SinkBus) -> None:
         """Metadata is bytes, not text; a value of nothing and an empty one are different things."""
         headers = (("trace", b"\x00\xff"), ("trace", b"again"), ("nothing", None), ("empty", b""))
         _deliver(bus, [Message(bus.payload(0), headers=headers), Message(bus.payload(1))])
         assert {m.value: m.headers for m in bus.read_back(2)} == {bus.payload(0): headers, bus.payload(1): ()}
 
-    @needs("timestamps")
+    @needs("read", "timestamps")
     def test_timestamps_arrive(self, bus: SinkBus) -> None:
         """A message has the time that it was given, in milliseconds."""
         stamp = int(time.time() * 1000) - 5000
         _deliver(bus, [Message(bus.payload(0), timestamp=stamp)])
         assert [m.timestamp for m in bus.read_back(1)] == [stamp]
 
-    @needs("tombstones")
+    @needs("read", "tombstones")
     def test_a_tombstone_is_none(self, bus: SinkBus) -> None:
         """A message without payload arrives as one."""
         _deliver(bus, [Message(None, bus.key(0))])
         assert [m.value for m in bus.read_back(1)] == [None]
 
-    @needs("empty")
+    @needs("read", "empty")
     def test_an_empty_payload_is_not_none(self, bus: SinkBus) -> None:
         """A payload of no bytes arrives as such."""
         _deliver(bus, [Message(b"", bus.key(0))])
         assert [m.value for m in bus.read_back(1)] == [b""]
 
-    @needs("huge")
+    @needs("read", "huge")
     def test_a_huge_payload_arrives_whole(self, bus: SinkBus) -> None:
         """5 MB arrive byte for byte, and the messages around them too."""
         sent = [Message(bus.payload(n, size), bus.key(n)) for n, size in enumerate((0, 5_000_000, 0))]
         _deliver(bus, sent)
         assert sorted(m.value for m in bus.read_back(3)) == sorted(m.value for m in sent)
 
-    @needs("bytes")
+    @needs("read", "bytes")
     def test_what_is_left_of_a_dead_letter_is_always_taken(self, bus: SinkBus) -> None:
         """Last resort: a key, headers and a line of JSON, 9 KB of all, go to any sink, so that no record stops it."""
         text = json.dumps({"streamer-topic": "images", "streamer-text": "\u00fc" * 2200}, ensure_ascii=False).encode()
@@ -150,7 +153,7 @@ class SinkContract(FaultContract):
         _deliver(bus, [Message(text, b"images-3-41", headers)])
         assert [m.value for m in bus.read_back(1)] == [text]
 
-    @needs("topics")
+    @needs("read", "topics")
     def test_a_message_goes_to_the_topic_that_it_names(self, bus: SinkBus) -> None:
         """Routing: messages of one block go to several topics, each only to its own."""
         other = bus.other_topic()
@@ -165,7 +168,7 @@ class SinkContract(FaultContract):
         assert sorted(m.value for m in bus.read_back(3, other)) == [bus.payload(n) for n in range(3)]
         assert [m.value for m in bus.read_back(1)] == [bus.payload(9)]
 
-    @needs("override")
+    @needs("read", "override")
     def test_a_later_message_with_the_same_key_takes_the_place_of_the_first(self, bus: SinkBus) -> None:
         """Override: the second write wins, within a barrier and across two, so that redelivery does no harm."""
         key = bus.key(0)
@@ -173,7 +176,7 @@ class SinkContract(FaultContract):
             _deliver(bus, [Message(bus.payload(n), key) for n in numbers])
             assert [m.value for m in bus.read_back(1)] == [bus.payload(numbers[-1])]
 
-    @needs("reopen")
+    @needs("read", "reopen")
     def test_a_second_sink_adds_to_what_is_there(self, bus: SinkBus) -> None:
         """Restart: what was confirmed stays, what comes later follows it."""
         sent = _numbered(bus, 10)
@@ -211,7 +214,7 @@ class SinkContract(FaultContract):
         assert sorted(_told(sink)) == [5, 7, 8, 9, 9]
         sink.close()
 
-    @needs("confirmed")
+    @needs("read", "confirmed")
     def test_what_is_confirmed_has_arrived(self, bus: SinkBus) -> None:
         """Confirmed before the barrier means arrived, or an acknowledgement would lose records."""
         sink = _open(bus)
