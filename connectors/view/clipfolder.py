@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from connectors.view.clipfile import UNFINISHED
 
 _FIELD: Final = re.compile(r"\{([^{}]*)\}")
 _NO_NAME: Final = re.compile(r"[^\w.-]+")
+_TRY: Final = 2**20
+"""Bytes that have to be writable where a full disk is asked for again."""
 _LONGEST: Final = 80
 """Characters of a value in a file's name."""
 
@@ -48,6 +51,13 @@ class ClipFolder:
             for end in itertools.chain([""], map("-{}".format, itertools.count(2)))
         )
         return next(one for one in numbered if not (one.exists() or one.with_name(one.name + UNFINISHED).exists()))
+
+    def try_out(self) -> None:
+        """Raise `OSError` if nothing can be written there."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=self.path) as file:
+            file.write(bytes(_TRY))
+            file.flush()
 
     def clips(self) -> list[Path]:
         """The files that have such names, the oldest first."""

@@ -215,7 +215,7 @@ class ClipSink(Sink):
             raise ConnectorError("the result does not say which picture of a camera it is of")
         camera = record.source, record.topic
         footage = check_footage(self._footage.get(camera), record.topic)
-        if self._down is not None and time.monotonic() < self._try_at:
+        if self._down is not None:
             raise ConnectorError(self._down, retriable=True)
         if len(self._events) >= MOST_EVENTS:
             raise ConnectorError("too many events wait for their clips", retriable=True)
@@ -230,7 +230,7 @@ class ClipSink(Sink):
         try:
             while True:
                 with self._changed:
-                    self._changed.wait_for(lambda: self._events or self._closing, None if not self._open else _LOOK)
+                    self._changed.wait_for(lambda: self._events or self._closing, self._patience())
                     events = list(self._events)
                     self._busy += len(events)
                     self._events.clear()
@@ -241,12 +241,29 @@ class ClipSink(Sink):
                     self._write(camera, clip, closing=closing)
                 if closing:
                     return
+                if self._down is not None and time.monotonic() >= self._try_at:
+                    self._try_again()
         except Exception as error:  # noqa: BLE001 - the sink tells it
             self._failure = f"{type(error).__name__}: {error}"
             _log.exception("sink %s", self.name)
         finally:
             with self._changed:
                 self._changed.notify_all()
+
+    def _patience(self) -> float | None:
+        """Seconds to wait for events at most; `None`: there is nothing else to do."""
+        if self._open:
+            return _LOOK
+        return None if self._down is None else max(self._try_at - time.monotonic(), 0.0)
+
+    def _try_again(self) -> None:
+        """See whether the folder can be written to, rather than wait for an event to find out."""
+        self._try_at = time.monotonic() + _AGAIN
+        try:
+            self._folder.try_out()
+        except OSError:
+            return
+        self._down = None
 
     def _begin(self, event: _Event) -> None:
         """Make the clip of the event's camera longer, or begin one."""
@@ -323,10 +340,10 @@ class ClipSink(Sink):
         camera = clip.first.camera[1]
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         _log.error("sink %s: the clip of %s cannot be written: %s", self.name, camera, reason)
-        if isinstance(error, ValueError):
+        if not isinstance(error, (OSError, pyav().FFmpegError)):
             # Nothing that waiting mends: the format does not take the codec.
             clip.footage.unusable = f"{self._folder.kind} does not take it: {reason}"
-        else:
+        if isinstance(error, OSError):
             self._down = f'clips cannot be written to "{self._folder.path}": {reason}'
             self._try_at = time.monotonic() + _AGAIN
         return ConnectorError(f"sink {self.name}: the clip of {camera} cannot be written: {reason}")

@@ -296,6 +296,8 @@ from pathlib import Path
 sys.path[:0] = sys.argv[1:3]
 from tests.connectors.view.test_clip import Recording
 from camerareader import CameraReader, shown
+from connectors.view import clipsink
+clipsink._AGAIN = 0.3
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 folder = Path(sys.argv[3])
 clips = Recording({"film": str(folder / "film.mp4")}, {}, {"directory": folder / "clips", "before": "20s"})
@@ -310,8 +312,14 @@ with CameraReader(clips.source) as reader:
     assert "cannot be written" in clips.sink.down()
     refused = clips.event(reader.of("film")[151])
     assert refused[0].retriable
+    # It is tried again meanwhile, and the disk is as full as before.
+    time.sleep(2.0)
+    assert clips.sink.down() is not None
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    clips.sink._try_at = 0.0
+    deadline = time.monotonic() + 60
+    while clips.sink.down() is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     assert clips.event(reader.of("film")[152]) == {}
     assert clips.sink.barrier(time.monotonic() + 60) == {}
     clips.sink.close()
