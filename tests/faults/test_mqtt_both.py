@@ -219,12 +219,13 @@ class TestFlow:
         broker = start_mqtt(max_queued_messages="0", max_inflight_messages="0")
         with Reader(source(broker.port, window=60_000)) as reader:
             got: list[int] = []
-            for first in range(0, 200_000, 50_000):
+            for first in range(0, 150_000, 50_000):
                 send(broker, first, first + 50_000)
                 received = reader.take(50_000, max_records=5000)
                 got += numbers(received)
-                reader.acknowledge(received)
-            assert got == list(range(200_000))
+                for at in range(5000, 50_001, 5000):
+                    reader.acknowledge(received[:at])
+            assert got == list(range(150_000))
         assert left_at(broker, CLIENT) == []
 
     def test_a_clock_that_jumps_changes_nothing(self, start_mqtt: StartMqtt, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from faultymqtt import FaultyMqtt
-from mqttclient import MqttClient
+from mqttclient import MqttClient, until
 from paho.mqtt.client import MQTTv5
 
 from streamer.devbroker.mqtt import LocalMosquitto
 
 MqttUnderTest = LocalMosquitto | FaultyMqtt
+_SAVES = "Saving in-memory database"
 _AT_ONCE = 5000
 """Messages that are published ahead of their acknowledgements: paho takes at most 65,535, and is slow with many."""
 
@@ -35,6 +36,13 @@ def publish(broker: MqttUnderTest, topic: str, *payloads: bytes, retain: bool = 
             for one in sent:
                 one.wait_for_publish(60)
                 assert one.is_published()
+
+
+def stored(broker: LocalMosquitto) -> None:
+    """Wait until what this mosquitto has is in its store, which it writes once a second."""
+    before = broker.log.count(_SAVES)
+    # The first may have begun before.
+    assert until(lambda: broker.log.count(_SAVES) >= before + 2)
 
 
 def left_at(broker: MqttUnderTest, client_id: str) -> list[bytes]:

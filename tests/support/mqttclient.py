@@ -132,7 +132,8 @@ class MqttClient:
             try:
                 found.append(self._messages.get(timeout=max(0.0, deadline - time.monotonic())))
             except queue.Empty:
-                raise AssertionError(f"{len(found)} messages of {count}: {[m.payload for m in found]}") from None
+                last = [message.payload[:100] for message in found[-20:]]
+                raise AssertionError(f"{len(found)} messages of {count}, the last ones {last}") from None
         return found
 
     def arrived(self) -> list[MQTTMessage]:

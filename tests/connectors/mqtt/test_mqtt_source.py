@@ -6,6 +6,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -272,8 +273,7 @@ class TestCuts:
             feed(broker, 0, 1)
             reader.acknowledge(reader.take(1))
             broker.forget()
-            reader.until(lambda r: bool(r.events(LaneEnded)) and bool(r.lanes))
-            reader.listen(0.1)
+            reader.until(lambda r: bool(r.events(LaneEnded)) and source_of(r).connected)
             feed(broker, 1, 2)
             assert numbers(reader.take(1)) == [1]
 
@@ -495,25 +495,23 @@ class TestGrants:
 
 class TestShards:
     def test_shards_divide_the_topics_by_a_level(self, broker: FaultyMqtt) -> None:
-        got: list[int] = []
         shard = {"count": 3, "level": "device"}
-        readers = [opened(broker, shard={**shard, "index": index}, client_id=f"shard-{index}") for index in range(3)]
-        for reader in readers:
-            reader.__enter__()
-        for device in range(30):
-            feed(broker, device, device + 1, f"factory/a/{device}")
-        parts = [numbers(reader.listen(0.5)) for reader in readers]
-        for reader in readers:
-            reader.__exit__(None, None, None)
-            got = sorted(number for part in parts for number in part)
-        assert got == list(range(30))
+        with ExitStack() as stack:
+            readers = [
+                stack.enter_context(opened(broker, shard={**shard, "index": index}, client_id=f"shard-{index}"))
+                for index in range(3)
+            ]
+            for device in range(30):
+                feed(broker, device, device + 1, f"factory/a/{device}")
+            parts = [numbers(r.until(lambda r: source_of(r).counts.received == 30)) for r in readers]
+        assert sorted(number for part in parts for number in part) == list(range(30))
         assert all(parts)
 
     def test_what_belongs_to_others_is_acknowledged_in_its_turn(self, broker: FaultyMqtt) -> None:
         with opened(broker, shard={"index": 0, "count": 2, "level": "device"}) as reader:
             for device in range(20):
                 feed(broker, device, device + 1, f"factory/a/{device}")
-            mine = reader.listen(0.3)
+            mine = reader.until(lambda r: source_of(r).counts.received == 20)
             assert 0 < len(mine) < 20
             assert broker.in_flight(CLIENT) > 0
             reader.acknowledge(mine)
@@ -525,8 +523,7 @@ class TestShards:
         others = next(line for line in "abcdef" if shard_of(line, 2) == 1)
         with opened(broker, shard={"index": 0, "count": 2, "level": "line"}) as reader:
             feed(broker, 0, 50, f"factory/{others}/1")
-            assert reader.listen(0.3) == []
-            assert broker.in_flight(CLIENT) == 0
+            until(lambda: source_of(reader).counts.received == 50 and broker.in_flight(CLIENT) == 0, reader)
 
     def test_topics_of_an_earlier_configuration_are_passed_over_and_told(
         self, broker: FaultyMqtt, caplog: pytest.LogCaptureFixture
@@ -552,8 +549,7 @@ class TestMosquitto:
                 assert numbers(reader.take(1)) == [0]
             broker.kill()
             broker.restart()
-            reader.until(lambda r: bool(r.events(LaneEnded)) and bool(r.lanes))
-            reader.listen(0.2)
+            reader.until(lambda r: bool(r.events(LaneEnded)) and source_of(r).connected)
             with MqttClient(broker.host, broker.port, version=5) as client:
                 client.publish("factory/a/1", b"1", 1)
                 assert numbers(reader.take(1)) == [1]

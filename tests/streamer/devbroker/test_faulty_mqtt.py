@@ -180,10 +180,11 @@ def test_a_proxy_cuts_after_every_byte_and_the_message_comes_again(broker: Fault
 
 
 def test_a_proxy_swallows_everything_until_it_does_not(broker: FaultyMqtt) -> None:
-    with TcpProxy(broker.port) as proxy, MqttClient(proxy.host, proxy.port, "reader") as reader:
+    with TcpProxy(broker.port, keeps=True) as proxy, MqttClient(proxy.host, proxy.port, "reader") as reader:
         reader.subscribe("t", 1)
         proxy.swallow()
         broker.publish("t", b"lost")
+        assert until(lambda: b"lost" in proxy.came["to client"])
         assert reader.nothing()
         proxy.swallow(False)
         broker.publish("t", b"seen")
