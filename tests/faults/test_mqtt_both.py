@@ -45,7 +45,10 @@ TOPIC = "factory/a/1"
 def source(port: int, **fields: object) -> MqttSource:
     """A source of `factory/{line}/{device}`."""
     usual = {"url": f"mqtt://127.0.0.1:{port}", "topics": "factory/{line}/{device}", "client_id": CLIENT}
-    return MqttSourceConfig.model_validate({**usual, **fields}).build()
+    built = MqttSourceConfig.model_validate({**usual, **fields}).build()
+    # What is published once it is open is to reach it, on a busy machine too.
+    built._connect_wait = 30.0
+    return built
 
 
 def source_of(reader: Reader) -> MqttSource:
@@ -359,6 +362,9 @@ pipeline: []
 batch: {{max_records: 7}}
 sink: {{type: mqtt, url: "mqtt://127.0.0.1:{outward.port}", topic: out, qos: 2, codec: json}}
 """)
+            # Its session is there, so that what is published before it has subscribed waits for it.
+            with MqttClient(broker.host, broker.port, "twice-mqtt", version=MQTTv5, clean=False) as session:
+                assert session.subscribe("in", 2) == 2
             with service:
                 assert until(lambda: inward.connections and outward.connections)
                 for burst in range(bursts):

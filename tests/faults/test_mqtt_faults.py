@@ -146,6 +146,7 @@ class TestBrokers:
         """The service has them in hand, unacknowledged, when the broker dies: they come again and are known."""
         gate = Gate(tmp_path, monkeypatch)
         broker = start_mosquitto()
+        begin_session(broker)
         run = Run(broker.url, name, pipeline=gate.pipeline)
         with run.service:
             with MqttClient(broker.host, broker.port, version=MQTTv5) as client:
@@ -167,6 +168,7 @@ class TestBrokers:
         self, start_mosquitto: StartMosquitto, tmp_path: Path, name: str
     ) -> None:
         broker = start_mosquitto()
+        begin_session(broker)
         run = Run(broker.url, name, source="keepalive: 1")
         with run.service, Publisher(broker.port, tmp_path / "taken", rate=1000) as publisher:
             assert until(lambda: bool(len(run.out)))
@@ -181,6 +183,7 @@ class TestBrokers:
         ours.faults.window = lambda connect: Window(8)
         run = Run(ours.url, name, batch="max_records: 64, max_wait: 30s")
         with run.service:
+            assert until(lambda: "proof" in ours.subscribers)
             ours.publish("proof/0", *payloads(0, 400))
             assert until(lambda: run.has(numbered(0, 400)))
             assert at_rest(ours)
@@ -194,6 +197,7 @@ class TestBrokers:
         first.start()
         with second.service:
             error = first.join(30).error
+            assert until(lambda: "proof" in ours.subscribers)
             ours.publish("proof/0", *payloads(0, 100))
             assert until(lambda: second.has(numbered(0, 100)))
         assert "another client" in str(error)
@@ -207,6 +211,7 @@ class TestMessages:
         """Each kind of poison a hundred times as often as the window is long."""
         poison = [b"", b"{", b"\xff\xfe", b"[1, 2]", b'{"device": NaNa}', b"null", b'{"device":1', b"\0" * 1000]
         broker = start_mqtt()
+        begin_session(broker)
         run = Run(broker.url, name, source="window: 50")
         with run.service:
             for start in range(0, 100, 10):
@@ -219,7 +224,7 @@ class TestMessages:
         assert not duplicates(run.found())
         if isinstance(broker, FaultyMqtt):
             assert broker.most_unacknowledged <= 50
-            assert [one.client_id for one in broker.connects].count("proof") == 2
+            assert [one.client_id for one in broker.connects].count("proof") == 3
 
     @pytest.mark.parametrize("into", ["", "into: {content_type: kind, levels.device: machine}"])
     def test_a_message_whose_topic_or_property_is_wrong_is_a_dead_letter_and_its_neighbours_go_on(
@@ -228,7 +233,7 @@ class TestMessages:
         """Whether or not the service reads what is wrong: a broker that lets it pass would bring it for ever."""
         run = Run(ours.url, name, source=into)
         with run.service:
-            assert until(lambda: "proof" in ours.clients)
+            assert until(lambda: "proof" in ours.subscribers)
             ours.publish("proof/0", *payloads(0, 5))
             wrong = [
                 raw_publish(b"proof/\xff", 900, payload=payloads(900, 901)[0]),
@@ -277,7 +282,7 @@ errors: {{stop_ratio: 1}}
 """)
         out, dead = memory_topic(f"{name}-out"), memory_topic(f"{name}-dead")
         with MqttClient(ours.host, ours.port, "edge") as edge, service:
-            assert until(lambda: "proof" in ours.clients)
+            assert until(lambda: "proof" in ours.subscribers)
             edge.subscribe("spBv1.0/plant/NCMD/edge", 0)
             edge.publish("spBv1.0/plant/NDATA/edge", reading, 1)
             (command,) = edge.take(1)
@@ -297,6 +302,7 @@ errors: {{stop_ratio: 1}}
         )
         monkeypatch.syspath_prepend(tmp_path)
         broker = start_mqtt()
+        begin_session(broker)
         run = Run(broker.url, name, pipeline='[{"@type": FUNCTION, function: "raising_steps:odd"}]')
         with run.service:
             publish(broker, "proof/0", *payloads(0, 1000))
@@ -312,6 +318,7 @@ class TestSinks:
         out = tmp_path / "out.jsonl"
         agent = Agent(Run(ours.url, name, sink=f"{{type: file, path: {out}, format: jsonl}}").service)
         agent.start()
+        assert until(lambda: "proof" in ours.subscribers)
         ours.publish("proof/0", *payloads(0, 10))
         assert until(lambda: in_file(out).total() == 10)
         assert at_rest(ours)
@@ -388,6 +395,7 @@ def sink_is_away(ours: FaultyMqtt, sink: Any, name: str, folder: Path, count: in
         )
         run = Run(ours.url, name, sink=text)
         with run.service:
+            assert until(lambda: "proof" in ours.subscribers)
             port.cut()
             for start in range(0, count, 1000):
                 ours.publish("proof/0", *payloads(start, start + 1000))

@@ -63,6 +63,9 @@ batch: {{max_records: 64}}
 sink: {{type: kafka, bootstrap: "{kafka.bootstrap}", topic: {out}, codec: json}}
 dead_letter: {{type: kafka, bootstrap: "{kafka.bootstrap}", topic: {dead}}}
 """)
+    # Its session is there, so that what is published before it has subscribed waits for it.
+    with MqttClient(mqtt_broker.host, mqtt_broker.port, f"{name}-mqtt", version=MQTTv5, clean=False) as session:
+        session.subscribe(f"{name}/+/+", 1)
     with service, MqttClient(mqtt_broker.host, mqtt_broker.port, version=MQTTv5) as client:
         for number in range(300):
             client.client.publish(f"{name}/a/press-{number % 3}", POISON if number == 150 else payload(number), 1)

@@ -176,6 +176,15 @@ class FaultyMqtt(DevelopmentBroker):
         """Who is connected."""
         return self.ask(lambda broker: {name for name, session in broker.sessions.items() if session.connection})
 
+    @property
+    def subscribers(self) -> set[str]:
+        """Who is connected and has subscribed: what is published from now on goes to them."""
+        return self.ask(
+            lambda broker: {
+                name for name, session in broker.sessions.items() if session.connection and session.subscriptions
+            }
+        )
+
     def unacknowledged(self, client_id: str) -> int:
         """How many messages the client has not acknowledged, those counted that it has not been sent yet."""
         return self.ask(

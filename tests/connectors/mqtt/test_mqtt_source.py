@@ -45,7 +45,10 @@ def broker() -> Iterator[FaultyMqtt]:
 def source(port: int, **fields: object) -> MqttSource:
     """A source of `factory/{line}/{device}`."""
     usual = {"url": f"mqtt://127.0.0.1:{port}", "topics": "factory/{line}/{device}", "client_id": CLIENT}
-    return MqttSourceConfig.model_validate({**usual, **fields}).build()
+    built = MqttSourceConfig.model_validate({**usual, **fields}).build()
+    # What is published once it is open is to reach it, on a busy machine too.
+    built._connect_wait = 30.0
+    return built
 
 
 def opened(broker: FaultyMqtt, **fields: object) -> Reader:

@@ -70,7 +70,7 @@ def answers(text: str, broker: FaultyMqtt, payloads: list[bytes]) -> list[bytes]
     found: list[bytes] = []
     broker.faults.refuse = lambda packet: found.append(packet.payload) if packet.topic == "out" else None
     with streamer.loads(text):
-        assert until(lambda: any(name.startswith("sealed") and "out" not in name for name in broker.clients))
+        assert until(lambda: any(name.startswith("sealed") and "out" not in name for name in broker.subscribers))
         broker.publish("in/1", *payloads)
         assert until(lambda: len(found) >= len(payloads))
         assert until(lambda: all(not broker.unacknowledged(name) for name in broker.clients))
