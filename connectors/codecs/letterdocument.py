@@ -34,7 +34,8 @@ def parts(text: bytes) -> Parts:
     """What this document was made of. Raises `ValueError` for one that `document` does not write."""
     try:
         found = json.loads(text)
-        headers = [(str(name), _bytes(value)) for name, value in found["headers"]]
+        # A name that is no UTF-8 is refused here, not by the sink that the letter goes to.
+        headers = [(str(name).encode().decode(), _bytes(value)) for name, value in found["headers"]]
         return Parts(_bytes(found["payload"]), _bytes(found["key"]), headers)
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"it is no dead letter: {type(error).__name__}: {error}") from error

@@ -220,7 +220,7 @@ class TestFlow:
     ) -> None:
         monkeypatch.setattr("streamer.devbroker.mqtt.broker.MAX_MESSAGES", 1_000_000)
         broker = start_mqtt(max_queued_messages="0", max_inflight_messages="0")
-        with Reader(source(broker.port, window=60_000)) as reader:
+        with Reader(source(broker.port, window=60_000), patience=300) as reader:
             got: list[int] = []
             for first in range(0, 150_000, 50_000):
                 send(broker, first, first + 50_000)

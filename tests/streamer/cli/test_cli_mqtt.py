@@ -208,9 +208,12 @@ def test_a_file_of_letters_that_holds_other_lines_or_wrong_marks(cli: Any, broke
     ended = cli("replay", file, "--json")
     assert ended.code == 1
     assert "no dead letter has been written yet" in ended.err
-    dead.write_text('{"x": 1}\n[]\nnull\n{"headers": 7, "key": null, "payload": null}\n\n{"headers": [[1]]}\nnone\n')
+    dead.write_text(
+        '{"x": 1}\n[]\nnull\n{"headers": 7, "key": null, "payload": null}\n\n{"headers": [[1]]}\nnone\n'
+        '{"headers": [["\\ud800", "x"]], "key": null, "payload": null}\n'
+    )
     report = json.loads(cli("replay", file, "--json").out)
-    assert (report["sent"], report["foreign"]) == (0, 6)
+    assert (report["sent"], report["foreign"]) == (0, 7)
     (tmp_path / ".dead.jsonl.replayed").write_text("[]")
     ended = cli("replay", file, "--json")
     assert ended.code == 1
