@@ -99,6 +99,8 @@ class FaustSource(Source):
         self._revokes = 0
         """Revokes among the events that arrived, counted up by the loop's thread; `_revokes_served` is the other's."""
         self._revokes_served = 0
+        self._given_up: set[TP] = set()
+        """Partitions that were revoked and not assigned again. Of the loop's thread."""
         self._room = asyncio.Event()
         self._room.set()
         # Bytes that came in, and bytes that were polled: each is written by one thread alone.
@@ -119,6 +121,8 @@ class FaustSource(Source):
         # Events of an assignment that is over may still have been on their way.
         generation = self._app.consumer_generation_id
         current = [event for event in events if event.message.generation_id == generation]
+        if self._given_up:
+            current = [event for event in current if event.message.tp not in self._given_up]
         self._fed += sum([_size(event.message) for event in current])
         self._arrived.extend(current)
         held = self._fed - self._polled
@@ -138,6 +142,8 @@ class FaustSource(Source):
         """
         if self._closed:
             return
+        # Events that were taken from Faust's queue before, and are fed after: they come again, behind others.
+        self._given_up |= set(partitions)
         request = _Revoke(frozenset(partitions), time.monotonic() + timeout)
         self._revokes += 1
         self._arrived.append(request)
@@ -149,6 +155,7 @@ class FaustSource(Source):
 
         Called in the loop's thread.
         """
+        self._given_up -= set(partitions)
         if not self._closed:
             self._arrived.append(_Assigned(frozenset(partitions)))
             self._notify()
