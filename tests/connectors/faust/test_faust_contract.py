@@ -238,5 +238,6 @@ def test_an_event_that_is_late_for_its_assignment_hides_none_of_the_next_one() -
             while {one.position for one in again if one.lane in reader.lanes} != set(range(4, 10)):
                 assert time.monotonic() < deadline, [(one.lane.epoch, one.position) for one in again]
                 again += reader.poll()
+            assert [one.position for one in again] == list(range(4, 10)), "what is late overtook what comes again"
             reader.acknowledge(again)
         assert bus.committed[0] == 10
