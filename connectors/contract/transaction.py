@@ -54,9 +54,7 @@ class TransactionContract(Contract):
 
     def test_committed_messages_and_positions_are_there_together(self, bus: TransactionBus) -> None:
         """After `commit` the results are visible, and the records never come again."""
-        bus.feed(_inputs(bus, 6))
-        sink = bus.sink()
-        sink.open()
+        sink = _opened(bus, 6)
         with _reader(bus) as reader:
             received = reader.take(6)
             _transact(bus, sink, received)
@@ -68,13 +66,11 @@ class TransactionContract(Contract):
 
     def test_an_aborted_transaction_leaves_nothing_behind(self, bus: TransactionBus) -> None:
         """After `abort` no result is visible, the records come again, and the next transaction works."""
-        bus.feed(_inputs(bus, 6))
-        sink = bus.sink()
-        sink.open()
+        sink = _opened(bus, 6)
         with _reader(bus) as reader:
             received = reader.take(6)
             _transact(bus, sink, received[:3])
-            sink.abort(time.monotonic() + bus.patience)
+            sink.abort(_soon(bus))
             reader.source.rewind({one.lane for one in received})
             again = reader.take(6)
             assert sorted(one.message.value for one in again) == sorted(one.message.value for one in received)
@@ -85,9 +81,7 @@ class TransactionContract(Contract):
 
     def test_a_process_that_dies_in_a_transaction_leaves_nothing_behind(self, bus: TransactionBus) -> None:
         """Closed without commit: the next process delivers everything once."""
-        bus.feed(_inputs(bus, 4))
-        first = bus.sink()
-        first.open()
+        first = _opened(bus, 4)
         with _reader(bus) as reader:
             _transact(bus, first, reader.take(4))
         first.close()
@@ -103,9 +97,7 @@ class TransactionContract(Contract):
     @needs("revoke")
     def test_a_process_that_lost_its_lanes_cannot_commit(self, bus: TransactionBus) -> None:
         """A zombie's results must not become visible: the lane's next owner has them to make."""
-        bus.feed(_inputs(bus, 2 * bus.partitions))
-        sink = bus.sink()
-        sink.open()
+        sink = _opened(bus, 2 * bus.partitions)
         with _reader(bus) as reader:
             received = reader.take(2 * bus.partitions)
             _transact(bus, sink, received)
@@ -113,15 +105,13 @@ class TransactionContract(Contract):
             reader.until(lambda r: bool({one.lane for one in received} - r.lanes))
             with pytest.raises(Voided):
                 _commit(bus, sink, received, reader)
-            sink.abort(time.monotonic() + bus.patience)
+            sink.abort(_soon(bus))
         sink.close()
         assert bus.read_back(0) == []
 
     def test_nothing_is_visible_before_the_commit(self, bus: TransactionBus) -> None:
         """What the transaction has, and has confirmed, nobody sees."""
-        bus.feed(_inputs(bus, 2))
-        sink = bus.sink()
-        sink.open()
+        sink = _opened(bus, 2)
         with _reader(bus) as reader:
             received = reader.take(2)
             _transact(bus, sink, received)
@@ -132,9 +122,7 @@ class TransactionContract(Contract):
 
     def test_transactions_follow_one_another_in_order(self, bus: TransactionBus) -> None:
         """Each begins after the one before has ended."""
-        bus.feed(_inputs(bus, 6))
-        sink = bus.sink()
-        sink.open()
+        sink = _opened(bus, 6)
         with _reader(bus) as reader:
             sent = []
             for _ in range(3):
@@ -147,9 +135,7 @@ class TransactionContract(Contract):
 
     def test_positions_can_be_committed_without_messages(self, bus: TransactionBus) -> None:
         """Records that become nothing are done with too; a transaction may also have neither."""
-        bus.feed(_inputs(bus, 4))
-        sink = bus.sink()
-        sink.open()
+        sink = _opened(bus, 4)
         with _reader(bus) as reader:
             received = reader.take(4)
             for done in ([], received):
@@ -169,9 +155,7 @@ class TransactionContract(Contract):
 
     def test_what_an_aborted_transaction_confirmed_or_lost_is_forgotten(self, bus: TransactionBus) -> None:
         """The next transaction confirms its own messages alone."""
-        bus.feed(_inputs(bus, 2))
-        sink = bus.sink()
-        sink.open()
+        sink = _opened(bus, 2)
         sink.begin(_soon(bus))
         assert sink.send(block_of([Message(bus.payload(0), bus.key(0))], 70), _soon(bus)) == {}
         _done(bus, lambda: sink.abort(_soon(bus)))
@@ -210,9 +194,7 @@ class TransactionContract(Contract):
 
     def test_a_lane_that_is_not_in_the_token_voids_the_transaction(self, bus: TransactionBus) -> None:
         """The bus may not know that the lane has another owner; the token does."""
-        bus.feed(_inputs(bus, 2))
-        sink = bus.sink()
-        sink.open()
+        sink = _opened(bus, 2)
         with _reader(bus) as reader:
             received = reader.take(2)
             token = reader.source.transaction_token()
@@ -231,9 +213,7 @@ class TransactionContract(Contract):
         self, bus: TransactionBus
     ) -> None:
         """Acknowledged is not committed: `rewind`, and another process, go by what the bus has."""
-        bus.feed(_inputs(bus, 4))
-        sink = bus.sink()
-        sink.open()
+        sink = _opened(bus, 4)
         with _reader(bus) as reader:
             received = reader.take(4)
             reader.acknowledge(received)
@@ -255,9 +235,7 @@ class TransactionContract(Contract):
 
         Its neighbour goes through without it.
         """
-        bus.feed(_inputs(bus, 1))
-        sink = bus.sink()
-        sink.open()
+        sink = _opened(bus, 1)
         good = Message(bus.payload(0), bus.key(0))
         with _reader(bus) as reader:
             received = reader.take(1)
@@ -280,9 +258,7 @@ class TransactionContract(Contract):
         self, bus: TransactionBus, when: str
     ) -> None:
         """Nothing of its transaction is visible; the next one works."""
-        bus.feed(_inputs(bus, 2))
-        sink = bus.sink()
-        sink.open()
+        sink = _opened(bus, 2)
         with _reader(bus) as reader:
             received = reader.take(2)
             _transact(bus, sink, [])
@@ -301,9 +277,7 @@ class TransactionContract(Contract):
     @needs("fence")
     def test_a_sink_that_loses_its_identity_again_and_again_gives_up(self, bus: TransactionBus) -> None:
         """Two processes with one identity would fence each other for ever: the fourth time stops the service."""
-        bus.feed(_inputs(bus, 1))
-        sink = bus.sink()
-        sink.open()
+        sink = _opened(bus, 1)
         raised: list[ConnectorError] = []
         with _reader(bus) as reader:
             received = reader.take(1)
@@ -324,9 +298,7 @@ class TransactionContract(Contract):
     @needs("cut")
     def test_a_commit_whose_answer_does_not_come_is_resumed(self, bus: TransactionBus) -> None:
         """Not known is retriable; the same call again ends as the first one would have, once."""
-        bus.feed(_inputs(bus, 2))
-        sink = bus.sink()
-        sink.open()
+        sink = _opened(bus, 2)
         with _reader(bus) as reader:
             received = reader.take(2)
             token = reader.source.transaction_token()
@@ -347,9 +319,7 @@ class TransactionContract(Contract):
     @pytest.mark.parametrize("cut_at", ["begin", "send", "commit", "abort"])
     def test_every_result_is_there_once_wherever_the_peer_is_cut_off(self, bus: TransactionBus, cut_at: str) -> None:
         """The rule of the four endings is enough for whoever calls."""
-        bus.feed(_inputs(bus, 4))
-        sink = bus.sink()
-        sink.open()
+        sink = _opened(bus, 4)
         with _reader(bus) as reader:
             received = reader.take(4)
             if cut_at == "abort":
@@ -364,6 +334,14 @@ class TransactionContract(Contract):
         sink.close()
         with _reader(bus) as reader:
             assert reader.listen(bus.quiet) == []
+
+
+def _opened(bus: TransactionBus, count: int) -> TransactionalSink:
+    """An open sink, and so many records for the source to deliver."""
+    bus.feed(_inputs(bus, count))
+    sink = bus.sink()
+    sink.open()
+    return sink
 
 
 def _soon(bus: TransactionBus) -> float:
@@ -435,10 +413,10 @@ def _inputs(bus: TransactionBus, count: int) -> list[Message]:
 
 
 def _transact(bus: TransactionBus, sink: TransactionalSink, received: list[Received]) -> None:
-    sink.begin(time.monotonic() + bus.patience)
+    sink.begin(_soon(bus))
     block = block_of([Message(one.message.value, one.message.key) for one in received])
-    assert sink.send(block, time.monotonic() + bus.patience) == {}
-    assert sink.barrier(time.monotonic() + bus.patience) == {}
+    assert sink.send(block, _soon(bus)) == {}
+    assert sink.barrier(_soon(bus)) == {}
 
 
 def _reader(bus: TransactionBus) -> Reader:
@@ -448,7 +426,7 @@ def _reader(bus: TransactionBus) -> Reader:
 def _commit(bus: TransactionBus, sink: TransactionalSink, received: list[Received], reader: Reader) -> None:
     token = reader.source.transaction_token()
     assert token is not None
-    sink.commit(_marks(received), token, time.monotonic() + bus.patience)
+    sink.commit(_marks(received), token, _soon(bus))
 
 
 def _marks(received: list[Received]) -> dict[Lane, int]:
