@@ -174,7 +174,7 @@ def test_a_plug_in_is_built_installed_used_and_taken_out_without_a_change_of_the
     scratch.pip("uninstall", "--yes", NAME)
     assert scratch.listed("plugins") == {"plugins": [], "problems": []}
     ended = scratch.streamer("check", "standardize.yaml", code=2)
-    assert 'there is no source of type "sqlite"' in ended.stderr
+    assert 'there is no source of type "sqlite"' in ended.stdout
     assert scratch.contents() == before
 
 

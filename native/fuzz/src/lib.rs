@@ -66,7 +66,10 @@ pub fn neighbours(bytes: &[u8], place: usize, flip: u8) {
             let found = alone.columns.iter().find(|one| one.key == column.key);
             let place = place_of(column, row);
             assert_eq!(
-                place.map(|place| (column.entries.extents[place].start, column.entries.extents[place].length)),
+                place.map(|place| (
+                    column.entries.extents[place].start,
+                    column.entries.extents[place].length
+                )),
                 found.map(|one| (one.entries.extents[0].start, one.entries.extents[0].length))
             );
             if let (Some(one), Some(place), true) = (found, place, column.wanted) {
@@ -144,10 +147,10 @@ fn read(bytes: &[u8], starts: &[i64], lengths: &[i64], wanted: &(dyn Fn(&[u8]) -
         .iter()
         .map(|column| {
             let place = |row| place_of(column, row);
-            let starts =
-                (0..rows).map(|row| place(row).map_or(0, |place| column.entries.extents[place].start));
-            let lengths =
-                (0..rows).map(|row| place(row).map_or(NULL, |place| column.entries.extents[place].length));
+            let starts = (0..rows)
+                .map(|row| place(row).map_or(0, |place| column.entries.extents[place].start));
+            let lengths = (0..rows)
+                .map(|row| place(row).map_or(NULL, |place| column.entries.extents[place].length));
             (starts.collect::<Vec<_>>(), lengths.collect::<Vec<_>>())
         })
         .unzip();

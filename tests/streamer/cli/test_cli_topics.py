@@ -232,7 +232,7 @@ def test_a_partition_without_a_leader_is_waited_for_and_named(
         time.sleep(0.1)
     commands = ("tap", topic, "--end", "-b", cluster.bootstrap), ("replay", topic, "--dry-run", "-b", cluster.bootstrap)
     with monkeypatch.context() as patch:
-        patch.setattr("connectors.kafka.client.queries._PATIENCE", 0.5)
+        patch.setattr("connectors.kafka.client.queries.PATIENCE", 0.5)
         for command in commands:
             ended = cli(*command)
             assert ended.code == 1
