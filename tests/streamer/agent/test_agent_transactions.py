@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -236,20 +237,29 @@ def test_a_revocation_commits_at_once(define: Any, serve: Any) -> None:
         assert serving.stop().error is None
 
 
-def test_a_lane_that_is_taken_away_without_asking_voids_the_transaction(world: World) -> None:
-    gate = [True]
+def test_a_lane_that_is_taken_away_without_asking_voids_the_transaction(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, gate = threading.Event(), threading.Event()
 
     def slow(data: Data) -> Data:
-        while gate[0] and data["x"] == 40:
-            time.sleep(0.001)
+        if data["x"] == 40:
+            reached.set()
+            gate.wait(60)
         return Data({"y": data["x"] * 2})
 
     world.feed(*range(50))
-    serving = world.run(slow, transaction=LONG, batch={"max_records": 10})
-    time.sleep(0.2)
-    with world.input.changed:
-        world.input.group("default").expel(serving.source)
-    gate[0] = False
+    with monkeypatch.context() as patch:
+        # No commit before the lane ends, nor one that would be refused.
+        patch.setattr("streamer.delivery.transactions.APART", 1e12)
+        serving = world.run(slow, transaction=LONG, batch={"max_records": 10})
+        assert reached.wait(60)
+        with world.input.changed:
+            world.input.group("default").expel(serving.source)
+        gate.set()
+        aborted = serving.agent.meters.run.transactions
+        await_that(lambda: aborted["aborted"] == 1, lambda: str(dict(aborted)))
+        assert aborted["committed"] == 0
     world.wait(50)
     assert world.results() == [2 * n for n in range(50)]
 
