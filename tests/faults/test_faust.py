@@ -42,6 +42,26 @@ import streamer.faust
 app = streamer.faust.app("service.yaml", {SETTINGS})
 """
 
+SECOND = """
+name: second
+source: {{type: kafka, bootstrap: "{bootstrap}", topics: [{middle}]}}
+pipeline: {{steps: [{{"@type": FUNCTION, function: "ledger_steps:passed_on"}}]}}
+delivery: at_most_once
+sink: {{type: kafka, topic: {sink}}}
+"""
+
+BOTH = f"""
+import faust
+import streamer.faust
+
+app = faust.App(
+    "{{group}}", broker="kafka://{{bootstrap}}", store="memory://", web_enabled=False, topic_disable_leader=True,
+    consumer_auto_offset_reset="earliest", broker_commit_interval=1.0, {SETTINGS}
+)
+streamer.faust.attach(app, "service.yaml")
+streamer.faust.attach(app, "second.yaml")
+"""
+
 TAKE = f"""
 import asyncio, os
 import faust
@@ -73,7 +93,8 @@ async def infer(stream):
 @pytest.fixture
 def start(ledger: Any, topics: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """`start(module)` starts a worker of this text as a module, `start.run` the service in `start.file` by `streamer
-    run`; `start.dead` is the topic of dead letters."""
+    run`; `start.dead` is the topic of dead letters, `start.names` what a file is
+    filled with."""
     members: list[Any] = []
     # The class of the folder's conftest, which no test module can import.
     member_of = sys.modules[type(ledger).__module__].Member
@@ -84,7 +105,7 @@ def start(ledger: Any, topics: Any, tmp_path: Path) -> Iterator[Callable[..., An
     (tmp_path / "service.yaml").write_text(SERVICE.format(**names))
 
     def made(module: str, sleep: float = 0.0) -> Any:
-        (tmp_path / "worker.py").write_text(module.format(**names) if module is TAKE else module)
+        (tmp_path / "worker.py").write_text(module if module is STREAMER else module.format(**names))
         members.append(
             member_of(tmp_path, ["-m", "faust", "-A", "worker", "worker", "--loglevel", "warn", "--without-web"], sleep)
         )
@@ -97,6 +118,7 @@ def start(ledger: Any, topics: Any, tmp_path: Path) -> Iterator[Callable[..., An
     made.run = run  # type: ignore[attr-defined]
     made.file = tmp_path / "service.yaml"  # type: ignore[attr-defined]
     made.dead = dead  # type: ignore[attr-defined]
+    made.names = names  # type: ignore[attr-defined]
     yield made
     for member in members:
         if member.process.poll() is None:
@@ -162,6 +184,24 @@ def test_a_service_that_fails_ends_its_worker_and_the_next_gets_what_it_did_not_
     assert second.stop() == 0, second.text()
     assert '"reason": "stopped"' in second.text()
     ledger.check()
+    assert dead_letters(ledger, start.dead) == ledger.poison
+
+
+@pytest.mark.timeout(300)
+def test_two_services_of_one_app_each_keep_their_own_guarantee(ledger: Any, topics: Any, start: Any) -> None:
+    """The second reads what the first writes, and acknowledges what it takes at once."""
+    names = {**start.names, "middle": topics(2, "ledger-middle")}
+    start.file.write_text(SERVICE.format(**{**names, "sink": names["middle"]}))
+    start.file.with_name("second.yaml").write_text(SECOND.format(**names))
+    ledger.write(2_000, poison=0.01)
+    worker = start(BOTH)
+    wait_for(ledger, ledger.total() + len(ledger.poison), worker)
+    deadline = time.monotonic() + 60
+    while len(ledger.read_results()) < ledger.total() and time.monotonic() < deadline:
+        assert worker.process.poll() is None, worker.text()
+    assert worker.stop() == 0, worker.text()
+    results = sorted((key, seq) for _, _, key, seq in ledger.read_results())
+    assert results == sorted((key, seq) for key, count in ledger.written.items() for seq in range(count))
     assert dead_letters(ledger, start.dead) == ledger.poison
 
 
