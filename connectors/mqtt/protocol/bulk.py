@@ -53,22 +53,6 @@ def write_acks(kind: PacketType, packet_ids: PacketIds, native: ModuleType | Non
     return out.tobytes()
 
 
-def publish_sizes(
-    version: Version,
-    topics: Sequence[str],
-    payloads: Payloads,
-    *,
-    codes: Codes | None = None,
-    qos: int | npt.NDArray[Any] = 0,
-    properties: EncodedProperties = None,
-) -> Ints:
-    """How many bytes `encode_publishes` writes for each message, `int64 (N,)`: not more than the server takes?
-
-    Raises `ValueError` as it does for topics.
-    """
-    return _sizes(_bodies(version, [topic_field(topic) for topic in topics], payloads, codes, qos, properties))
-
-
 def encode_publishes(
     version: Version,
     topics: Sequence[str],
@@ -224,8 +208,3 @@ def _each(version: Version, properties: EncodedProperties, count: int) -> list[b
     if len(properties) != count:
         raise ValueError(f"PUBLISH: there must be properties of {count} messages, not {len(properties)}")
     return [one or b"\0" for one in properties]
-
-
-def _sizes(bodies: Ints) -> Ints:
-    sizes: Ints = bodies + 2 + (bodies >= 1 << 7) + (bodies >= 1 << 14) + (bodies >= 1 << 21)
-    return sizes

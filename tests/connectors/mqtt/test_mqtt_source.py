@@ -20,6 +20,7 @@ from connectors.mqtt.config import MqttSourceConfig
 from connectors.mqtt.protocol.packets import Packet, Puback
 from connectors.mqtt.protocol.properties import Properties
 from connectors.mqtt.protocol.reasons import ReasonCode
+from connectors.mqtt.session.transport import Transport
 from connectors.mqtt.source import MqttSource
 from connectors.mqtt.topicfilter import shard_of
 from connectors.records import Records
@@ -164,6 +165,28 @@ class TestWhatRecordsSay:
         assert broker.acknowledgements == []
 
 
+class TestAcknowledgements:
+    @pytest.mark.parametrize("qos", [1, 2])
+    def test_those_of_a_batch_leave_in_one_write(
+        self, broker: FaultyMqtt, monkeypatch: pytest.MonkeyPatch, qos: int
+    ) -> None:
+        """One system call and one segment: each acknowledgement on its own costs more than the message did."""
+        written: list[bytes] = []
+        send = Transport.send
+
+        def recorded(transport: Transport, data: bytes | bytearray | memoryview) -> None:
+            written.append(bytes(data))
+            send(transport, data)
+
+        with opened(broker, qos=qos) as reader:
+            feed(broker, 0, 200, qos=qos)
+            received = reader.take(200)
+            monkeypatch.setattr(Transport, "send", recorded)
+            reader.acknowledge(received, wait=False)
+            first = 0x40 if qos == 1 else 0x50
+            assert written == [b"".join(bytes([first, 2, 0, number]) for number in range(1, 201))]
+
+
 class TestCuts:
     def test_what_comes_again_after_a_cut_is_not_delivered_again_and_is_acknowledged_on_the_new_connection(
         self, broker: FaultyMqtt
@@ -239,6 +262,22 @@ class TestCuts:
             again = reader.take(3)
             assert numbers(again) == [0, 1, 2]
             reader.acknowledge(again)
+            assert broker.in_flight(CLIENT) == 0
+
+    def test_acknowledgements_that_the_broker_does_not_confirm_are_an_error_and_can_be_sent_again(
+        self, broker: FaultyMqtt, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with opened(broker) as reader:
+            feed(broker, 0, 3)
+            received = reader.take(3)
+            broker.freeze()
+            with monkeypatch.context() as patch:
+                patch.setattr("connectors.mqtt.source._ACKNOWLEDGE_WAIT", 0.2)
+                with pytest.raises(ConnectorError, match=r"does not answer.*delivered again") as raised:
+                    reader.acknowledge(received)
+            assert raised.value.retriable
+            broker.thaw()
+            reader.acknowledge(received)
             assert broker.in_flight(CLIENT) == 0
 
     def test_a_broker_that_sends_again_under_new_ids_gets_them_acknowledged(self, broker: FaultyMqtt) -> None:

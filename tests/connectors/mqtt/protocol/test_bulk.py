@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mqttpackets import publishes
 
-from connectors.mqtt.protocol.bulk import encode_acks, encode_publishes, publish_sizes
+from connectors.mqtt.protocol.bulk import encode_acks, encode_publishes
 from connectors.mqtt.protocol.packets import V5, V311, PacketType, Puback, Pubcomp, Publish, Pubrec, Pubrel, Version
 from connectors.mqtt.protocol.properties import NONE, Place, Properties, encode_properties
 from connectors.mqtt.protocol.writing import encode
@@ -49,7 +49,6 @@ def test_messages_of_a_batch_are_those_written_one_by_one(version: Version, data
     )
     one_by_one = [encode(packet, version) for packet in sent]
     assert written == b"".join(one_by_one)
-    assert publish_sizes(version, topics, payloads, **given).tolist() == [len(raw) for raw in one_by_one]
 
 
 def test_messages_of_one_topic_and_the_same_flags() -> None:
@@ -73,7 +72,6 @@ def test_lengths_are_written_in_as_few_bytes_as_can_be(size: int) -> None:
     payload = bytes(size)
     written = encode_publishes(V311, ["a"], [payload])
     assert written == encode(Publish("a", payload), V311)
-    assert publish_sizes(V311, ["a"], [payload]).tolist() == [len(written)]
 
 
 @pytest.mark.parametrize(
