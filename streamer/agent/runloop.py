@@ -413,6 +413,7 @@ class RunLoop:
         if not ready:
             return
         self._revoke_requests = [one for one in self._revoke_requests if one not in ready]
+        self._open_delivery.hurry()
         try:
             # A little earlier, so that the answer comes in time.
             self._open_delivery.wait_for_confirmations(
@@ -524,6 +525,7 @@ class RunLoop:
         waiting = self._batches.waiting + (self._rest is not None)
         self._log.warning("there was no time to finish, the next run gets what is left", waiting=waiting)
         self._ran_at = time.monotonic()
+        self._open_delivery.hurry()
         while self._open_delivery.unconfirmed:
             trouble = self._wait_for_confirmations(float("inf"))
             self._answer_revoke_requests()

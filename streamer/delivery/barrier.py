@@ -60,6 +60,9 @@ class Barrier(Confirming):
         """What the sinks have confirmed."""
         return list(chain.from_iterable(route.sink.confirmed() for route in self._sinks))
 
+    def hurry(self) -> None:
+        """Nothing that was sent waits for them."""
+
     def wait(self, deadline: float) -> list[tuple[SinkRoute, Lost]]:
         """A barrier in every sink."""
         if not self._unconfirmed:

@@ -65,10 +65,18 @@ class Confirming(ABC):
         """Row numbers that are known to be confirmed since the last call, once for each message. Does not wait."""
 
     @abstractmethod
+    def hurry(self) -> None:
+        """Lanes are taken away, or the service ends: from here on nothing waits for dead letters that are held back.
+
+        What is sent with them is given up; the records come again, or go to others.
+        """
+
+    @abstractmethod
     def wait(self, deadline: float) -> list[tuple[SinkRoute, Lost]]:
         """Wait until everything sent is confirmed or known to be lost; the lost messages, by sink and row.
 
-        Raises `ConnectorError` (retriable) if that is not known at `deadline`, on `time.monotonic`.
+        Not for what is `postponed`. Raises `ConnectorError` (retriable) if that is not known at `deadline`, on
+        `time.monotonic`.
         """
 
     @abstractmethod

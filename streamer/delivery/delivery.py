@@ -161,6 +161,10 @@ class Delivery:
         for route, lost in losses:
             self._make_good(route, lost)
 
+    def hurry(self) -> None:
+        """Nothing waits for dead letters that are held back any longer; see `Confirming.hurry`."""
+        self._confirming.hurry()
+
     def look_for_confirmations(self) -> None:
         """As `wait_for_confirmations`, without waiting: what is not known yet is asked for again the next time.
 

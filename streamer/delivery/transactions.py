@@ -36,7 +36,7 @@ from streamer.delivery.confirming import Confirming
 from streamer.delivery.failures import ServiceStopped
 from streamer.delivery.ledger import Ledger
 from streamer.delivery.parts import failing, part_of
-from streamer.delivery.sending import pause
+from streamer.delivery.sending import LEAST_TRY, pause
 from streamer.delivery.suspects import Suspects
 from streamer.observe.metrics import RunMeters
 from streamer.routing.sinkroute import SinkRoute
@@ -181,10 +181,18 @@ class Transactions(Confirming):
         confirmed, self._confirmed = self._confirmed, []
         return confirmed
 
+    def hurry(self) -> None:
+        """Abort a transaction whose dead letters are held back: sent now, they would acknowledge records of which it is
+        not known yet whether they or the service are to blame."""
+        if self._state is _State.OPEN and self.postponed:
+            self._abort("dead letters are held back, and there is no time to wait for them")
+
     def wait(self, deadline: float) -> list[tuple[SinkRoute, Lost]]:
         """Commit, and wait for the outcome. What is lost comes again: nothing is left to be made good."""
         while self._state is not _State.IDLE:
             if self._state is _State.OPEN:
+                if self.postponed:
+                    break
                 self._commit()
             self._advance()
             if self.unconfirmed:
@@ -257,26 +265,29 @@ class Transactions(Confirming):
 
     def _open(self) -> None:
         """Wait until a transaction is open."""
+        least = time.monotonic() + LEAST_TRY
         while self._state is not _State.OPEN:
             if self._state is _State.IDLE and time.monotonic() >= self._again_at:
                 self._began_at = time.monotonic()
                 self._turn(_State.BEGINNING, self._first.begin)
-            self._go_on("results wait for a transaction")
+            self._go_on("results wait for a transaction", least)
 
     def _settle(self, release: Callable[[], None]) -> None:
         """Commit, and wait for the outcome."""
+        least = time.monotonic() + LEAST_TRY
         while self.unconfirmed:
             if self._state is _State.OPEN:
                 # A suspect waits for nobody, and nobody for it.
                 release()
                 self._commit()
-            self._go_on("a transaction waits for its outcome")
+            self._go_on("a transaction waits for its outcome", least)
 
-    def _go_on(self, waiting: str) -> None:
+    def _go_on(self, waiting: str, least: float) -> None:
+        """Wait a little for what is under way. Raises `ServiceStopped` when no time is left, but not before `least`."""
         self._advance()
         if self._state in (_State.OPEN, _State.IDLE) and self._again_at <= time.monotonic():
             return
-        if self._patience() <= 0:
+        if self._patience() <= 0 and time.monotonic() >= least:
             raise ServiceStopped(f"{waiting}, and there is no time left; it is {self._state.value}")
         self._rest(float("inf"))
         self._serve()

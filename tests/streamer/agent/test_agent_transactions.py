@@ -338,6 +338,78 @@ def test_a_suspect_waits_for_no_dead_letters_that_are_held_back(world: World, mo
     assert world.buried() == [0, 1, 2, 3]
 
 
+def all_fail(data: Data) -> Data:
+    raise ValueError("poison")
+
+
+def hold_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamer.delivery.delivery.HOLD", 1e6)
+
+
+@pytest.mark.usefixtures("hot_path")
+def test_a_revocation_waits_for_no_dead_letters_that_are_held_back(
+    define: Any, serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+
+    def fails(data: Data) -> Data:
+        ran.append(data["x"])
+        if data["x"] < 4:
+            raise ValueError("poison")
+        return Data({"y": data["x"] * 2})
+
+    hold_for_ever(monkeypatch)
+    monkeypatch.setattr("connectors.memory.source.SETTLE_SECONDS", 1e6)
+    world = World(define, serve, partitions=2)
+    first = world.run(fails)
+    world.feed(*range(4))
+    await_that(lambda: len(ran) == 4)
+    second = world.run(fails)
+    await_that(lambda: bool(second.source.lag()))
+    assert world.acknowledged == 0, "it is not known yet whether everything fails"
+    world.feed(*range(4, 60))
+    world.wait(60)
+    assert sorted(map(number_of, world.letters.messages())) == list(range(4))
+    assert sorted(world.results()) == [2 * n for n in range(4, 60)]
+    for serving in (first, second):
+        assert serving.stop().error is None
+
+
+@pytest.mark.usefixtures("hot_path")
+@pytest.mark.parametrize("last", [0, 2], ids=["before it began a transaction", "later"])
+def test_a_service_that_has_no_time_to_finish_leaves_records_whose_dead_letters_are_held_back_to_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch, last: int
+) -> None:
+    ran, gate = threading.Event(), threading.Event()
+
+    def fails(data: Data) -> Data:
+        if data["x"] == last:
+            ran.set()
+            gate.wait(60)
+        raise ValueError("poison")
+
+    hold_for_ever(monkeypatch)
+    world.feed(*range(last + 1))
+    serving = world.run(fails, batch={"max_records": 1}, limits={"drain": "500ms"})
+    assert ran.wait(60)
+    serving.agent.stop()
+    threading.Timer(0.6, gate.set).start()
+    summary = serving.agent.join(60)
+    assert (summary.reason, summary.error) == ("stopped", None)
+    assert (world.acknowledged, world.buried()) == (0, [])
+
+
+@pytest.mark.usefixtures("hot_path")
+def test_dead_letters_that_are_held_back_are_sent_in_time_also_while_nothing_more_can_be_polled(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamer.delivery.delivery.HOLD", 0.2)
+    world.feed(*range(20))
+    world.run(all_fail, batch={"max_records": 5, "max_bytes": "100B"}, limits={"in_flight": "100B", "confirm": "1000s"})
+    world.wait(20)
+    assert world.buried() == list(range(20))
+
+
 @pytest.mark.parametrize("at", ["out", "dead"])
 def test_a_sink_that_finds_the_transaction_void_while_it_sends_has_it_aborted(
     world: World, monkeypatch: pytest.MonkeyPatch, at: str
