@@ -1,8 +1,9 @@
 """`Suspects`: records whose messages a bus refused after it had accepted them, remembered until they are finished.
 
 Such a refusal names a whole request, of which one message was to blame, and voids the transaction with everything in
-it. So the records of the request are suspects: when they come again, each is sent in a transaction of its own. What is
-refused alone is to blame, and becomes a dead letter when it comes once more, or a shorter one if it was a dead letter.
+it. So the records of the request are suspects. When they come again, each half of them is sent in a transaction of its
+own: the half that is refused is halved again, the other is done with. What is refused alone is to blame, and becomes a
+dead letter when it comes once more, or a shorter one if it was a dead letter.
 
 Records are remembered by partition and position, as they come again as other rows in other lanes.
 """
@@ -10,12 +11,14 @@ Records are remembered by partition and position, as they come again as other ro
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from connectors.records import Lane
+from connectors.records import Ints, Lane
 from pipelines.data.rowrange import as_array
 from pipelines.errors import StepError
 from streamer.agent.decodedbatch import DecodedBatch
@@ -26,39 +29,73 @@ _Partition = tuple[str, str]
 
 @dataclass(slots=True)
 class _Suspect:
+    group: int
     error: StepError | None = None
     """Why its result was refused when it was tried alone; `None`: it was not tried yet, or was not refused."""
     refusals: list[str] = field(default_factory=list)
     """Why its dead letters were refused when they were tried alone."""
 
 
+class Suspected(NamedTuple):
+    """A row whose record is a suspect."""
+
+    row: int
+    group: int
+    """Suspects of different groups are not sent in one transaction."""
+    alone: bool
+    """Whether the group has no others: nothing else at all is sent in its transaction."""
+    error: StepError | None
+    """The error that the record has failed with, if it was convicted already."""
+
+
+class Part(NamedTuple):
+    """Rows of a batch that may share a transaction with others of no group, or of theirs."""
+
+    rows: Ints
+    group: int | None
+    """Which suspects are among them."""
+    alone: bool = False
+    """Whether the one row is to be alone in a transaction."""
+
+
 class Suspects:
-    """Which records are tried alone, and what came of it."""
+    """Which records are tried together or alone, and what came of it."""
 
     def __init__(self) -> None:
         self._found: dict[_Partition, dict[int, _Suspect]] = {}
+        self._sizes: Counter[int] = Counter()
+        """How many suspects each group has."""
+        self._last = 0
 
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def add(self, decoded: DecodedBatch, row: int) -> None:
-        """The record of this row is one of those of which one is to blame."""
-        lane, position = _place(decoded, row)
-        self._found.setdefault(_partition(lane), {}).setdefault(position, _Suspect())
+    def add(self, rows: Sequence[tuple[DecodedBatch, int]]) -> None:
+        """The records of these rows are those of which one is to blame: two groups of half of them each.
+
+        Where some were suspects before, only those are: what they travelled with was accepted when it was sent without
+        them. If that is wrong the others are found when these are done with.
+        """
+        places = [_place(decoded, row) for decoded, row in rows]
+        known = [(lane, position) for lane, position in places if position in self._found.get(_partition(lane), ())]
+        suspected = sorted(known or places, key=lambda place: (_partition(place[0]), place[1]))
+        half = (len(suspected) + 1) // 2
+        for part in (suspected[:half], suspected[half:]):
+            self._last += 1
+            for lane, position in part:
+                self._move(lane, position, self._last)
 
     def convict(self, decoded: DecodedBatch, row: int, route: SinkRoute, error: Exception, *, letter: bool) -> None:
         """The record of this row was tried alone, and its message for this route was refused; `letter`: a dead one."""
-        self.add(decoded, row)
-        suspect = self._of(decoded, row)
-        assert suspect is not None
+        self._last += 1
+        suspect = self._move(*_place(decoded, row), self._last)
         if letter:
             suspect.refusals.append(str(error))
         else:
             suspect.error = StepError.of(f"sink {route.name}", error)
 
-    def rows(self, decoded: DecodedBatch) -> Iterator[tuple[int, StepError | None]]:
-        """The rows of suspects in this batch, rising, each with the error that it has failed with if it was convicted
-        already."""
+    def rows(self, decoded: DecodedBatch) -> Iterator[Suspected]:
+        """The rows of suspects in this batch, rising."""
         rows = as_array(decoded.rows)
         for lane, start, stop in decoded.records.spans:
             found = self._found.get(_partition(lane))
@@ -67,7 +104,28 @@ class Suspects:
             low, high = bisect_left(rows, decoded.first + start), bisect_left(rows, decoded.first + stop)
             positions = decoded.records.positions[rows[low:high] - decoded.first]
             for at in np.flatnonzero(np.isin(positions, list(found))).tolist():
-                yield int(rows[low + at]), found[int(positions[at])].error
+                suspect = found[int(positions[at])]
+                alone = self._sizes[suspect.group] == 1
+                yield Suspected(int(rows[low + at]), suspect.group, alone, suspect.error)
+
+    def parts(self, decoded: DecodedBatch) -> Iterator[Part]:
+        """The rows of a batch in their order. What is between suspects of a group is in their part, as the positions of
+        a lane are committed in order."""
+        rows = as_array(decoded.rows)
+        start, group = 0, None
+        # A list, as what is known of suspects changes while their parts are sent.
+        for suspect in list(self.rows(decoded)) if self._found else ():
+            if suspect.group == group:
+                continue
+            at = int(np.searchsorted(rows, suspect.row))
+            if at > start:
+                yield Part(rows[start:at], group)
+            start, group = at, suspect.group
+            if suspect.alone:
+                yield Part(rows[at : at + 1], group, alone=True)
+                start, group = at + 1, None
+        if start < len(rows):
+            yield Part(rows[start:], group)
 
     def refusals(self, decoded: DecodedBatch, row: int) -> tuple[str, ...]:
         """Why dead letters of this row were refused."""
@@ -77,18 +135,34 @@ class Suspects:
     def finished(self, positions: Mapping[Lane, int]) -> None:
         """The records below these positions are finished: they do not come again."""
         for lane, end in positions.items():
-            found = self._found.get(_partition(lane), {})
-            self._keep(lane, {position: suspect for position, suspect in found.items() if position >= end})
+            self._forget_below(lane, end)
 
     def forget(self, lane: Lane) -> None:
         """Another consumer has the records of this lane."""
-        self._keep(lane, {})
+        self._forget_below(lane, float("inf"))
 
-    def _keep(self, lane: Lane, found: dict[int, _Suspect]) -> None:
-        if found:
-            self._found[_partition(lane)] = found
-        else:
+    def _forget_below(self, lane: Lane, end: float) -> None:
+        found = self._found.get(_partition(lane), {})
+        for position in [position for position in found if position < end]:
+            self._leave(found.pop(position).group)
+        if not found:
             self._found.pop(_partition(lane), None)
+
+    def _move(self, lane: Lane, position: int, group: int) -> _Suspect:
+        found = self._found.setdefault(_partition(lane), {})
+        suspect = found.get(position)
+        if suspect is None:
+            suspect = found[position] = _Suspect(group)
+        else:
+            self._leave(suspect.group)
+            suspect.group = group
+        self._sizes[group] += 1
+        return suspect
+
+    def _leave(self, group: int) -> None:
+        self._sizes[group] -= 1
+        if not self._sizes[group]:
+            del self._sizes[group]
 
     def _of(self, decoded: DecodedBatch, row: int) -> _Suspect | None:
         if not self._found:

@@ -26,7 +26,6 @@ from connectors.records import Ints, Lane
 from connectors.sink import Lost, TransactionalSink, Voided
 from connectors.source import TransactionToken
 from pipelines.data.result import Result
-from pipelines.data.rowrange import as_array
 from pipelines.errors import ConnectorError
 from streamer.agent.decodedbatch import DecodedBatch
 from streamer.definition.settings import TransactionSettings
@@ -107,6 +106,8 @@ class Transactions(Confirming):
         self._rows = 0
         self._alone = False
         """Whether the transaction is for one suspect."""
+        self._group: int | None = None
+        """Which suspects the transaction has."""
         self._began_at = 0.0
         self._ended_at = 0.0
         self._aborts = 0
@@ -132,15 +133,17 @@ class Transactions(Confirming):
     def admit(
         self, decoded: DecodedBatch, result: Result, release: Callable[[], None]
     ) -> Iterator[tuple[DecodedBatch, Result]]:
-        """The batch without the rows whose lanes have ended since it was run; each suspect is a part of its own."""
-        for rows, alone in self._apart(decoded):
+        """The batch without the rows whose lanes have ended since it was run, in parts where it has suspects."""
+        for rows, group, alone in self._suspects.parts(decoded):
+            # Lanes may end while this waits.
+            if len(self._owned(decoded, rows)) and (alone or (group is not None and group != self._group)):
+                self._settle(release)
             if not len(self._owned(decoded, rows)):
                 continue
-            if alone:
-                self._settle(release)
             self._open()
             self._alone = alone
-            # Lanes may have ended while this waited.
+            if group is not None:
+                self._group = group
             owned = self._owned(decoded, rows)
             if not len(owned):
                 continue
@@ -228,24 +231,10 @@ class Transactions(Confirming):
         """End the thread of calls, when the last one has returned."""
         self._calls.close()
 
-    def _apart(self, decoded: DecodedBatch) -> Iterator[tuple[Ints, bool]]:
-        """The rows of a batch in the parts that may share a transaction, and whether a part is to be alone in one."""
-        rows = as_array(decoded.rows)
-        start = 0
-        # A list, as what is known of suspects changes while their parts are sent.
-        for row, _ in list(self._suspects.rows(decoded)) if self._suspects else ():
-            at = int(np.searchsorted(rows, row))
-            if at > start:
-                yield rows[start:at], False
-            yield rows[at : at + 1], True
-            start = at + 1
-        if start < len(rows):
-            yield rows[start:], False
-
     def _judged(self, decoded: DecodedBatch, result: Result) -> tuple[DecodedBatch, Result]:
         """The batch, in which records have failed whose results were refused when they were tried alone."""
         found = self._suspects.rows(decoded) if self._suspects else ()
-        errors: dict[int, Exception] = {row: error for row, error in found if error is not None}
+        errors: dict[int, Exception] = {one.row: one.error for one in found if one.error is not None}
         return failing(decoded, result, errors) if errors else (decoded, result)
 
     def _owned(self, decoded: DecodedBatch, rows: Ints) -> Ints:
@@ -325,29 +314,32 @@ class Transactions(Confirming):
 
     def _abort(self, why: str, losses: Sequence[tuple[SinkRoute, Lost]] = ()) -> None:
         self._log.warning("the transaction is aborted, its records come again", reason=why, records=self._rows)
-        suspected = [self._suspect(route, lost) for route, lost in losses]
+        records_are_to_blame = self._suspect(losses)
         self._touched = [lane for lane in self._positions if not self._ledger.has_ended(lane)]
         for lane in self._touched:
             self._ledger.end(lane)
         self._barrier = Barrier(self._sinks, self._meters)
         # What is held back is of rows that come again.
         self.postponed = False
-        # Where records are to blame, trying again is no use, and trying them alone is urgent.
-        self._aborts = 0 if suspected and all(suspected) else self._aborts + 1
+        # Then trying again is no use, and finding out which of them is urgent.
+        self._aborts = 0 if records_are_to_blame else self._aborts + 1
         self._turn(_State.ABORTING, self._first.abort)
 
-    def _suspect(self, route: SinkRoute, lost: Lost) -> bool:
-        """Remember which records may be to blame for the loss; whether it was the fault of records alone."""
-        refused = {row: error for row, error in lost.items() if not error.retriable}
-        for row, error in refused.items():
-            entry = self._ledger.open_entry(row)
-            if entry is None:
-                continue
-            if self._alone or self._rows == 1:
-                self._suspects.convict(entry.note, row, route, error, letter=route is self._dead)
-            else:
-                self._suspects.add(entry.note, row)
-        return len(refused) == len(lost)
+    def _suspect(self, losses: Sequence[tuple[SinkRoute, Lost]]) -> bool:
+        """Remember which records may be to blame for what was lost; whether records alone are."""
+        suspected: dict[int, DecodedBatch] = {}
+        for route, lost in losses:
+            for row, error in lost.items():
+                entry = None if error.retriable else self._ledger.open_entry(row)
+                if entry is None:
+                    continue
+                if self._alone or self._rows == 1:
+                    self._suspects.convict(entry.note, row, route, error, letter=route is self._dead)
+                else:
+                    suspected[row] = entry.note
+        if suspected:
+            self._suspects.add([(decoded, row) for row, decoded in suspected.items()])
+        return bool(losses) and not any(error.retriable for _, lost in losses for error in lost.values())
 
     def _turn(self, state: _State, call: Callable[[float], None]) -> None:
         self._state, self._call, self._tries, self._again_at = state, call, 0, 0.0
@@ -393,6 +385,7 @@ class Transactions(Confirming):
         self._state = _State.IDLE
         self._positions = {}
         self._rows = 0
+        self._group = None
         self._ended_at = time.monotonic()
 
     def _committed(self) -> None:

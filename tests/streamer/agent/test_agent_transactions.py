@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -195,6 +196,47 @@ def test_suspects_are_tried_alone_also_in_batches_of_an_exact_size(world: World)
     world.wait(32)
     assert world.results() == [2 * n for n in range(32) if n != 10]
     assert world.buried() == [10]
+
+
+@pytest.mark.usefixtures("hot_path")
+@pytest.mark.parametrize("bad", [0, 21, 63], ids=str)
+def test_one_record_among_many_that_the_bus_refuses_with_it_is_found_by_halves(world: World, bad: int) -> None:
+    world.output.faults.refuse_late = lambda message: "too large" if result_of(message) == 2 * bad else None
+    world.feed(*range(64))
+    serving = world.run(transaction=LONG)
+    world.wait(64)
+    assert world.results() == [2 * n for n in range(64) if n != bad]
+    assert world.buried() == [bad]
+    ended = serving.agent.meters.run.transactions
+    assert ended["aborted"] <= 7, "64, 32, 16, 8, 4, 2, and alone"
+    assert ended["committed"] <= 9, "the other halves, the dead letter, and what came between"
+
+
+@pytest.mark.usefixtures("hot_path")
+@pytest.mark.parametrize("seed", range(2))
+def test_records_that_are_refused_late_in_random_places_are_found_and_nothing_else(
+    define: Any, serve: Any, seed: int
+) -> None:
+    chance = random.Random(seed)
+    world = World(define, serve, partitions=chance.choice([1, 3]))
+    count = 100
+    bad = set(chance.sample(range(count), chance.choice([2, 4])))
+    hopeless = set(chance.sample(sorted(bad), len(bad) // 2))
+    world.output.faults.refuse_late = lambda message: "too large" if result_of(message) // 2 in bad else None
+    # Some of their dead letters are refused too, unless they are shorter.
+    world.letters.faults.refuse_late = lambda message: (
+        "too large" if message.value in {Data({"x": number}).to_bytes() for number in hopeless} else None
+    )
+    world.feed(*range(count))
+    world.run(batch={"max_records": chance.choice([7, 40, 100])}, errors={"stop_ratio": 1.0})
+    world.wait(count)
+    assert sorted(world.results()) == [2 * n for n in range(count) if n not in bad]
+    buried = world.buried()
+    assert sorted(number for number in buried if number is not None) == sorted(bad - hopeless)
+    assert buried.count(None) == len(hopeless)
+    for key in range(7):
+        own = [y for y in world.results() if y // 2 % 7 == key]
+        assert own == sorted(own), "out of order"
 
 
 def test_another_process_with_the_same_identity_fences_this_one_which_comes_back(world: World) -> None:
