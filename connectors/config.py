@@ -259,6 +259,17 @@ class SinkConfig(ConnectorConfig):
         """How messages are addressed; `None` for a sink without topics."""
         return None
 
+    def check_outbox(self) -> None:
+        """Raise `DefinitionError` for an outbox where the codec makes objects: a file keeps bytes."""
+        # The registry needs this module.
+        from connectors.codecs.registry import codec_config
+
+        if self.outbox is not None and codec_config(self.codec).carries != "bytes":
+            raise DefinitionError(
+                f'an outbox keeps bytes, and the sink "{self.label}" (type {self.type}) takes results as they are in '
+                "memory, with their pictures; remove the outbox"
+            )
+
     def for_dead_letters(self) -> Self:
         """The same sink as the place of dead letters, for which it may fill in what it does not say itself."""
         return self

@@ -129,6 +129,16 @@ class ClipFile:
         return stamp
 
 
+def shows_something(path: Path) -> bool:
+    """Whether a picture of this file can be decoded, however it was left."""
+    av = pyav()
+    try:
+        with av.open(str(path)) as container:
+            return any(True for _ in container.decode(video=0))
+    except (OSError, IndexError, av.FFmpegError):
+        return False
+
+
 def _signature(kept: Kept) -> object:
     """What has to be equal in all key frames of a file."""
     return annexb_parameters(kept.data, kept.template.codec) or kept.size

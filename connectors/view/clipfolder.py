@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from connectors.view.clipfile import UNFINISHED
+from connectors.file.lock import lock
+from connectors.view.clipfile import UNFINISHED, shows_something
+from pipelines.errors import ConnectorError
 
 _FIELD: Final = re.compile(r"\{([^{}]*)\}")
 _NO_NAME: Final = re.compile(r"[^\w.-]+")
@@ -46,11 +48,7 @@ class ClipFolder:
         moment = datetime.fromtimestamp((time.time() * 1000 if timestamp is None else timestamp) / 1000, UTC)
         known = {**values, "camera": camera, "time": f"{moment:%Y%m%dT%H%M%S}.{moment.microsecond // 1000:03d}Z"}
         name = _FIELD.sub(lambda field: _safe(known.get(field[1])), self.name).lstrip(".") or "clip"
-        numbered = (
-            self.path / f"{name}{end}.{self.kind}"
-            for end in itertools.chain([""], map("-{}".format, itertools.count(2)))
-        )
-        return next(one for one in numbered if not (one.exists() or one.with_name(one.name + UNFINISHED).exists()))
+        return _unused(self.path / f"{name}.{self.kind}", UNFINISHED)
 
     def try_out(self) -> None:
         """Raise `OSError` if nothing can be written there."""
@@ -72,6 +70,21 @@ class ClipFolder:
                 continue
         return [path for _, path in sorted(found)]
 
+    def take_over(self) -> tuple[int, int]:
+        """Give the unfinished files of processes that were killed their names, and delete those that show nothing: how
+        many of each. Files that another process is writing are left alone. Raises `OSError`."""
+        named = deleted = 0
+        for path in self.clips():
+            if path.suffix != UNFINISHED or _in_use(path):
+                continue
+            if shows_something(path):
+                path.replace(_unused(path.with_suffix("")))
+                named += 1
+            else:
+                path.unlink(missing_ok=True)
+                deleted += 1
+        return named, deleted
+
     def make_room(self, in_use: frozenset[Path]) -> int:
         """Delete the oldest clips beyond the limits, but none that are `in_use`; how many were deleted."""
         clips = [path for path in self.clips() if path not in in_use]
@@ -84,6 +97,26 @@ class ClipFolder:
             path.unlink(missing_ok=True)
             count, total, deleted = count - 1, total - size, deleted + 1
         return deleted
+
+
+def _unused(path: Path, *endings: str) -> Path:
+    """This path, or the first with a number behind its name at which no file is, also none with these endings."""
+    numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2))
+    return next(
+        one
+        for one in itertools.chain([path], numbered)
+        if not any(one.with_name(one.name + ending).exists() for ending in ("", *endings))
+    )
+
+
+def _in_use(path: Path) -> bool:
+    """Whether a process is writing this file, or it has gone meanwhile."""
+    try:
+        with path.open("rb") as file:
+            lock(file.fileno(), path)
+    except (ConnectorError, FileNotFoundError):
+        return True
+    return False
 
 
 def _safe(value: Any) -> str:

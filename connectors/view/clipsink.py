@@ -123,15 +123,22 @@ class ClipSink(Sink):
                 self._footage.update(((source.name, camera), footage) for camera, footage in kept.items())
 
     def open(self) -> None:
-        """Ready for events. Raises `ConnectorError` if the folder cannot be made."""
+        """Ready for events; clips that a killed process left unfinished get their names. Raises `ConnectorError` if the
+        folder cannot be made or read."""
         if self._thread is not None:
             return
         try:
             self._folder.path.mkdir(parents=True, exist_ok=True)
+            named, deleted = self._folder.take_over()
         except OSError as error:
             raise ConnectorError(
                 f'sink {self.name}: directory "{self._folder.path}": {error.strerror}; choose another one'
             ) from error
+        if named or deleted:
+            _log.warning(
+                "sink %s: a process before this one was killed: %d of its clips can be played and have their names now, "
+                "%d were empty and are deleted", self.name, named, deleted,
+            )  # fmt: skip
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=f"clips {self.name}", daemon=True)
         self._thread.start()

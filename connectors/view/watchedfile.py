@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from connectors.file.lock import lock
+
 
 class WatchedFile:
     """A new file, written without a buffer. libav loses some errors of writing (fragmented MP4): here none is lost.
 
-    After an error nothing more is written, and libav is told nothing: ask `check`.
+    After an error nothing more is written, and libav is told nothing: ask `check`. It is locked, so that other processes
+    see that it is in use.
     """
 
     def __init__(self, path: Path) -> None:
@@ -17,6 +20,7 @@ class WatchedFile:
         self.name = str(path)
         """libav sees the format by it."""
         self._file = path.open("wb", buffering=0)
+        lock(self._file.fileno(), path)
         self._error: OSError | None = None
 
     def write(self, data: bytes) -> int:

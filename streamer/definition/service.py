@@ -87,6 +87,7 @@ def checks(config: ConnectorConfig, sources: Sequence[SourceConfig] | None = Non
     if isinstance(config, SourceConfig):
         found["into"] = lambda: _check_into(config)
     if isinstance(config, SinkConfig):
+        found["outbox"] = config.check_outbox
         found["when"] = lambda: check_condition(config.when)
         names = None if sources is None else _record_names(sources)
         found["topic"] = lambda: check_topics(config, names)

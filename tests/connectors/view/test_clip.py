@@ -393,3 +393,51 @@ def test_a_clip_needs_a_camera() -> None:
                 "type: kafka, topics: [a], group: b, bootstrap: x",
             )
         )
+
+
+TEST = "lavfi:testsrc2=size=64x48:rate=5"
+KILLED = """
+import sys
+from pathlib import Path
+sys.path[:0] = sys.argv[1:3]
+from tests.connectors.view.test_clip import Recording
+from camerareader import CameraReader
+from rtspcamera import RtspCamera
+folder = Path(sys.argv[3])
+with RtspCamera(fps=40) as camera:
+    clips = Recording({"gate": camera.url}, {}, {"directory": folder, "before": 0, "after": "60s", "format": sys.argv[4]})
+    clips.sink.open()
+    with CameraReader(clips.source) as reader:
+        [one] = reader.see("gate", 1)
+        clips.event(one)
+        reader.wait(lambda: any(part.stat().st_size > 20000 for part in folder.glob("*.part")), "a clip")
+        print("begun", flush=True)
+        while True:
+            reader.poll()
+"""
+
+
+@pytest.mark.parametrize("kind", ["mp4", "mkv"])
+def test_clips_of_a_killed_process_get_their_names_at_the_next_start(
+    recording: Any, tmp_path: Path, pytestconfig: Any, kind: str
+) -> None:
+    root, folder = pytestconfig.rootpath, tmp_path / "clips"
+    arguments = [str(root), str(root / "tests/support"), str(folder), kind]
+    with subprocess.Popen([sys.executable, "-c", KILLED, *arguments], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun\n"
+            [part] = folder.glob("*.part")
+            # Another sink of the same folder leaves alone what is being written.
+            recording({"test": TEST}, directory=folder, format=kind)
+            assert part.exists()
+        finally:
+            process.kill()
+    (folder / f"gate-20260101T000000.000Z.{kind}.part").write_bytes(b"")
+    (folder / "notes.part").write_bytes(b"not ours")
+    # A file of this name is there: the clip has a number.
+    part.with_suffix("").write_bytes(b"older")
+    recording({"test": TEST}, directory=folder, format=kind)
+    clip = part.with_name(f"{part.with_suffix('').stem}-2.{kind}")
+    assert sorted(folder.iterdir()) == sorted([folder / "notes.part", part.with_suffix(""), clip])
+    assert follow(numbers(clip))

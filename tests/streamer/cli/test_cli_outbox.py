@@ -69,3 +69,27 @@ def test_wrong_use_is_told(cli: Any, service: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare.yaml"
     bare.write_text("source: {type: memory, topic: a}\npipeline: []\nsink: {type: memory, topic: b}\n")
     assert "none of its sinks has an outbox" in cli("outbox", bare).err
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        "type: view",
+        "type: video, path: gate.mp4",
+        "type: clip, directory: clips",
+        "type: memory, topic: b, codec: objects",
+    ],
+)
+def test_an_outbox_in_front_of_a_sink_of_pictures_is_refused_with_its_line(cli: Any, tmp_path: Path, sink: str) -> None:
+    file = tmp_path / "yard.yaml"
+    file.write_text(
+        "source: {type: camera, cameras: {gate: film.mp4}}\npipeline: []\nsink:\n"
+        "  - {type: file, path: boxes.jsonl, drop: [image], outbox: {path: boxes.outbox}}\n"
+        f"  - {{{sink},\n     outbox: {{path: results.outbox}}}}\n"
+    )
+    ended = cli("check", file)
+    assert ended.code != 0
+    said = " ".join((ended.out + ended.err).split())
+    assert "yard.yaml:6" in said, said
+    assert "an outbox keeps bytes" in said
+    assert "remove the outbox" in said
