@@ -1,5 +1,6 @@
 """The compiled extension: see `native/src/lib.rs`."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,6 +51,30 @@ class Reader:
 
         Gives the columns, and entries of metadata as (row, start, length). Raises `ValueError` for a message that does
         not lie in the buffer.
+        """
+
+class AvroProgram:
+    """The types of a schema, and what is made of their values."""
+
+    def __new__(cls, types: list[tuple[int, int, Sequence[int], Sequence[str | None], Any]]) -> AvroProgram:
+        """As `connectors.codecs.schemas.avrotypes` makes them. Raises `ValueError` for types that are none."""
+
+    def values(self, key: str, buffer: Bytes, starts: Ints, lengths: Ints) -> list[Any]:
+        """The values of a field that were read before, as fastavro gives them; `None` where the length is negative.
+
+        Raises `ValueError` for bytes that are no value of the field, and what a function of a logical type raises.
+        """
+
+class AvroReader:
+    """Takes Avro records apart, and reads the values of the fields `wanted`."""
+
+    def __new__(cls, program: AvroProgram, wanted: list[str], prefix: bytes, longest: int) -> AvroReader:
+        """Records stand behind `prefix`. Payloads of more than `longest` bytes are left to Python."""
+
+    def read(self, buffer: Bytes, starts: Ints, lengths: Ints) -> Found:
+        """Payloads `buffer[starts[i]:starts[i] + lengths[i]]`: none where the length is -1, something else where -2.
+
+        Raises `ValueError` for a payload that does not lie in the buffer.
         """
 
 class JsonReader:

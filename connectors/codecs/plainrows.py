@@ -13,6 +13,7 @@ from connectors.records import Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import DenseColumn, WireColumn
 from pipelines.data.data import check_key
+from pipelines.data.rowrange import RowNumbers
 from pipelines.errors import RowsFailed, WireError
 from pipelines.values import ValueType
 from pipelines.wire.limits import Limits
@@ -21,6 +22,7 @@ from pipelines.wire.plainvalues import (
     PlainDecoder,
     PlainForm,
     PlainRules,
+    ReadRows,
     plain_rows,
     read_rows,
     read_rows_alike,
@@ -70,14 +72,27 @@ def decoded_rows(
 
     `names` are the keys of every row, if all have the same.
     """
+    found = read_rows_of(rows, wanted or frozenset(), rules, names)
+    return decoded_columns(records, first, found, np.array(numbers, np.int64), failed)
+
+
+def read_rows_of(
+    rows: list[dict[str, Any]], wanted: frozenset[str], rules: PlainRules, names: Sequence[str] | None
+) -> ReadRows:
+    """The columns of these rows; `names` are the keys of every row, if all have the same."""
     if names is None or not rows:
-        found = read_rows(rows, wanted or frozenset(), rules)
-    else:
-        found = read_rows_alike(rows, names, wanted or frozenset(), rules)
-    batch = Batch(found.columns, len(rows), rows=np.array(numbers, np.int64), origin=RecordsOrigin(records, first))
+        return read_rows(rows, wanted, rules)
+    return read_rows_alike(rows, names, wanted, rules)
+
+
+def decoded_columns(
+    records: Records, first: int, found: ReadRows, numbers: RowNumbers, failed: dict[int, Exception]
+) -> Decoded:
+    """A batch of these columns, whose rows have these numbers. `failed` gets the errors of the rows among them."""
+    batch = Batch(found.columns, len(numbers), rows=numbers, origin=RecordsOrigin(records, first))
     if found.failed:
-        failed.update((numbers[at], error) for at, error in found.failed.items())
-        batch = batch.take(np.array([at for at in range(len(rows)) if at not in found.failed], np.int64))
+        failed.update((int(numbers[at]), error) for at, error in found.failed.items())
+        batch = batch.take(np.array([at for at in range(len(numbers)) if at not in found.failed], np.int64))
     return Decoded(batch, failed)
 
 

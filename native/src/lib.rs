@@ -1,6 +1,7 @@
 //! The compiled hot path: what `docs/native.md` says, behind the same seam as the plain Python one.
 
 mod arena;
+mod avro;
 mod columnar;
 mod columns;
 mod json;
@@ -15,6 +16,7 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<memory::Block>()?;
     module.add_class::<memory::OpenBlock>()?;
+    avro::register(module)?;
     columnar::register(module)?;
     json::register(module)?;
     kafka::register(module)?;

@@ -161,18 +161,18 @@ class FoundColumns:
 
 
 def together(
-    parts: tuple[Mapping[str, Column], Mapping[str, Column]],
-    rows: tuple[Rows, Rows],
+    parts: Sequence[Mapping[str, Column]],
+    rows: Sequence[Rows],
     places: Mapping[str, tuple[int, int]],
     wanted: frozenset[str],
 ) -> tuple[dict[str, Column], Rows, Rows]:
     """What the extension and plain Python read, in the order of the records: columns, positions, and the order itself.
 
-    `rows` are the positions of the records of each; `places` says where keys come first (`FoundColumns.in_order`).
+    `rows` are the positions of the records of each part; `places` says where keys come first (`FoundColumns.in_order`).
     """
     positions = np.concatenate(rows)
     order = np.argsort(positions, kind="stable")
-    columns = concat(parts, [len(rows[0]), len(rows[1])])
+    columns = concat(parts, [len(own) for own in rows])
     (taken,) = divide({key: columns[key] for key in sorted(columns, key=places.__getitem__)}, [order])
     return in_form(taken, len(order), wanted), positions[order], order
 

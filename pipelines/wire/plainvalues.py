@@ -149,7 +149,7 @@ def read_rows(rows: Sequence[Mapping[str, object]], wanted: frozenset[str], rule
             values = [None] * len(rows)
             for row, value in pairs:
                 values[row] = value
-        _put_column(columns, failed, key, values, None if key in wanted else decoder, rules)
+        put_column(columns, failed, key, values, None if key in wanted else decoder, rules)
     return ReadRows(columns, failed)
 
 
@@ -162,11 +162,11 @@ def read_rows_alike(
     decoder = PlainDecoder(rules)
     for name in names:
         values = list(map(itemgetter(name), rows))
-        _put_column(columns, failed, name, values, None if name in wanted else decoder, rules)
+        put_column(columns, failed, name, values, None if name in wanted else decoder, rules)
     return ReadRows(columns, failed)
 
 
-def _put_column(
+def put_column(
     columns: dict[str, Column],
     failed: dict[int, WireError],
     key: str,

@@ -6,30 +6,35 @@ import io
 import json
 import logging
 import secrets
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import CodecConfig
-from connectors.codecs.plainrows import AS_OBJECTS, alike_rows, decoded_rows
+from connectors.codecs.plainrows import AS_OBJECTS, alike_rows, decoded_columns, decoded_rows, read_rows_of
 from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas import avroschema
 from connectors.codecs.schemas.avroschema import GUARD, GUARD_SIZE, AvroSchema
+from connectors.codecs.schemas.compiledavro import AvroPart, CompiledAvroReader, joined_parts
 from connectors.codecs.schemas.config import REGISTRY_PACKAGES, RegistryConfig
 from connectors.codecs.schemas.derived import derived_schema
 from connectors.codecs.schemas.framing import ID_SIZE, Frame, framed, schema_headers, without_schemas
 from connectors.codecs.schemas.registry import Registered, SchemaRegistry
 from connectors.codecs.schemas.schemafile import schema_text
+from connectors.compiledform import HasCompiledForm
 from connectors.localpath import LocalPath
 from connectors.records import Records
 from connectors.units import Size
 from pipelines.data.batch import Batch
+from pipelines.data.rowrange import RowNumbers, row_range
 from pipelines.errors import ConnectorError, DefinitionError, MissingPackageError, WireError, nearest
+from pipelines.hotpath import HotPathReport, compiled, taken
 from pipelines.plugins.requirements import Package, Requires, all_of
-from pipelines.wire.plainvalues import plain_rows
+from pipelines.wire.plainvalues import RULES, plain_rows
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +43,7 @@ _MANY: Final = 8
 """Records from which on they are read together."""
 
 
-class AvroConfig(CodecConfig):
+class AvroConfig(HasCompiledForm, CodecConfig):
     """Avro records: with a schema registry, or by a schema in a file. Times are milliseconds, decimals numbers or texts, null is absence."""  # noqa: E501
 
     type: Literal["avro"] = "avro"
@@ -79,7 +84,9 @@ class AvroConfig(CodecConfig):
         return SchemaRegistry(self.registry).about(self.sink_topic, record, otherwise)
 
     def build(self) -> Avro:
-        """The codec. Raises `MissingPackageError`, and `DefinitionError` for a schema that cannot be read or used."""
+        """The codec. Raises `MissingPackageError`, `DefinitionError` for a schema that cannot be read or used, and
+        `HotPathError` if the compiled form is insisted on and was not built.
+        """
         return Avro(self)
 
 
@@ -103,38 +110,67 @@ class Avro(Codec):
         self._reader = None if config.reader_schema is None else self._own(schema_text(config.reader_schema))
         self._text = None if config.schema_ is None else schema_text(config.schema_)
         self._writer: _Writer | None = None
+        self._hot_path = taken(config.hot_path)
+        native = compiled(config.hot_path)
+        self._compiled = None if native is None else CompiledAvroReader(native, self._reader, config.max_bytes)
         if self._registry is not None and config.sink_topic is not None:
             self._registry.subject(config.sink_topic, config.record_name)
 
+    @property
+    def hot_path(self) -> HotPathReport:
+        """Compiled, for reading, where that was built and is wanted."""
+        return self._hot_path
+
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """A row for each record, with its fields that are not null."""
-        if self._registry is None:
-            payloads = _Payloads(self._config.max_bytes, {}, None)
-        else:
-            payloads = _Payloads(self._config.max_bytes, {}, schema_headers(records))
-        rows: list[dict[str, Any]] = []
-        numbers: list[int] = []
-        failed: dict[int, Exception] = {}
+        headers = None if self._registry is None else schema_headers(records)
+        decoded = self._decode_compiled(records, wanted or frozenset(), first, headers)
+        if decoded is None:
+            decoded = self._decode_plain(records, wanted, first, headers)
+        return decoded if self._registry is None else without_schemas(decoded, records, first)
+
+    def _decode_plain(
+        self,
+        records: Records,
+        wanted: frozenset[str] | None,
+        first: int,
+        headers: Sequence[bytes | None] | None,
+    ) -> Decoded:
+        payloads = _Payloads(self._config.max_bytes, {}, headers)
         alike = self._read_together(records.values, payloads)
         if alike is not None:
             rows, schema = alike
             numbers = list(range(first, first + len(rows)))
-            names: Sequence[str] | None = (self._reader or schema).names
-        else:
-            names = None if self._reader is None else self._reader.names
-            for row, payload in enumerate(records.values):
-                if payload is None:
-                    continue
-                try:
-                    rows.append(self._read(payload, row, payloads))
-                except ConnectorError:
-                    raise
-                except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for bytes that are no record
-                    failed[first + row] = error if isinstance(error, WireError) else _no_record(error)
-                else:
-                    numbers.append(first + row)
-        decoded = decoded_rows(records, first, wanted, rows, numbers, failed, names=names)
-        return decoded if self._registry is None else without_schemas(decoded, records, first)
+            return decoded_rows(records, first, wanted, rows, numbers, {}, names=(self._reader or schema).names)
+        rows, places, wrong = self._read_each(enumerate(records.values), payloads)
+        numbers, failed = [first + row for row in places], {first + row: error for row, error in wrong.items()}
+        names = None if self._reader is None else self._reader.names
+        return decoded_rows(records, first, wanted, rows, numbers, failed, names=names)
+
+    def _decode_compiled(
+        self, records: Records, wanted: frozenset[str], first: int, headers: Sequence[bytes | None] | None
+    ) -> Decoded | None:
+        """As `_decode_plain`, read by the extension; `None` if it reads none of these records."""
+        if self._compiled is None:
+            return None
+        parts, left = self._compiled.read(records.values, headers, wanted, self._schema_of)
+        if not parts:
+            return None
+        failed: dict[int, Exception] = {}
+        if left:
+            payloads = _Payloads(self._config.max_bytes, {}, headers)
+            rows, places, wrong = self._read_each(((row, records.values[row]) for row in left), payloads)
+            failed = {first + row: error for row, error in wrong.items()}
+            if rows:
+                names = None if self._reader is None else self._reader.names
+                found = read_rows_of(rows, wanted, RULES, names)
+                keys = names or list(dict.fromkeys(key for row in rows for key in row))
+                parts.append(AvroPart(found, np.array(places, np.int64), keys))
+        part = joined_parts(parts, wanted)
+        count = len(part.positions)
+        whole = count == len(records)
+        numbers: RowNumbers = row_range(first, count) if whole else part.positions + first
+        return decoded_columns(records, first, part.found, numbers, failed)
 
     def encode(self, batch: Batch) -> Encoded:
         """A record for each row, by the schema of the results."""
@@ -174,7 +210,7 @@ class Avro(Codec):
         schema = self._given
         if payloads.headers is not None:
             frame = values[0][:ID_SIZE]
-            if any(payloads.headers) or not all(value.startswith(frame) for value in values):
+            if payloads.headers.count(None) < len(values) or not all(value.startswith(frame) for value in values):
                 return None
             try:
                 schema, begin = self._framed(values[0], None)
@@ -194,6 +230,26 @@ class Avro(Codec):
         if len(rows) != len(values) or text.tell() != len(joined):
             return None
         return (rows, schema) if [row[GUARD] for row in rows].count(guard) == len(rows) else None
+
+    def _read_each(
+        self, values: Iterable[tuple[int, Any]], payloads: _Payloads
+    ) -> tuple[list[dict[str, Any]], list[int], dict[int, Exception]]:
+        """The records of these payloads, each with its place: those that are some, their places, errors of others."""
+        rows: list[dict[str, Any]] = []
+        numbers: list[int] = []
+        failed: dict[int, Exception] = {}
+        for row, payload in values:
+            if payload is None:
+                continue
+            try:
+                rows.append(self._read(payload, row, payloads))
+            except ConnectorError:
+                raise
+            except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for bytes that are no record
+                failed[row] = error if isinstance(error, WireError) else _no_record(error)
+            else:
+                numbers.append(row)
+        return rows, numbers, failed
 
     def _read(self, payload: Any, row: int, payloads: _Payloads) -> dict[str, Any]:
         raw = payload_bytes(payload, "avro")
@@ -217,6 +273,13 @@ class Avro(Codec):
         if text.tell() != size:
             raise WireError(f"{size - text.tell()} bytes follow the record: it has another schema")
         return found
+
+    def _schema_of(self, raw: bytes, header: bytes | None) -> tuple[AvroSchema, int]:
+        """As `_framed`, also without a registry."""
+        if self._registry is not None:
+            return self._framed(raw, header)
+        assert self._given is not None
+        return self._given, 0
 
     def _framed(self, raw: bytes, header: bytes | None) -> tuple[AvroSchema, int]:
         """The schema of a payload, and where its record begins."""

@@ -41,10 +41,12 @@ GUARD: Final = "streamer guard"
 GUARD_SIZE: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class AvroSchema:
     """A record type as fastavro takes it."""
 
+    prepared: Any
+    """The type as JSON: names stand for types before them, and are full; logical types are ours."""
     one: Any
     """The type."""
     many: Any
@@ -68,7 +70,7 @@ def parsed(text: str, references: Mapping[str, str], decimals: Decimals) -> Avro
         guarded = {**prepared, "fields": [*prepared["fields"], guard]}
         names = tuple(one["name"] for one in prepared["fields"])
         many = fastavro.parse_schema({"type": "array", "items": guarded})
-        return AvroSchema(fastavro.parse_schema(prepared), many, names)
+        return AvroSchema(prepared, fastavro.parse_schema(prepared), many, names)
     except WireError:
         raise
     except RecursionError:
@@ -193,7 +195,7 @@ def _fastavro() -> Any:
         import fastavro.write
     except ImportError:
         raise MissingPackageError("fastavro", "avro", "the codec avro") from None
-    fastavro.read.LOGICAL_READERS.update(_READERS)
+    fastavro.read.LOGICAL_READERS.update(READERS)
     fastavro.write.LOGICAL_WRITERS.update(_WRITERS)
     return fastavro
 
@@ -244,7 +246,7 @@ def _times(factor: int) -> Any:
     return written
 
 
-_READERS: Final[dict[str, Any]] = {
+READERS: Final[dict[str, Any]] = {
     "int-streamer-date": lambda data, writer, reader: data * _DAY,
     "long-streamer-micros": lambda data, writer, reader: data // 1000,
     "long-streamer-nanos": lambda data, writer, reader: data // 1_000_000,

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod block;
+pub mod cells;
 pub mod entries;
 pub mod places;
 pub mod spans;

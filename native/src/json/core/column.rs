@@ -1,33 +1,8 @@
 //! The values of one key in many records: where they stand, and what they are if that is wanted.
 
 use super::scan::{self, Counts, Number, byte};
+use crate::columnar::core::cells::{Cell, Kind};
 use crate::columnar::core::entries::Entries;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Integer,
-    Double,
-    Boolean,
-    /// A string without escapes: it stands in the record as it is.
-    Text,
-    Escaped,
-    /// A list of integers, or an empty one.
-    Integers,
-    /// A list of numbers with at least one float.
-    Doubles,
-    /// Anything else, and numbers that are no values.
-    Other,
-}
-
-/// One value.
-#[derive(Clone, Copy, Debug)]
-pub struct Cell {
-    pub kind: Kind,
-    /// The bits of the number; of a list, where its numbers begin in `samples`.
-    pub bits: u64,
-    /// How many numbers a list has.
-    pub count: usize,
-}
 
 /// A key as records have it, in quotes.
 struct Token {

@@ -1,15 +1,11 @@
 //! The cells of a table to columns, all of them in one block of bytes.
 
-use super::column::{Cell, Column, Kind};
-use super::decimal::EXACT;
+use super::column::Column;
 use super::scan::unescaped;
 use super::table::Table;
 use crate::arena::Arena;
-use crate::columnar::core::block::{Filling, Form, Layout, Part, numbers};
-
-/// Element types of lists (`NDArray.ValueType` of `protos/data.proto`).
-const DOUBLE: u8 = 0;
-const INT64: u8 = 4;
+use crate::columnar::core::block::{Filling, Form, Layout, Part};
+use crate::columnar::core::cells::{self, Cell, Kind};
 
 /// Texts without their escapes, one behind the other, and where each ends.
 #[derive(Default)]
@@ -41,14 +37,7 @@ fn part(column: &Column, rows: usize, bytes: &[u8]) -> (Part, Copied) {
     let mut part = Part::of(Form::Mixed, key, column.first, entries, rows);
     let all = |test: fn(&Cell) -> bool| column.cells.iter().all(test);
     match column.cells[0].kind {
-        Kind::Integer if all(|cell| cell.kind == Kind::Integer) => part.form = Form::Integer,
-        Kind::Double if all(|cell| cell.kind == Kind::Double) => part.form = Form::Double,
-        Kind::Boolean if all(|cell| cell.kind == Kind::Boolean) => part.form = Form::Boolean,
         Kind::Text if all(|cell| cell.kind == Kind::Text) => part.form = Form::Text,
-        Kind::Integer | Kind::Double if all(is_number) => {
-            part.form = Form::Numbers;
-            part.whole = Some(0);
-        }
         Kind::Text | Kind::Escaped
             if all(|cell| matches!(cell.kind, Kind::Text | Kind::Escaped)) =>
         {
@@ -59,25 +48,14 @@ fn part(column: &Column, rows: usize, bytes: &[u8]) -> (Part, Copied) {
                 part.size = part.total;
             }
         }
-        Kind::Integers | Kind::Doubles
-            if all(|cell| matches!(cell.kind, Kind::Integers | Kind::Doubles)) =>
-        {
-            place_lists(&mut part, column, rows);
-        }
-        _ => {}
+        _ => cells::place(&mut part, &column.cells, &column.samples, rows),
     }
     (part, copied)
 }
 
 fn fill(out: &mut Filling<'_>, part: &Part, column: &Column, copied: &Copied) {
-    let (entries, cells) = (&column.entries, &column.cells);
+    let entries = &column.entries;
     out.mask(part, entries);
-    if let Some(whole) = part.whole {
-        let flags = cells
-            .iter()
-            .map(|cell| u8::from(matches!(cell.kind, Kind::Integer | Kind::Integers)));
-        out.flags(whole, entries, flags);
-    }
     match part.form {
         Form::Text => {
             // Without the quotes.
@@ -92,41 +70,8 @@ fn fill(out: &mut Filling<'_>, part: &Part, column: &Column, copied: &Copied) {
             out.spans(part, entries, begins.map(|begin| begin as u64), sizes);
             out.bytes(part).copy_from_slice(&copied.text);
         }
-        Form::Integer | Form::Double => {
-            out.numbers(part, entries, cells.iter().map(|cell| cell.bits));
-        }
-        Form::Numbers => {
-            let bits = cells.iter().map(|cell| match cell.kind {
-                Kind::Integer => (cell.bits as i64 as f64).to_bits(),
-                _ => cell.bits,
-            });
-            out.numbers(part, entries, bits);
-        }
-        Form::Boolean => {
-            out.flags(
-                part.offset,
-                entries,
-                cells.iter().map(|cell| cell.bits as u8),
-            );
-        }
-        Form::Dense => out.arrays(part, entries, cells.iter(), |place, cell| {
-            samples(place, part, column, cell);
-        }),
-        Form::Ragged => {
-            out.splits(part, entries, cells.iter().map(|cell| cell.count as u64));
-            let cells = cells.iter().map(|cell| (cell.count * 8, cell));
-            out.samples(part, cells, |place, cell| {
-                samples(place, part, column, cell)
-            });
-        }
-        _ => out.undecoded(part, entries),
+        _ => cells::fill(out, part, entries, &column.cells, &column.samples),
     }
-}
-
-/// Whether a number can stand in a column of floats.
-fn is_number(cell: &Cell) -> bool {
-    cell.kind == Kind::Double
-        || (cell.kind == Kind::Integer && (cell.bits as i64).unsigned_abs() <= EXACT)
 }
 
 /// The texts of a column; `None` if one of them is none.
@@ -138,45 +83,4 @@ fn without_escapes(column: &Column, bytes: &[u8]) -> Option<Copied> {
         copied.ends.push(copied.text.len());
     }
     Some(copied)
-}
-
-fn place_lists(part: &mut Part, column: &Column, rows: usize) {
-    let (cells, samples) = (&column.cells, &column.samples);
-    let doubles = cells.iter().any(|cell| cell.kind == Kind::Doubles);
-    let exact = |cell: &Cell| {
-        let start = cell.bits as usize;
-        cell.kind == Kind::Doubles
-            || samples[start..start + cell.count]
-                .iter()
-                .all(|sample| (*sample as i64).unsigned_abs() <= EXACT)
-    };
-    if doubles && !cells.iter().all(exact) {
-        return;
-    }
-    // Empty lists alone are floats, as numpy has it.
-    let floats = doubles || cells.iter().all(|cell| cell.count == 0);
-    if doubles && cells.iter().any(|cell| cell.kind == Kind::Integers) {
-        part.whole = Some(0);
-    }
-    part.element = if floats { DOUBLE } else { INT64 };
-    let first = cells[0].count;
-    if cells.iter().all(|cell| cell.count == first) {
-        part.form = Form::Dense;
-        part.shape = vec![first as u64];
-        part.size = rows * first * 8;
-    } else {
-        part.form = Form::Ragged;
-        part.total = cells.iter().map(|cell| cell.count).sum();
-        part.size = part.total * 8;
-    }
-}
-
-fn samples(out: &mut [u8], part: &Part, column: &Column, cell: &Cell) {
-    let start = cell.bits as usize;
-    let own = column.samples[start..start + cell.count].iter();
-    if part.element == DOUBLE && cell.kind == Kind::Integers {
-        numbers(out, own.map(|bits| (*bits as i64 as f64).to_bits()));
-    } else {
-        numbers(out, own.copied());
-    }
 }

@@ -1,7 +1,7 @@
 //! Decimal digits in bytes, eight at a time, and the float that is nearest to a decimal number.
 
-/// Integers up to here are exact as floats.
-pub const EXACT: u64 = 1 << 53;
+use crate::columnar::core::cells::EXACT;
+
 /// Powers of ten that a float holds exactly.
 const TENS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,

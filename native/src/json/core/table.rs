@@ -317,8 +317,8 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::column::Kind;
     use super::*;
+    use crate::columnar::core::cells::Kind;
 
     fn table(payloads: &[&[u8]], each: bool, fields: &[Field]) -> Table {
         let bytes = payloads.concat();

@@ -1,0 +1,249 @@
+"""An Avro schema as the table of types by which the compiled extension reads records: `native/src/avro/reading.rs`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from connectors.codecs.schemas.avroschema import MOST_DECIMAL, READERS, AvroSchema
+
+(
+    NULL, BOOLEAN, INT, LONG, DAYS, PARTS, REAL, FLOAT, DOUBLE, BYTES, FIXED, TEXT, TEXT_AS_BYTES, ENUM, ARRAY, MAP,
+    UNION, RECORD, REFUSED,
+) = range(19)  # fmt: skip
+"""Kinds of types. `REFUSED`: values of this type are left to fastavro."""
+
+AvroType = tuple[int, int, Sequence[int], Sequence[str | None], Any]
+"""(kind, number, inner, names, more): what number, inner types, names and more are is said by the kind."""
+
+MOST_SCALE: Final = 1000
+"""Digits behind the point of a decimal that is read here."""
+
+
+class AvroTypes(NamedTuple):
+    """The types of a schema, and what its records have beside what is in payloads."""
+
+    types: list[AvroType]
+    """Each after those that it is made of; the last is that of the records."""
+    defaults: dict[str, Any]
+    """The fields that payloads do not have, and their values."""
+
+
+def avro_types(writer: AvroSchema, reader: AvroSchema | None) -> AvroTypes | None:
+    """The types of payloads of `writer`, read as `reader` by Avro's rules as fastavro has them.
+
+    `None` if all payloads are left to fastavro: it refuses them, or a field takes no bytes, so that the columns of many
+    small payloads would not be bounded by their size.
+    """
+    made = _Making(_named(writer.prepared, {}), {} if reader is None else _named(reader.prepared, {}))
+    own = None if reader is None else reader.prepared
+    if own is not None and not made.match(writer.prepared, own):
+        return None
+    fields = made.fields(writer.prepared, own)
+    if fields is None:
+        return None
+    if any(name is not None and not made.least[one] and made.types[one][0] != NULL for one, name in fields.pairs):
+        return None
+    made.record(fields._replace(defaults=[]))
+    return AvroTypes(made.types, dict(fields.defaults))
+
+
+class _Fields(NamedTuple):
+    pairs: list[tuple[int, str | None]]
+    """The type of each field of the payload and its key, `None` for one that the reader has not."""
+    defaults: list[tuple[str, Any]]
+
+
+class _Making:
+    def __init__(self, writers: Mapping[str, Any], readers: Mapping[str, Any]) -> None:
+        self.types: list[AvroType] = []
+        self.least: list[int] = []
+        """The fewest bytes of a value of each type."""
+        self._writers = writers
+        self._readers = readers
+        self._made: dict[tuple[str, str | None], int] = {}
+
+    def of(self, writer: Any, reader: Any) -> int:
+        """The place of the type `writer`, read as `reader`; read as it is if that is `None`."""
+        writer, reader = self._writer(writer), self._reader(reader)
+        if isinstance(writer, list):
+            return self._union(writer, reader)
+        if isinstance(reader, list):
+            # The first that fits.
+            reader = next((one for one in map(self._reader, reader) if self.match(writer, one)), _NONE)
+        if reader is _NONE or (reader is not None and not self.match(writer, reader)):
+            return self._add(REFUSED)
+        kind, other = _kind(writer), None if reader is None else _kind(reader)
+        if kind not in _NAMED:
+            return self._unnamed(kind, writer, reader, other)
+        if reader is not None and kind != other:
+            return self._add(REFUSED)
+        names = writer["name"], None if reader is None else reader["name"]
+        if names not in self._made:
+            self._made[names] = self._of_name(kind, writer, reader)
+        return self._made[names]
+
+    def fields(self, writer: Any, reader: Any) -> _Fields | None:
+        """The fields of a record; `None` if fastavro refuses it, whatever its values are."""
+        if reader is None:
+            return _Fields([(self.of(one["type"], None), one["name"]) for one in writer["fields"]], [])
+        left = {one["name"]: one for one in reader["fields"]}
+        aliases = {alias: one for one in reader["fields"] for alias in one.get("aliases", ())}
+        pairs: list[tuple[int, str | None]] = []
+        for one in writer["fields"]:
+            own = left.get(one["name"], aliases.get(one["name"]))
+            if own is None:
+                pairs.append((self.of(one["type"], None), None))
+                continue
+            if left.pop(own["name"], None) is None:
+                # Two fields of the payload for one of the reader's.
+                return None
+            pairs.append((self.of(one["type"], own["type"]), own["name"]))
+        if any("default" not in one for one in left.values()):
+            return None
+        return _Fields(pairs, [(name, one["default"]) for name, one in left.items()])
+
+    def record(self, fields: _Fields) -> int:
+        """The place of a record with these fields."""
+        least = sum(self.least[one] for one, _ in fields.pairs)
+        inner, names = [one for one, _ in fields.pairs], [name for _, name in fields.pairs]
+        return self._add(RECORD, inner=inner, names=names, more=fields.defaults, least=least)
+
+    def match(self, writer: Any, reader: Any) -> bool:
+        """Whether fastavro takes these for the same type, or one of which the other can be made."""
+        if isinstance(writer, list) or isinstance(reader, list):
+            return True
+        writer, reader = self._writer(writer), self._reader(reader)
+        kind, other = _kind(writer), _kind(reader)
+        if kind in _NAMED and other in _NAMED:
+            if kind == other == "fixed" and writer["size"] != reader["size"]:
+                return False
+            last, aliases = writer["name"].rpartition(".")[2], reader.get("aliases", ())
+            return last == reader["name"].rpartition(".")[2] or writer["name"] in aliases or last in aliases
+        if kind == other == "array":
+            return self.match(writer["items"], reader["items"])
+        if kind == other == "map":
+            return self.match(writer["values"], reader["values"])
+        return kind == other or (kind, other) in _PROMOTED
+
+    def _writer(self, schema: Any) -> Any:
+        return self._writers.get(schema, schema) if isinstance(schema, str) else schema
+
+    def _reader(self, schema: Any) -> Any:
+        return self._readers.get(schema, schema) if isinstance(schema, str) else schema
+
+    def _union(self, branches: list[Any], reader: Any) -> int:
+        inner: list[int] = []
+        for one in branches:
+            own = self._writer(one)
+            if isinstance(own, list) or not (reader is None or self.match(own, reader)):
+                inner.append(self._add(REFUSED))
+            else:
+                inner.append(self.of(own, reader))
+        return self._add(UNION, inner=inner)
+
+    def _unnamed(self, kind: str, writer: Any, reader: Any, other: str | None) -> int:
+        logical = writer.get("logicalType", "") if isinstance(writer, dict) else ""
+        if kind == "array":
+            return self._add(ARRAY, inner=[self.of(writer["items"], None if reader is None else reader["items"])])
+        if kind == "map":
+            return self._add(MAP, inner=[self.of(writer["values"], None if reader is None else reader["values"])])
+        if logical == "streamer-date":
+            return self._add(DAYS)
+        if logical in _PARTS:
+            return self._add(PARTS, _PARTS[logical])
+        if kind in ("int", "long"):
+            if other in ("float", "double"):
+                return self._add(REAL, 32 if kind == "int" else 64)
+            return self._add(INT if kind == "int" else LONG)
+        if kind == "bytes":
+            if logical:
+                return self._decimal(BYTES, MOST_DECIMAL, writer, least=1)
+            return self._add(TEXT) if other == "string" else self._add(BYTES, 1 << 62)
+        if kind == "string":
+            return self._add(TEXT_AS_BYTES if other == "bytes" else TEXT)
+        found, least = _PLAIN[kind]
+        return self._add(found, least=least)
+
+    def _of_name(self, kind: str, writer: Any, reader: Any) -> int:
+        if kind == "fixed":
+            size, logical = writer["size"], writer.get("logicalType", "")
+            if logical == "streamer-uuid":
+                return self._add(FIXED, size, more=_maker(writer), least=size)
+            if logical:
+                return self._decimal(FIXED, size, writer, least=size)
+            return self._add(FIXED, size, least=size)
+        if kind == "enum":
+            symbols: Sequence[str | None] = writer["symbols"]
+            if reader is not None:
+                default = reader.get("default")
+                other = default if default and isinstance(default, str) else None
+                symbols = [one if one in reader["symbols"] else other for one in symbols]
+            return self._add(ENUM, names=symbols)
+        fields = self.fields(writer, reader)
+        return self._add(REFUSED) if fields is None else self.record(fields)
+
+    def _decimal(self, kind: int, size: int, writer: Mapping[str, Any], least: int) -> int:
+        scale = writer.get("scale", 0)
+        if not isinstance(scale, int) or not 0 <= scale <= MOST_SCALE or size > MOST_DECIMAL:
+            return self._add(REFUSED)
+        return self._add(kind, size, more=_maker(writer), least=least)
+
+    def _add(
+        self,
+        kind: int,
+        number: int = 0,
+        inner: Sequence[int] = (),
+        names: Sequence[str | None] = (),
+        more: Any = None,
+        least: int = 1,
+    ) -> int:
+        self.types.append((kind, number, inner, names, more))
+        self.least.append(least)
+        return len(self.types) - 1
+
+
+def _maker(writer: Mapping[str, Any]) -> Any:
+    """The function of bytes that makes the value of a logical type."""
+    return partial(_made, READERS[f"{writer['type']}-{writer['logicalType']}"], writer)
+
+
+def _made(read: Any, writer: Mapping[str, Any], raw: bytes) -> Any:
+    return read(raw, writer, None)
+
+
+def _kind(schema: Any) -> str:
+    kind = schema if isinstance(schema, str) else schema["type"]
+    return "record" if kind == "error" else str(kind)
+
+
+def _named(schema: Any, found: dict[str, Any]) -> dict[str, Any]:
+    """The types in a schema that have names, by these; put into `found`."""
+    if isinstance(schema, list):
+        for one in schema:
+            _named(one, found)
+    elif isinstance(schema, dict):
+        if _kind(schema) in _NAMED:
+            found[schema["name"]] = schema
+        for one in schema.get("fields", ()):
+            _named(one["type"], found)
+        for inner in ("items", "values"):
+            if inner in schema:
+                _named(schema[inner], found)
+    return found
+
+
+_NONE: Final = object()
+_NAMED: Final = frozenset({"record", "enum", "fixed"})
+_PARTS: Final = {"streamer-micros": 1000, "streamer-nanos": 1_000_000}
+_PLAIN: Final = {"null": (NULL, 0), "boolean": (BOOLEAN, 1), "float": (FLOAT, 4), "double": (DOUBLE, 8)}
+_PROMOTED: Final = frozenset(
+    {
+        *(("int", other) for other in ("long", "float", "double")),
+        *(("long", other) for other in ("float", "double")),
+        ("float", "double"),
+        ("string", "bytes"),
+        ("bytes", "string"),
+    }
+)

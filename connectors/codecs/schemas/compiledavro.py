@@ -1,0 +1,276 @@
+"""Avro in the compiled hot path: the same columns as fastavro gives, only faster.
+
+The extension reads records that it understands to the last byte, and leaves all others to fastavro: those that do not
+follow their schema, and those that are written in an unusual way. Fields that no step reads stay undecoded; values that
+make no column of numbers, texts or bytes (nested records, maps, decimals, lists of anything but numbers) are made as
+fastavro makes them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, overload
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from connectors.codecs.schemas.avroschema import AvroSchema
+from connectors.codecs.schemas.avrotypes import avro_types
+from connectors.codecs.schemas.framing import ID_SIZE
+from pipelines.data.columns import Column, Rows, WireColumn
+from pipelines.data.listscolumn import ListsColumn
+from pipelines.data.spans import Spans
+from pipelines.errors import WireError
+from pipelines.wire.compiled_columns import (
+    DENSE,
+    MIXED,
+    RAGGED,
+    WIRE,
+    FoundColumns,
+    Readers,
+    joined,
+    read_spans,
+    together,
+)
+from pipelines.wire.plainvalues import RULES, PlainDecoder, ReadRows, put_column
+
+if TYPE_CHECKING:
+    from streamer_native import _native
+
+SchemaOf = Callable[[bytes, "bytes | None"], "tuple[AvroSchema, int]"]
+"""The schema of a payload with this header or none, and where its record begins. Raises `WireError`."""
+
+MOST_FRAMES: Final = 16
+"""Schemas of the records of one block that are read here; those of more are left to fastavro."""
+
+
+class AvroEntries(Sequence[Any]):
+    """The plain values of one field in N records, made when they are asked for; `None` where a record has none."""
+
+    __slots__ = ("_made", "key", "program", "spans")
+
+    def __init__(self, program: _native.AvroProgram, key: str, spans: Spans) -> None:
+        self.program = program
+        self.key = key
+        self.spans = spans
+        self._made: list[Any] | None = None
+
+    def plain(self) -> list[Any]:
+        """All values, made once; not to be changed."""
+        if self._made is None:
+            self._made = self._values(self.spans)
+        return self._made
+
+    def take(self, rows: Rows) -> AvroEntries:
+        """The values at these positions, still not made."""
+        return AvroEntries(self.program, self.key, self.spans.take(rows))
+
+    def _values(self, spans: Spans) -> list[Any]:
+        starts, lengths = np.ascontiguousarray(spans.starts), np.ascontiguousarray(spans.lengths)
+        return self.program.values(self.key, np.ascontiguousarray(spans.buffer), starts, lengths)
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    @overload
+    def __getitem__(self, row: int) -> Any: ...
+    @overload
+    def __getitem__(self, row: slice) -> AvroEntries: ...
+    def __getitem__(self, row: int | slice) -> Any:
+        if isinstance(row, slice):
+            return AvroEntries(self.program, self.key, self.spans[row])
+        if self._made is not None:
+            return self._made[row]
+        row = range(len(self))[row]
+        return self._values(self.spans[row : row + 1])[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.plain())
+
+
+@dataclass(frozen=True, slots=True)
+class AvroPart:
+    """The rows of some payloads, which follow one schema."""
+
+    found: ReadRows
+    """Their columns, and errors by row."""
+    positions: Rows
+    """Positions of their payloads, rising."""
+    names: Sequence[str]
+    """The fields of each row, null or not."""
+
+
+def joined_parts(parts: Sequence[AvroPart], wanted: frozenset[str]) -> AvroPart:
+    """The rows of all parts, in the order of their payloads."""
+    if len(parts) == 1:
+        return parts[0]
+    parts = sorted(parts, key=lambda part: int(part.positions[0]))
+    names = list(dict.fromkeys(itertools.chain.from_iterable(part.names for part in parts)))
+    columns, positions, _ = together(
+        [part.found.columns for part in parts],
+        [part.positions for part in parts],
+        {name: (0, place) for place, name in enumerate(names)},
+        wanted,
+    )
+    failed = {
+        int(np.searchsorted(positions, part.positions[row])): error
+        for part in parts
+        for row, error in part.found.failed.items()
+    }
+    return AvroPart(ReadRows(columns, failed), positions, names)
+
+
+class CompiledAvroReader:
+    """Reads payloads with the extension. What it has learned about a schema it keeps as long as that."""
+
+    def __init__(self, native: Any, reader: AvroSchema | None, most: int) -> None:
+        """`reader` is the schema that payloads are read as; those of more than `most` bytes are left to fastavro."""
+        self._native = native
+        self._reader = reader
+        self._most = most
+        self._compiled: WeakKeyDictionary[AvroSchema, _Compiled | None] = WeakKeyDictionary()
+
+    def read(
+        self,
+        values: Sequence[Any],
+        headers: Sequence[bytes | None] | None,
+        wanted: frozenset[str],
+        schema_of: SchemaOf,
+    ) -> tuple[list[AvroPart], list[int]]:
+        """The rows of these payloads, `Spans` or a list, and the positions of the payloads that are left to fastavro.
+
+        `headers` are those that name schemas, `None` without a registry: then all have one. A tombstone is in neither.
+        """
+        spans = values if isinstance(values, Spans) else joined(self._native, values)
+        parts: list[AvroPart] = []
+        left: list[int] = []
+        for header, own in _by_header(headers):
+            self._read_some(spans, own, header, wanted, schema_of, parts, left)
+        return parts, sorted(left)
+
+    def _read_some(
+        self,
+        spans: Spans,
+        rows: Rows | None,
+        header: bytes | None,
+        wanted: frozenset[str],
+        schema_of: SchemaOf,
+        parts: list[AvroPart],
+        left: list[int],
+    ) -> None:
+        """Read those at `rows`, all of them for `None`, which have the same header: one schema after the other."""
+        for _ in range(MOST_FRAMES):
+            some = spans if rows is None else spans.take(rows)
+            places = rows if rows is not None else range(len(spans))
+            at = self._first(some)
+            if at is None:
+                break
+            payload = some[at]
+            assert payload is not None
+            try:
+                schema, begin = schema_of(payload, header)
+                compiled = self._of(schema)
+            except WireError:
+                # The failure of all that begin so.
+                begin, compiled = (ID_SIZE if header is None else 0), None
+            prefix = payload[:begin]
+            others: Sequence[int] = range(len(some))
+            if compiled is not None:
+                part, others = compiled.read(some, prefix, wanted)
+                if len(part.positions):
+                    parts.append(part if rows is None else replace(part, positions=rows[part.positions]))
+            rest: list[int] = []
+            for place in others:
+                length = some.lengths[place]
+                if length != _NULL:
+                    same = not begin or length < 0 or (some[place] or b"")[:begin] == prefix
+                    (left if same else rest).append(int(places[place]))
+            if not rest:
+                return
+            rows = np.array(rest, np.int64)
+        # Those of more schemas than that, and payloads that are too large.
+        others = range(len(spans)) if rows is None else rows.tolist()
+        left.extend(place for place in others if spans.lengths[place] != _NULL)
+
+    def _first(self, spans: Spans) -> int | None:
+        """The first payload that may be read here."""
+        lengths = spans.lengths
+        return next((row for row in range(len(spans)) if 0 <= lengths[row] <= self._most), None)
+
+    def _of(self, schema: AvroSchema) -> _Compiled | None:
+        if schema not in self._compiled:
+            types = avro_types(schema, self._reader)
+            self._compiled[schema] = (
+                None
+                if types is None
+                else _Compiled(
+                    self._native,
+                    self._native.AvroProgram(types.types),
+                    types.defaults,
+                    (self._reader or schema).names,
+                    self._most,
+                )
+            )
+        return self._compiled[schema]
+
+
+@dataclass(slots=True)
+class _Compiled:
+    """A schema, ready to read payloads by."""
+
+    native: Any
+    program: _native.AvroProgram
+    defaults: dict[str, Any]
+    names: Sequence[str]
+    most: int
+    readers: dict[bytes, Readers[_native.AvroReader]] = field(default_factory=dict)
+    """By what stands before the records: the id of a schema, or nothing."""
+
+    def read(self, spans: Spans, prefix: bytes, wanted: frozenset[str]) -> tuple[AvroPart, list[int]]:
+        """The rows of these payloads, and the positions of those that are left to fastavro."""
+        readers = self.readers.get(prefix)
+        if readers is None:
+            readers = self.readers[prefix] = Readers(
+                lambda keys: self.native.AvroReader(self.program, keys, prefix, self.most)
+            )
+        found = FoundColumns(*read_spans(readers.of(wanted), spans))
+        parts = {part[0]: part for part in found.parts}
+        columns: dict[str, Column] = {}
+        failed: dict[int, WireError] = {}
+        for key in self.names:
+            if key in parts:
+                self._put(columns, failed, found, parts[key])
+            elif key in self.defaults and found.size:
+                values = [self.defaults[key]] * found.size
+                put_column(columns, failed, key, values, None if key in wanted else _DECODER, RULES)
+        return AvroPart(ReadRows(columns, failed), found.rows, self.names), found.odd
+
+    def _put(
+        self, columns: dict[str, Column], failed: dict[int, WireError], found: FoundColumns, part: _native.Part
+    ) -> None:
+        key, form = part[:2]
+        if form == MIXED:
+            put_column(columns, failed, key, AvroEntries(self.program, key, found.undecoded(part)).plain(), None, RULES)
+            return
+        column = found.column(part, _DECODER)
+        if form == WIRE:
+            column = WireColumn(AvroEntries(self.program, key, found.undecoded(part)), _DECODER, column.mask)
+        elif form in (DENSE, RAGGED):
+            column = ListsColumn(column, found.whole(part))
+        columns[key] = column
+
+
+def _by_header(headers: Sequence[bytes | None] | None) -> list[tuple[bytes | None, Rows | None]]:
+    """The headers that there are, and the rows that have each; `None` for all."""
+    if headers is None or headers.count(None) == len(headers):
+        return [(None, None)]
+    rows: dict[bytes | None, list[int]] = {}
+    for row, header in enumerate(headers):
+        rows.setdefault(header, []).append(row)
+    return [(header, np.array(own, np.int64)) for header, own in rows.items()]
+
+
+_DECODER: Final = PlainDecoder()
+_NULL: Final = -1

@@ -1,0 +1,11 @@
+//! Avro records to columns: `core` does it, the rest is Python's view of it.
+
+pub mod core;
+mod objects;
+mod reading;
+
+use pyo3::prelude::*;
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    reading::register(module)
+}
