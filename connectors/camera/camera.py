@@ -19,7 +19,6 @@ from connectors.camera.rate import Rate
 from connectors.camera.video import Opening, Picture, SilentError, Video, VideoError, open_video
 from connectors.camera.waiting import Cause, Policy, Waiting
 from connectors.camera.watch import Watch
-from pipelines.values import Image
 
 if TYPE_CHECKING:
     import av
@@ -160,7 +159,7 @@ class Camera:
 
     def _read(self, video: Video) -> None:
         live = self.address.live
-        watch = Watch(self.settings.stall if live else 0.0, self.settings.frozen if live else 0.0)
+        watch = Watch(self.settings.stall, self.settings.frozen) if live else None
         taker = _Taker(self, video, paced=self.settings.real_time or self.address.kind is Kind.GENERATED)
         corrupt = 0
         while not self._stop.is_set():
@@ -170,13 +169,14 @@ class Camera:
                 corrupt = video.corrupt
             if pictures is None:
                 return
-            trouble = watch.trouble(corrupt) if not pictures else None
+            trouble = watch.trouble(corrupt) if watch is not None and not pictures else None
             for picture in pictures:
                 if not self.connection:
                     self._connected(video)
-                trouble = trouble or watch.picture(picture.frame)
+                if watch is not None:
+                    trouble = trouble or watch.picture(picture.frame)
                 taker.take(picture, self._stop)
-            if watch.lasts:
+            if watch is not None and watch.lasts:
                 self._backoff.reset()
             if trouble is not None:
                 raise _StalledError(trouble)
@@ -194,6 +194,7 @@ class Camera:
     def _becomes(self, state: State, reason: str | None = None) -> None:
         with self._arrived:
             self.health.becomes(state, reason)
+            self.waiting.last = self.over
             self._arrived.notify_all()
 
 
@@ -207,6 +208,8 @@ class _Taker:
         self._stamps = Stamps(camera.health, camera.settings.clock_tolerance, live=camera.address.live)
         self._began: float | None = None
         self._scaler: object | None = None
+        self._measured: tuple[int, int, str] | None = None
+        self._byte_count = 0
 
     def take(self, picture: Picture, stop: threading.Event) -> None:
         """Hand the picture over, when it is its time, if it is wanted."""
@@ -227,8 +230,8 @@ class _Taker:
         frame = self._scaled(picture.frame)
         camera.waiting.put(
             Frame(
-                Image(frame),
-                sum(plane.buffer_size for plane in frame.planes),
+                frame,
+                self._bytes_of(frame),
                 Facts(
                     number=number,
                     connection=camera.connection,
@@ -246,6 +249,14 @@ class _Taker:
             # Where it cannot keep up it goes on from here, rather than as fast as it can.
             self._began = now - seconds
         stop.wait(max(0.0, self._began + seconds - now))
+
+    def _bytes_of(self, frame: av.VideoFrame) -> int:
+        """Bytes of the picture in memory; the same for pictures of one size and format."""
+        measured = frame.width, frame.height, frame.format.name
+        if measured != self._measured:
+            self._byte_count = sum(plane.buffer_size for plane in frame.planes)
+            self._measured = measured
+        return self._byte_count
 
     def _scaled(self, frame: av.VideoFrame) -> av.VideoFrame:
         size = self._camera.settings.size

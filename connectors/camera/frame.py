@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from pipelines.values import Image
 
@@ -28,16 +29,27 @@ class Facts:
     """Pictures of this camera that were dropped since the one before."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Frame:
     """A picture with the facts about it."""
 
-    image: Image
-    """Holds the decoded frame; nothing is copied before a step asks for pixels."""
+    picture: Any
+    """The decoded picture, or whatever else an `Image` is made of."""
     byte_count: int
     facts: Facts
     at: float = field(default_factory=time.monotonic)
     """When it was decoded, on `time.monotonic`."""
+    _image: Image | None = None
+
+    @property
+    def image(self) -> Image:
+        """The picture as an image, which copies nothing before a step asks for pixels.
+
+        Made when it is asked for: a frame that a newer one replaces needs none.
+        """
+        if self._image is None:
+            self._image = Image.create(self.picture)
+        return self._image
 
     def payload(self) -> bytes:
         """The picture as a JPEG file, for dead letters. Raises `MissingPackageError` without OpenCV."""

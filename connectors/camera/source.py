@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -17,6 +18,7 @@ from connectors.camera.frame import Facts, Frame
 from connectors.camera.health import State
 from connectors.camera.measures import measures_of
 from connectors.camera.video import pyav
+from connectors.camera.waiting import COMPANY
 from connectors.measures import Measure
 from connectors.records import Header, Lane, Records, Span
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown, SourceEnded
@@ -53,6 +55,8 @@ class CameraSource(Source):
         self._cameras = self._new_cameras()
         self._turns = deque(range(len(self._cameras)))
         self.perishable = all(settings.policy == "latest" for settings in self._settings.values())
+        waits_for_company = any(settings.policy == "block" for settings in self._settings.values())
+        self._look_after = COMPANY if waits_for_company else math.inf
         self._lanes: dict[str, Lane] = {}
         self._connections: dict[str, int] = {}
         self._epochs: dict[str, int] = dict.fromkeys(self._settings, 0)
@@ -92,7 +96,8 @@ class CameraSource(Source):
                 left = deadline - time.monotonic()
                 if left <= 0 or self._woken or self._all_over():
                     break
-                self._arrived.wait(left)
+                # Frames that wait for company tell nobody that they have waited long enough.
+                self._arrived.wait(min(left, self._look_after))
             self._woken = False
             taken, size = self._take(lanes, max_records, max_bytes)
             if not taken:
@@ -170,15 +175,18 @@ class CameraSource(Source):
         return [Camera(one, settings, self._arrived) for one, settings in self._settings.items()]
 
     def _enough(self, without: Collection[Lane], max_records: int, max_bytes: int) -> bool:
-        """Whether there are as many as asked, or nothing more can come but newer pictures in the place of these."""
+        """Whether there are as many as asked, or nothing more can come but newer pictures in the place of these, or
+        pictures of files that wait for these to be taken."""
         waiting = size = 0
         more = False
         for camera in self._cameras:
             if self._lane(camera, camera.connection) in without:
                 continue
-            waiting += len(camera.waiting)
-            size += camera.waiting.held_bytes
-            more = more or bool(camera.connection and not (camera.waiting.full and camera.settings.policy == "latest"))
+            ready = camera.waiting.ready
+            if ready:
+                waiting += ready
+                size += camera.waiting.held_bytes
+            more = more or bool(camera.connection and not (camera.waiting.full and camera.settings.policy != "fifo"))
         return waiting >= max_records or size >= max_bytes or (waiting > 0 and not more and not self._all_over())
 
     def _take(self, without: Collection[Lane], max_records: int, max_bytes: int) -> tuple[dict[Lane, list[Frame]], int]:

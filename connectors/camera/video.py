@@ -119,9 +119,12 @@ class Stream(Video):
         self._address = address
         self._opening = opening
         self._footage = footage
+        self._errors = pyav().FFmpegError, OSError, ValueError
         self._container = _opened(address, opening, further)
         # The demuxer of multipart HTTP counts 25 pictures a second, whatever comes.
         self._timed = self._container.format.name != "mpjpeg"
+        # Only RTCP tells the camera's time. To look for it in each packet takes as long as all else in `read`.
+        self._clocked = address.kind is Kind.RTSP
         try:
             stream = self._chosen()
             if footage is not None:
@@ -134,12 +137,10 @@ class Stream(Video):
 
     def read(self) -> Sequence[Picture] | None:
         """As `Video.read`."""
-        import av
-
         try:
             packet = next(self._packets, None)
             failed = None
-        except (av.FFmpegError, OSError, ValueError) as error:
+        except self._errors as error:
             failed = reason(error, self._address, self._opening.silence, "data")
         if failed is not None:
             # Not in `except`: the error of libav, which holds the URL, would hang on as its context.
@@ -147,7 +148,7 @@ class Stream(Video):
         if packet is None:
             return None
         receipt = time.time()
-        clock = _clock(packet)
+        clock = _clock(packet) if self._clocked else None
         at = 0.0 if self._footage is None else self._footage.add(packet, self.size)
         if packet.pts is not None:
             self._received[packet.pts] = receipt, clock, at
@@ -155,7 +156,7 @@ class Stream(Video):
                 self._received.popitem(last=False)
         try:
             frames = packet.decode()
-        except (av.FFmpegError, ValueError):
+        except self._errors:
             self.corrupt += 1
             return []
         return [self._picture(frame, receipt, clock, at) for frame in frames]

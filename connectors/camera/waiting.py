@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from threading import Condition
-from typing import Literal
+from typing import Final, Literal
 
 from connectors.camera.frame import Frame
 
@@ -16,12 +16,18 @@ Cause = Literal["replaced", "full", "old", "rate", "corrupt", "closed"]
 (`max_age`), fewer were asked for (`fps`), it could not be decoded, or the source was closed."""
 
 
+COMPANY: Final = 0.05
+"""Seconds that a frame of a file waits for others at most."""
+
+
 class Waiting:
     """Frames between a camera's thread, which puts them, and the source, which takes them.
 
     `latest` keeps one frame, the newest. `fifo` keeps `max_frames`, and drops the oldest beyond them and those older
     than `max_age` seconds. `block` keeps `max_frames`, and makes the camera wait. `arrived` is the source's: whoever
     calls a method but `put` holds it. `drop` is told of each frame that is dropped.
+
+    Frames of a file (`block`) are in no hurry, so they are taken together: that costs one batch instead of many.
     """
 
     def __init__(
@@ -33,11 +39,27 @@ class Waiting:
         self._arrived = arrived
         self._drop = drop
         self._frames: deque[Frame] = deque()
+        self._together = policy == "block"
+        self._complete = False
+        self.last = False
+        """Whether no more frames come."""
         self.closed = False
         """Whether frames are dropped, as nobody takes them any more."""
 
     def __len__(self) -> int:
         self._drop_old()
+        return len(self._frames)
+
+    @property
+    def ready(self) -> int:
+        """How many frames may be taken: all that wait. With `block` none before `max_frames` are there, the first has
+        waited for `COMPANY`, or no more come."""
+        self._drop_old()
+        if self._together and not self._complete:
+            self._complete = bool(self._frames) and (
+                self.full or self.last or time.monotonic() - self._frames[0].at >= COMPANY
+            )
+            return len(self._frames) if self._complete else 0
         return len(self._frames)
 
     @property
@@ -53,7 +75,7 @@ class Waiting:
     def put(self, frame: Frame) -> None:
         """Add a frame, in the camera's thread. With `block`: waits for a free place, as long as it is not closed."""
         with self._arrived:
-            while self._policy == "block" and len(self._frames) >= self._most and not self.closed:
+            while self._together and len(self._frames) >= self._most and not self.closed:
                 self._arrived.wait()
             if self.closed:
                 self._drop("closed")
@@ -62,17 +84,18 @@ class Waiting:
                 self._frames.popleft()
                 self._drop("replaced" if self._policy == "latest" else "full")
             self._frames.append(frame)
-            self._arrived.notify_all()
+            if not self._together or self.full:
+                self._arrived.notify_all()
 
     def connection(self) -> int | None:
-        """The connection of the frame that is next; `None` if none waits."""
-        self._drop_old()
-        return self._frames[0].facts.connection if self._frames else None
+        """The connection of the frame that may be taken next; `None` if there is none."""
+        return self._frames[0].facts.connection if self.ready else None
 
     def take(self) -> Frame:
         """The next frame. There has to be one."""
         frame = self._frames.popleft()
-        if self._policy == "block":
+        if self._together:
+            self._complete = bool(self._frames)
             self._arrived.notify_all()
         return frame
 

@@ -59,8 +59,8 @@ def frame_planes(frame: Any, width: int, height: int, channels: int, part: Part 
         return (_plane(_reformatted(frame, width, height, "gray"), 0),) * 3
     # The planes of this format are green, blue, red. libswscale scales to it faster than to interleaved pixels, and
     # keeps the full resolution of the colours.
-    green, blue, red = (_plane(made, at) for made in [_reformatted(frame, width, height, "gbrp")] for at in range(3))
-    return blue, green, red
+    green, blue, red = _reformatted(frame, width, height, "gbrp").planes
+    return _rows(blue, width, height), _rows(green, width, height), _rows(red, width, height)
 
 
 def frame_of(pixels: Pixels) -> Any:

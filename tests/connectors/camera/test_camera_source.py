@@ -126,6 +126,22 @@ def test_every_picture_of_a_file_is_read_and_then_the_source_ends(tmp_path: Path
         assert not reader.downs
 
 
+def test_pictures_of_a_file_come_together_and_a_file_that_waits_for_the_service_makes_no_poll_wait(
+    tmp_path: Path,
+) -> None:
+    video(str(tmp_path / "film.mp4"), frames=16)
+    with reading({"film": {"url": str(tmp_path / "film.mp4"), "max_frames": 8}}) as reader:
+        camera = reader.cameras._cameras[0]
+        with camera._arrived:
+            assert camera._arrived.wait_for(lambda: camera.waiting.full, 30)
+        began = time.monotonic()
+        # More than it may give before some are taken.
+        assert [shown(one) for one in reader.poll(timeout=60.0)] == list(range(8))
+        assert time.monotonic() - began < 30
+        reader.to_the_end()
+        assert [shown(one) for one in reader.of("film")] == list(range(16))
+
+
 def test_a_file_begins_again_in_a_new_lane_and_numbers_go_on(tmp_path: Path) -> None:
     video(str(tmp_path / "film.mp4"), frames=5)
     with reading({"film": {"url": str(tmp_path / "film.mp4"), "loop": True}}) as reader:

@@ -80,6 +80,31 @@ def test_block_makes_the_reader_wait_and_drops_nothing() -> None:
     assert not drops
 
 
+def test_pictures_of_a_file_are_taken_together() -> None:
+    found, _ = waiting("block", 4)
+    ready = []
+    for number in range(4):
+        # As if decoded later than now, so that none has waited for long, however slow this machine is.
+        found.put(frame(number, age=-600.0))
+        ready.append((len(found), found.ready, found.connection()))
+    assert ready == [(1, 0, None), (2, 0, None), (3, 0, None), (4, 4, 1)]
+    with found._arrived:
+        found.take()
+    # What one poll has no room for needs no company again.
+    assert found.ready == 3
+
+
+def test_a_picture_of_a_file_does_not_wait_for_company_for_long_or_in_vain() -> None:
+    slow, _ = waiting("block", 4)
+    slow.put(frame(0, age=1.0))
+    assert slow.ready == 1
+    ended, _ = waiting("block", 4)
+    ended.put(frame(0, age=-600.0))
+    assert ended.ready == 0
+    ended.last = True
+    assert ended.ready == 1
+
+
 def test_closing_frees_a_reader_that_waits_and_counts_what_nobody_took() -> None:
     found, drops = waiting("block", 2)
     reader = threading.Thread(target=put, args=(found, 4))
