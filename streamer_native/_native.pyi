@@ -77,6 +77,16 @@ class AvroReader:
         Raises `ValueError` for a payload that does not lie in the buffer.
         """
 
+def avro_encoded(rows: int, prefix: bytes, columns: list[tuple[Any, ...]]) -> Block | None:
+    """Flat records of these columns behind `prefix` each, as from `join`; `None` if a value has no room in its type.
+
+    A column is (form, kind, number, before, absent, present, ...): form and what follows as
+    `connectors.codecs.schemas.compiledavrowriter` has them, kind and number as the types of `AvroProgram`. `before`
+    stands before each value, `absent` (`None`: then nothing can be written) where there is none; `present`, one byte a
+    row, says of numbers where they are (`None`: everywhere). Numbers are int64, or float64 for floats. Raises
+    `ValueError` for a column that is none, `BufferError` for memory that is not contiguous.
+    """
+
 class JsonReader:
     """Takes records of plain JSON apart, and reads the values of the keys `wanted`."""
 

@@ -8,6 +8,7 @@ import logging
 import secrets
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas import avroschema
 from connectors.codecs.schemas.avroschema import GUARD, GUARD_SIZE, AvroSchema
 from connectors.codecs.schemas.compiledavro import AvroPart, CompiledAvroReader, joined_parts
+from connectors.codecs.schemas.compiledavrowriter import CompiledAvroWriter
 from connectors.codecs.schemas.config import REGISTRY_PACKAGES, RegistryConfig
 from connectors.codecs.schemas.derived import derived_schema
 from connectors.codecs.schemas.framing import ID_SIZE, Frame, framed, schema_headers, without_schemas
@@ -111,14 +113,16 @@ class Avro(Codec):
         self._text = None if config.schema_ is None else schema_text(config.schema_)
         self._writer: _Writer | None = None
         self._hot_path = taken(config.hot_path)
-        native = compiled(config.hot_path)
-        self._compiled = None if native is None else CompiledAvroReader(native, self._reader, config.max_bytes)
+        self._native = compiled(config.hot_path)
+        self._compiled = (
+            None if self._native is None else CompiledAvroReader(self._native, self._reader, config.max_bytes)
+        )
         if self._registry is not None and config.sink_topic is not None:
             self._registry.subject(config.sink_topic, config.record_name)
 
     @property
     def hot_path(self) -> HotPathReport:
-        """Compiled, for reading, where that was built and is wanted."""
+        """Compiled where that was built and is wanted."""
         return self._hot_path
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
@@ -175,10 +179,9 @@ class Avro(Codec):
     def encode(self, batch: Batch) -> Encoded:
         """A record for each row, by the schema of the results."""
         failed: dict[int, Exception] = {}
-        if self._writer is not None and batch.size >= _MANY:
-            together = self._writer.together(batch)
-            if together is not None:
-                return Encoded(together, failed, self._writer.frame.headers(batch.size))
+        together = None if self._writer is None else self._writer.together(batch)
+        if self._writer is not None and together is not None:
+            return Encoded(together, failed, self._writer.frame.headers(batch.size))
         rows = plain_rows(batch, AS_OBJECTS, failed)
         if not rows:
             return Encoded([], failed)
@@ -310,18 +313,18 @@ class Avro(Codec):
     def _made_writer(self, rows: list[dict[str, Any]]) -> _Writer:
         if self._registry is None:
             assert self._given is not None
-            return _Writer(self._given, Frame(b""))
+            return _Writer(self._given, Frame(b""), self._native)
         if self._text is not None and self._given is not None:
             text = self._text
             registered = self._registry.written(
                 self._registry.subject(self._config.sink_topic, _record_name(text)), "AVRO", text
             )
-            return _Writer(self._given, self._registry.frame(registered))
+            return _Writer(self._given, self._registry.frame(registered), self._native)
         subject = self._registry.subject(self._config.sink_topic, self._config.record_name)
         latest = self._registry.latest(subject)
         if latest is not None:
             try:
-                return _Writer(self._parsed(latest), self._registry.frame(latest))
+                return _Writer(self._parsed(latest), self._registry.frame(latest), self._native)
             except WireError as error:
                 raise ConnectorError(f"the schema of the subject {subject} cannot be used: {error}") from None
         if not self._registry.config.auto_register:
@@ -335,7 +338,7 @@ class Avro(Codec):
             raise ConnectorError(str(error)) from None
         _log.info("the schema of results, as the first ones are, is registered as %s: %s", subject, _compact(text))
         registered = self._registry.written(subject, "AVRO", _compact(text))
-        return _Writer(self._own(text), self._registry.frame(registered))
+        return _Writer(self._own(text), self._registry.frame(registered), self._native)
 
 
 @dataclass(slots=True)
@@ -353,17 +356,23 @@ class _Payloads:
 class _Writer:
     """Writes rows by one schema."""
 
-    def __init__(self, schema: AvroSchema, frame: Frame) -> None:
+    def __init__(self, schema: AvroSchema, frame: Frame, native: ModuleType | None) -> None:
         import fastavro
 
         self.frame = frame
         self.names = frozenset(schema.names)
         self._write: Callable[..., None] = fastavro.schemaless_writer
         self._schema = schema
+        self._compiled = None if native is None else CompiledAvroWriter(native, schema, frame.prefix)
 
-    def together(self, batch: Batch) -> list[bytes] | None:
-        """The payloads of all rows, written in one call with a guard between them; `None` if that is not possible:
-        a row lacks a value that others have, or it cannot be written.
+    def together(self, batch: Batch) -> Sequence[bytes | None] | None:
+        """The payloads of all rows, by the extension or in one call of fastavro; `None` if neither can do that."""
+        written = None if self._compiled is None else self._compiled.written(batch)
+        return self._in_one_call(batch) if written is None and batch.size >= _MANY else written
+
+    def _in_one_call(self, batch: Batch) -> list[bytes] | None:
+        """The payloads with a guard between them; `None` if a row lacks a value that others have, or if one cannot be
+        written.
         """
         guard, prefix = secrets.token_bytes(GUARD_SIZE), self.frame.prefix
         alike = alike_rows(batch, {GUARD: guard})

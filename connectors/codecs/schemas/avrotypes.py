@@ -29,6 +29,28 @@ class AvroTypes(NamedTuple):
     defaults: dict[str, Any]
     """The fields that payloads do not have, and their values."""
 
+    @property
+    def fields(self) -> dict[str, AvroField]:
+        """The fields that payloads have."""
+        *_, (_, _, inner, names, _) = self.types
+        return {name: self._field(one) for one, name in zip(inner, names, strict=True) if name is not None}
+
+    def _field(self, place: int) -> AvroField:
+        kind, _, inner, _, _ = self.types[place]
+        if kind != UNION:
+            return AvroField(self.types[place], 0)
+        others = [one for one in inner if self.types[one][0] != NULL]
+        return AvroField(self.types[others[0]] if len(others) == 1 and len(inner) < _ONE_BYTE else None, 1)
+
+
+class AvroField(NamedTuple):
+    """What stands in a payload as the value of a field."""
+
+    type: AvroType | None
+    """The type of its values, null aside; `None` if they are of several."""
+    begin: int
+    """Bytes before the value, which say that it is not null."""
+
 
 def avro_types(writer: AvroSchema, reader: AvroSchema | None) -> AvroTypes | None:
     """The types of payloads of `writer`, read as `reader` by Avro's rules as fastavro has them.
@@ -235,6 +257,8 @@ def _named(schema: Any, found: dict[str, Any]) -> dict[str, Any]:
 
 
 _NONE: Final = object()
+_ONE_BYTE: Final = 64
+"""Numbers below this are one byte."""
 _NAMED: Final = frozenset({"record", "enum", "fixed"})
 _PARTS: Final = {"streamer-micros": 1000, "streamer-nanos": 1_000_000}
 _PLAIN: Final = {"null": (NULL, 0), "boolean": (BOOLEAN, 1), "float": (FLOAT, 4), "double": (DOUBLE, 8)}

@@ -9,7 +9,7 @@ fastavro makes them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, overload
 from weakref import WeakKeyDictionary
@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from connectors.codecs.schemas.avroschema import AvroSchema
-from connectors.codecs.schemas.avrotypes import avro_types
+from connectors.codecs.schemas.avrotypes import AvroField, avro_types
 from connectors.codecs.schemas.framing import ID_SIZE
 from pipelines.data.columns import Column, Rows, WireColumn
 from pipelines.data.listscolumn import ListsColumn
@@ -49,11 +49,12 @@ MOST_FRAMES: Final = 16
 class AvroEntries(Sequence[Any]):
     """The plain values of one field in N records, made when they are asked for; `None` where a record has none."""
 
-    __slots__ = ("_made", "key", "program", "spans")
+    __slots__ = ("_made", "field", "key", "program", "spans")
 
-    def __init__(self, program: _native.AvroProgram, key: str, spans: Spans) -> None:
+    def __init__(self, program: _native.AvroProgram, key: str, field: AvroField, spans: Spans) -> None:
         self.program = program
         self.key = key
+        self.field = field
         self.spans = spans
         self._made: list[Any] | None = None
 
@@ -65,7 +66,7 @@ class AvroEntries(Sequence[Any]):
 
     def take(self, rows: Rows) -> AvroEntries:
         """The values at these positions, still not made."""
-        return AvroEntries(self.program, self.key, self.spans.take(rows))
+        return AvroEntries(self.program, self.key, self.field, self.spans.take(rows))
 
     def _values(self, spans: Spans) -> list[Any]:
         starts, lengths = np.ascontiguousarray(spans.starts), np.ascontiguousarray(spans.lengths)
@@ -80,7 +81,7 @@ class AvroEntries(Sequence[Any]):
     def __getitem__(self, row: slice) -> AvroEntries: ...
     def __getitem__(self, row: int | slice) -> Any:
         if isinstance(row, slice):
-            return AvroEntries(self.program, self.key, self.spans[row])
+            return AvroEntries(self.program, self.key, self.field, self.spans[row])
         if self._made is not None:
             return self._made[row]
         row = range(len(self))[row]
@@ -208,6 +209,7 @@ class CompiledAvroReader:
                 else _Compiled(
                     self._native,
                     self._native.AvroProgram(types.types),
+                    types.fields,
                     types.defaults,
                     (self._reader or schema).names,
                     self._most,
@@ -222,7 +224,9 @@ class _Compiled:
 
     native: Any
     program: _native.AvroProgram
-    defaults: dict[str, Any]
+    fields: Mapping[str, AvroField]
+    """What is in payloads."""
+    defaults: Mapping[str, Any]
     names: Sequence[str]
     most: int
     readers: dict[bytes, Readers[_native.AvroReader]] = field(default_factory=dict)
@@ -252,11 +256,20 @@ class _Compiled:
     ) -> None:
         key, form = part[:2]
         if form == MIXED:
-            put_column(columns, failed, key, AvroEntries(self.program, key, found.undecoded(part)).plain(), None, RULES)
+            put_column(
+                columns,
+                failed,
+                key,
+                AvroEntries(self.program, key, self.fields[key], found.undecoded(part)).plain(),
+                None,
+                RULES,
+            )
             return
         column = found.column(part, _DECODER)
         if form == WIRE:
-            column = WireColumn(AvroEntries(self.program, key, found.undecoded(part)), _DECODER, column.mask)
+            column = WireColumn(
+                AvroEntries(self.program, key, self.fields[key], found.undecoded(part)), _DECODER, column.mask
+            )
         elif form in (DENSE, RAGGED):
             column = ListsColumn(column, found.whole(part))
         columns[key] = column

@@ -2,6 +2,7 @@
 
 #[path = "../../src/arena.rs"]
 pub mod arena;
+pub mod avro;
 pub mod columnar;
 pub mod json;
 pub mod mqtt;

@@ -52,6 +52,9 @@ pub struct Field {
     pub key: Option<Vec<u8>>,
 }
 
+/// Milliseconds.
+pub const DAY: i64 = 86_400_000;
+
 /// Levels of types in types. Records are read by recursion.
 const MOST_DEPTH: usize = 200;
 
@@ -100,7 +103,7 @@ impl Unit {
         match self {
             Unit::One => value as u64,
             // Days have 32 bits.
-            Unit::Days => value.wrapping_mul(86_400_000) as u64,
+            Unit::Days => value.wrapping_mul(DAY) as u64,
             Unit::Parts(parts) => value.div_euclid(parts) as u64,
             Unit::Real => (value as f64).to_bits(),
         }
