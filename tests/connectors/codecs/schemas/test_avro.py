@@ -29,6 +29,8 @@ from pipelines import Batch, Data
 from pipelines.errors import ConnectorError, DefinitionError, WireError
 from streamer import testing
 
+pytestmark = pytest.mark.usefixtures("hot_path")
+
 READING: dict[str, Any] = {
     "type": "record",
     "name": "Reading",
