@@ -452,6 +452,44 @@ def test_dead_letters_that_are_held_back_are_sent_in_time_also_while_nothing_mor
     assert world.buried() == list(range(20))
 
 
+class Standing(MemoryTopic):
+    """A topic of which some partitions give nothing."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__("in", partitions)
+        self.still: set[int] = set()
+
+    def read(self, partition: int, position: int, max_records: int, max_bytes: int) -> tuple[int, list[Message]]:
+        return (position, []) if partition in self.still else super().read(partition, position, max_records, max_bytes)
+
+
+@pytest.mark.usefixtures("hot_path")
+def test_a_partition_that_stands_still_holds_up_no_other(define: Any, serve: Any) -> None:
+    world = World(define, serve)
+    world.input = topic = Standing(3)
+    in_still = [number for number in range(100) if number % 3 == 1]
+
+    def feed(numbers: range) -> None:
+        for number in numbers:
+            topic.append(Message(Data({"x": number}).to_bytes(), partition=number % 3))
+
+    topic.still = {1}
+    feed(range(50))
+    first = world.run()
+    world.wait(50 - sum(number < 50 for number in in_still))
+    # Not when partitions change hands, either.
+    second = world.run()
+    await_that(lambda: bool(second.source.lag()))
+    feed(range(50, 100))
+    world.wait(100 - len(in_still))
+    assert sorted(world.results()) == [2 * n for n in range(100) if n not in in_still]
+    topic.still = set()
+    world.wait(100)
+    assert sorted(world.results()) == [2 * n for n in range(100)]
+    for serving in (first, second):
+        assert serving.stop().error is None
+
+
 @pytest.mark.parametrize("at", ["out", "dead"])
 def test_a_sink_that_finds_the_transaction_void_while_it_sends_has_it_aborted(
     world: World, monkeypatch: pytest.MonkeyPatch, at: str
