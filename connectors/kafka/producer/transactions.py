@@ -37,10 +37,16 @@ _MARGIN = 0.25
 """Seconds by which the client may be later than the timeout that it was given."""
 _LEAST = 0.05
 _IDLE_SLICE = 0.005
-_MOST_REPLACED = 3
-_REPLACED_SECONDS = 600.0
+_MOST_FENCED = 3
+_FENCED_SECONDS = 600.0
 _STOPPING = FORBIDDEN | {KafkaError.INVALID_TRANSACTION_TIMEOUT, KafkaError.UNSUPPORTED_VERSION}
 """What a new client, or the same records again, would not mend."""
+_FENCING = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+"""Another client has taken the identity, or the brokers gave up waiting for this one."""
+
+
+class _Fenced(Voided):
+    """The client failed for good as the brokers hold its identity for another's."""
 
 
 class Transactions(ProducerClient):
@@ -81,7 +87,7 @@ class Transactions(ProducerClient):
         """Since when the client adds positions to the transaction."""
         self._given_up: Producer | None = None
         """The client, if it hangs."""
-        self._replaced: deque[float] = deque(maxlen=_MOST_REPLACED)
+        self._fenced: deque[float] = deque(maxlen=_MOST_FENCED)
 
     def limits(self, topic: str) -> TopicLimits | None:
         """What the brokers accept for this topic; `None` if it is not known."""
@@ -174,7 +180,8 @@ class Transactions(ProducerClient):
         """What a new client would mend voids the transaction."""
         if error.code() in _STOPPING:
             return self._stop(error)
-        return Voided(self.scrub(f"{self.label}: {error.str()} ({error.name()})"))
+        kind = _Fenced if error.code() in _FENCING else Voided
+        return kind(self.scrub(f"{self.label}: {error.str()} ({error.name()})"))
 
     def _properties(self, callbacks: Mapping[str, Callable[..., None]]) -> dict[str, Any]:
         known = [limits.batch for limits in (self._limits or {}).values()]
@@ -296,7 +303,7 @@ class Transactions(ProducerClient):
                 raise
             self.fail(error)
         if self.fatal is not None:
-            self._check_number_of_clients()
+            self._note_replaced(self.fatal)
         if self.has_gap:
             # They may allow less than they did.
             self._limits = None
@@ -310,19 +317,23 @@ class Transactions(ProducerClient):
             sink.forget()
         self.failed = self._has_offsets = False
 
-    def _check_number_of_clients(self) -> None:
-        """Note that a client failed for good. Raises `ConnectorError` if too many have."""
-        assert self.fatal is not None
-        if not isinstance(self.fatal, Voided):
-            raise self.fatal
+    def _note_replaced(self, failure: ConnectorError) -> None:
+        """Raise `ConnectorError` if a new client would not help, or has been fenced too often.
+
+        Other failures are not counted: a client may fail for good with each broker that goes away, as librdkafka then
+        does not know whether its transaction has ended.
+        """
+        if not isinstance(failure, Voided):
+            raise failure
         now = time.monotonic()
-        if len(self._replaced) == _MOST_REPLACED and now - self._replaced[0] < _REPLACED_SECONDS:
-            raise ConnectorError(
-                f"{self.fatal}; that is the fourth time in ten minutes: either another process has the same instance "
-                f"(give each its own), or transactions take longer than transaction.timeout ({self._timeout:g} s)"
-            )
-        self._replaced.append(now)
-        _log.warning("%s; the client is replaced", self.fatal)
+        if isinstance(failure, _Fenced):
+            if len(self._fenced) == _MOST_FENCED and now - self._fenced[0] < _FENCED_SECONDS:
+                raise ConnectorError(
+                    f"{failure}; that is the fourth time in ten minutes: either another process has the same instance "
+                    f"(give each its own), or transactions take longer than transaction.timeout ({self._timeout:g} s)"
+                )
+            self._fenced.append(now)
+        _log.warning("%s; the client is replaced", failure)
 
     def _replace(self) -> None:
         self._stop_watching()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -153,6 +153,29 @@ def test_a_client_that_is_fenced_again_and_again_stops_the_service(place: Place,
     assert not raised.value.retriable
     sink.close()
     assert place.read(0) == []
+
+
+def test_a_client_that_fails_for_good_while_brokers_go_away_is_replaced_as_often_as_it_fails(
+    place: Place, write: Write
+) -> None:
+    """Nobody fences it: its transaction was in a state that it did not expect, as a coordinator had moved."""
+    write(place.bootstrap, place.records, numbers(0, 1))
+    sink = place.sink(instance="one")
+    sink.open()
+    with Reader(place.source().build(), PATIENCE, commits=False) as reader:
+        received = reader.take(1)
+        for _ in range(5):
+            sink.begin(soon())
+            send(sink, received)
+            sink._transactions.fail(KafkaError(KafkaError.INVALID_TXN_STATE, "the coordinator moved", True))
+            with pytest.raises(Voided):
+                commit(sink, received, reader)
+            eventually(lambda: sink.abort(soon()))
+        sink.begin(soon())
+        send(sink, received)
+        commit(sink, received, reader)
+    sink.close()
+    assert place.read(1) == numbers(0, 1)
 
 
 def test_a_transaction_that_brokers_gave_up_waiting_for_is_aborted_and_begun_anew(place: Place, write: Write) -> None:
