@@ -41,7 +41,7 @@ from streamer.routing.keep import kept, put_metadata
 COMMIT_INTERVAL = 1.0
 """Seconds between acknowledgements; each waits for confirmations that have not come by themselves."""
 CONFIRM_WAIT = 0.005
-"""Seconds of one wait for a batch while something sent is not confirmed yet."""
+"""Seconds of one wait for a batch while records wait for confirmations."""
 IDLE_WAIT = 0.1
 """Seconds of one wait for a batch when everything is confirmed."""
 CONFIRM_SLICE = 0.5
@@ -278,7 +278,9 @@ class RunLoop:
         if decoded is not None:
             delivery.look_again(decoded)
             return decoded
-        decoded = self._batches.get(CONFIRM_WAIT if delivery.unconfirmed else IDLE_WAIT)
+        # Sinks are asked often only while rows wait for them: to wake up takes longer than to ask.
+        asks = delivery.unconfirmed and (delivery.ledger.waits or self._guarantee.transactional)
+        decoded = self._batches.get(CONFIRM_WAIT if asks else IDLE_WAIT)
         if decoded is not None:
             delivery.enter(decoded)
         return decoded

@@ -88,6 +88,11 @@ class Ledger:
             state.runs.append(_Run(entry, start, stop, records.positions))
         return entry
 
+    @property
+    def waits(self) -> bool:
+        """Whether there are rows that are not complete."""
+        return bool(self._entries)
+
     def expect(self, rows: RowNumbers) -> None:
         """These rows wait for one more output each; a row may stand several times."""
         for entry, places in self._by_entry(rows):

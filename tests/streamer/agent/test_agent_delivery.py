@@ -11,6 +11,8 @@ import pytest
 from connectors.memory import MemorySink, MemorySource
 from connectors.message import Message
 from pipelines import Data
+from streamer.agent.batchqueue import BatchQueue
+from streamer.agent.runloop import CONFIRM_WAIT, IDLE_WAIT
 
 
 def y_of(message: Message) -> int:
@@ -33,6 +35,32 @@ def test_positions_are_acknowledged_about_every_second_without_stopping(
     serving.feed(*range(10))
     eventually(lambda: serving.source.acknowledged == [10])
     assert serving.agent.summary is None
+
+
+def test_sinks_are_not_asked_over_and_over_when_they_have_confirmed_everything(
+    define: Any, serve: Any, eventually: Any, commit_interval: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_interval(3600.0)
+    waits: list[float] = []
+    get = BatchQueue.get
+
+    def spied(batches: BatchQueue, timeout: float) -> Any:
+        waits.append(timeout)
+        return get(batches, timeout)
+
+    monkeypatch.setattr(BatchQueue, "get", spied)
+    serving = serve(define())
+    serving.feed(1, 2, 3)
+    eventually(lambda: len(serving.results()) == 3)
+    begun = len(waits)
+    eventually(lambda: len(waits) > begun + 3)
+    assert waits[-1] == IDLE_WAIT
+    # Until then it asks soon again.
+    serving.sink.topic.faults.away = "for a test"
+    serving.feed(4)
+    eventually(lambda: CONFIRM_WAIT in waits[begun + 3 :])
+    serving.sink.topic.faults.away = None
+    eventually(lambda: len(serving.results()) == 4)
 
 
 @pytest.mark.slow
