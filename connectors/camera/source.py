@@ -198,7 +198,11 @@ class CameraSource(Source):
         while turn:
             left = []
             for place in turn:
-                if count >= max_records or size >= max_bytes:
+                if count >= max_records:
+                    return taken, size
+                if size >= max_bytes:
+                    for camera in self._cameras:
+                        camera.waiting.leave()
                     return taken, size
                 camera = self._cameras[place]
                 connection = camera.waiting.connection()
@@ -291,9 +295,11 @@ class CameraSource(Source):
     def _block(self, taken: Mapping[Lane, list[Frame]], size: int) -> Records:
         if not taken:
             return Records.empty(self.name)
-        frames = [frame for of_lane in taken.values() for frame in of_lane]
-        edges = np.cumsum([0, *(len(of_lane) for of_lane in taken.values())]).tolist()
-        spans = [Span(lane, edges[at], edges[at + 1]) for at, lane in enumerate(taken)]
+        frames: list[Frame] = []
+        spans = []
+        for lane, of_lane in taken.items():
+            spans.append(Span(lane, len(frames), len(frames) + len(of_lane)))
+            frames += of_lane
         # The facts alone: what is asked later must not keep the pictures.
         facts = [frame.facts for frame in frames]
         lanes = [span.lane for span in spans for _ in range(span.start, span.stop)]

@@ -99,6 +99,10 @@ class Waiting:
             self._arrived.notify_all()
         return frame
 
+    def leave(self) -> None:
+        """No more are taken for now, as those that were fill a batch: what is left waits for company again."""
+        self._complete = False
+
     def close(self) -> None:
         """Drop what waits, and take nothing more."""
         self.closed = True

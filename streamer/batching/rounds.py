@@ -36,13 +36,19 @@ class RoundBatcher(Batcher):
         """As `Batcher.gather`."""
         before = len(self._blocks)
         self._begin()
-        if not self._count:
-            self._poll(source, self._limit(), self.max_bytes, 0.0)
+        limit = self._limit()
+        # Polls cost more than a small round: those that could bring nothing new are left out.
+        all_polled = False
+        if not self._count and limit > 1:
+            self._poll(source, limit, self.max_bytes, 0.0)
+            all_polled = bool(self._count)
         if not self._count:
             self._poll(source, 1, self.max_bytes, IDLE_WAIT)
         if self._count and not self.starved and self._full() is None:
             wait = min(max(self._deadline() - time.monotonic(), 0.0), IDLE_WAIT)
-            left = self._limit() - self._count
+            if all_polled and not wait:
+                return self._blocks[before:]
+            left = limit - self._count
             self._add(source.poll_without(self._taken, left, self._bytes_left(), wait))
             self.starved = source.starved()
         return self._blocks[before:]
