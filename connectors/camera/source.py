@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -24,6 +25,8 @@ from connectors.records import Header, Lane, Records, Span
 from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Source, SourceDown, SourceEnded
 from pipelines.data.columns import MISSING, Column
 from pipelines.errors import ConnectorError
+
+_log = logging.getLogger(__name__)
 
 COLUMNS: Final = ("pts", "clock", "receipt", "epoch", "drops")
 """What is known of a frame besides its camera, number and timestamp; also the names of its headers."""
@@ -123,7 +126,7 @@ class CameraSource(Source):
         return events
 
     def close(self) -> None:
-        """As `Source.close`. Frames that wait are dropped."""
+        """As `Source.close`. Frames that wait are dropped; the log says what became of those of each camera."""
         if not self._open:
             return
         self._open = False
@@ -132,6 +135,13 @@ class CameraSource(Source):
         deadline = time.monotonic() + _CLOSE_WAIT
         for camera in self._cameras:
             camera.join(max(0.0, deadline - time.monotonic()))
+        for camera in self._cameras:
+            health = camera.health
+            drops = ", ".join(f"{count} {cause}" for cause, count in health.drops.items()) or "none"
+            _log.info(
+                "%s: camera %s: %d pictures, %d became records, dropped: %s",
+                self.name, camera.name, health.pictures, health.delivered, drops,
+            )  # fmt: skip
         self._lanes.clear()
 
     def wake(self) -> None:
