@@ -8,7 +8,7 @@ anything but numbers, are decoded by the other path.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -138,10 +138,9 @@ def write_compiled(native: Any, form: JsonForm, batch: Batch) -> WrittenJson:
         if isinstance(column, SparseColumn):
             rare = rare or [[] for _ in range(batch.size)]
             for row, text in writer.cells(key, column, failed):
-                rare[row].append(_bytes(prefix + text, row, failed))
+                rare[row].append(prefix + text)
             continue
-        raw = prefix.encode()
-        columns.append(_output(raw, column) or _others(raw, writer.cells(key, column, failed), batch.size, failed))
+        columns.append(_output(prefix, column) or _spans(JSON, prefix, writer.texts(key, column, failed)))
     if rare:
         columns.append(_spans(JSON, b"", [b",".join(own) if own else None for own in rare]))
     try:
@@ -187,25 +186,8 @@ def _of(form: int, prefix: bytes, spans: Spans) -> tuple[Any, ...]:
     return form, prefix, np.ascontiguousarray(spans.buffer), starts, lengths
 
 
-def _spans(form: int, prefix: bytes, texts: list[bytes | None]) -> tuple[Any, ...]:
+def _spans(form: int, prefix: bytes, texts: Sequence[bytes | None]) -> tuple[Any, ...]:
     return _of(form, prefix, Spans.of(texts))
-
-
-def _others(
-    prefix: bytes, cells: Iterator[tuple[int, str]], size: int, failed: dict[int, Exception]
-) -> tuple[Any, ...]:
-    texts: list[bytes | None] = [None] * size
-    for row, text in cells:
-        texts[row] = _bytes(text, row, failed)
-    return _spans(JSON, prefix, texts)
-
-
-def _bytes(text: str, row: int, failed: dict[int, Exception]) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        failed[row] = WireError(f"half of a surrogate pair at character {error.start} is no text")
-        return b""
 
 
 def _index(step: str) -> int | None:

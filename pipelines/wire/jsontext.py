@@ -8,11 +8,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from pydantic_core import from_json
+import msgspec
 
 from pipelines.errors import WireError
 from pipelines.wire.limits import Limits
 
+quickly_parsed: Final = msgspec.json.Decoder().decode
+"""Parses a text, `str` or bytes in UTF-8, several times as fast as `json`. What it reads `json` reads as the same.
+
+It is stricter: raises one of `REFUSED` for half of a surrogate pair, numbers beyond the largest, a byte order mark and
+levels of nesting, too.
+"""
+REFUSED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What `quickly_parsed` raises."""
 INDEX: Final = re.compile(r"0|[1-9][0-9]{0,15}")
 """Steps of a pointer that may be the number of an element."""
 _BOM: Final = b"\xef\xbb\xbf"
@@ -34,16 +42,16 @@ def text_of(payload: object, limits: Limits) -> str:
         raise WireError(f"the payload is no JSON: it is not UTF-8 at byte {error.start}") from None
 
 
-def parsed(text: str) -> Any:
-    """What `json` makes of a text; integers of thousands of digits become one that is beyond 64 bits.
+def parsed(text: str | bytes) -> Any:
+    """What `json` makes of a text in UTF-8; integers of thousands of digits become one that is beyond 64 bits.
 
     Raises `WireError` for what is no JSON, NaN and Infinity too.
     """
     try:
-        return from_json(text, allow_inf_nan=False)
-    except ValueError:
-        # That parser is stricter (half of a surrogate pair, levels of nesting), and four times as fast.
-        pass
+        return quickly_parsed(text)
+    except REFUSED:
+        if isinstance(text, bytes):
+            text = text.decode()
     try:
         return _DECODER.decode(text)
     except json.JSONDecodeError as error:

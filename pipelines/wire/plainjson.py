@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
-from pydantic_core import from_json
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, DenseColumn, Mask, Rows, WireColumn
+from pipelines.data.columns import Column, DenseColumn, Mask, ObjectColumn, Rows, WireColumn
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.spans import Spans
 from pipelines.data.sparsecolumn import SparseColumn, by_key
@@ -23,7 +24,7 @@ from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireErr
 from pipelines.hotpath import compiled
 from pipelines.values import ValueType
 from pipelines.wire.jsondocuments import Documents, Undecoded
-from pipelines.wire.jsontext import Pointer, check_size, documents, parsed, text_of
+from pipelines.wire.jsontext import REFUSED, Pointer, check_size, documents, parsed, quickly_parsed, text_of
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.plainvalues import PlainForm, PlainRules, read_column
 
@@ -60,36 +61,15 @@ def read_json(values: Sequence[Any], wanted: frozenset[str], options: JsonOption
     what is wrong with them shows when somebody asks. A payload fails if it is no JSON object, exceeds the limits, or
     holds no value under a wanted key; with `each`, it fails with all its rows.
     """
-    plains: list[dict[str, Any]] = []
-    texts: list[str] = []
-    rows: list[int] = []
+    rows: Sequence[int]
     failed: dict[int, WireError] = {}
-    limits, short = options.limits, _short(options)
-    for position, payload in enumerate(values):
-        # Most payloads; written out, because calls of our own cost more than the parser.
-        if payload.__class__ is bytes and len(payload) < short:
-            try:
-                text = payload.decode()
-                plain = from_json(text, allow_inf_nan=False)
-            except ValueError:
-                pass
-            else:
-                if plain.__class__ is dict and text.count("{") + text.count("[") <= limits.max_depth:
-                    plains.append(plain)
-                    texts.append(text)
-                    rows.append(position)
-                    continue
-        if payload is None:
-            continue
-        try:
-            own = _documents(text_of(payload, limits), options)
-        except WireError as error:
-            failed[position] = without_traceback(error)
-        else:
-            plains += [plain for plain, _ in own]
-            texts += [text for _, text in own]
-            rows += [position] * len(own)
-    found = Documents(plains, texts, options.fields)
+    payloads = list(values)
+    plains = _usual(payloads, options)
+    if plains is not None:
+        rows = range(len(payloads))
+        found = Documents(plains, payloads, options.fields)
+    else:
+        found, rows = _one_by_one(payloads, options, failed)
     columns, wrong = _columns(found, wanted, options)
     if wrong:
         # The others are read again without these, whose values are to leave no trace in the form of a column.
@@ -124,7 +104,7 @@ class JsonDecoder:
         if isinstance(entries, Undecoded):
             plain = entries.plain()
         else:
-            plain = [None if entry is None else parsed(entry.decode()) for entry in entries]
+            plain = [None if entry is None else parsed(entry) for entry in entries]
         return read_column(plain, PlainRules(self.limits, finite=True))
 
 
@@ -153,9 +133,9 @@ def write_json(batch: Batch, form: JsonForm) -> WrittenJson:
     """
     writer = JsonWriter(form)
     failed: dict[int, Exception] = {}
-    prefixes: list[str] = []
-    parts: list[Sequence[str | None]] = []
-    rare: list[list[str]] | None = None
+    prefixes: list[bytes] = []
+    parts: list[Sequence[bytes | None]] = []
+    rare: list[list[bytes]] | None = None
     for key, column in rare_last(batch):
         prefix = writer.prefix(key, column, failed)
         if prefix is None:
@@ -167,27 +147,23 @@ def write_json(batch: Batch, form: JsonForm) -> WrittenJson:
         else:
             prefixes.append(prefix)
             parts.append(writer.texts(key, column, failed))
-    begin, between, end = ("{\n  ", ",\n  ", "\n}") if form.pretty else ("{", ",", "}")
+    begin, between, end = (b"{\n  ", b",\n  ", b"\n}") if form.pretty else (b"{", b",", b"}")
     if rare is not None:
-        prefixes.append("")
+        prefixes.append(b"")
         parts.append([between.join(own) if own else None for own in rare])
     if parts and not failed and not any(None in part for part in parts):
         # Rows that all have the same keys: what stands between their values is the same, too.
-        template = begin + between.join(prefix.replace("%", "%%") + "%s" for prefix in prefixes) + end
-        try:
-            return WrittenJson([text.encode() for text in map(template.__mod__, zip(*parts, strict=True))], failed)
-        except UnicodeEncodeError:
-            # Which row it is shows when each is written by itself.
-            pass
+        befores = [begin + prefixes[0], *(between + prefix for prefix in prefixes[1:])]
+        pieces: list[Any] = [
+            piece for before, part in zip(befores, parts, strict=True) for piece in (repeat(before), part)
+        ]
+        return WrittenJson(list(map(b"".join, zip(*pieces, repeat(end)))), failed)
     texts: list[bytes | None] = [None] * batch.size
     for row, entries in enumerate(zip(*parts, strict=True) if parts else [()] * batch.size):
         if row in failed:
             continue
         there = [prefix + entry for prefix, entry in zip(prefixes, entries, strict=True) if entry is not None]
-        try:
-            texts[row] = (begin + between.join(there) + end).encode() if there else b"{}"
-        except UnicodeEncodeError as error:
-            failed[row] = WireError(f"half of a surrogate pair at character {error.start} is no text")
+        texts[row] = begin + between.join(there) + end if there else b"{}"
     return WrittenJson(texts, failed)
 
 
@@ -202,76 +178,126 @@ class JsonWriter:
     def __init__(self, form: JsonForm) -> None:
         self._null = form.nan == "null"
         self._pretty = form.pretty
-        self.text = (_PRETTY if form.pretty else _COMPACT).encode
+        self._text = (_PRETTY if form.pretty else _COMPACT).encode
 
-    def prefix(self, key: str, column: Column, failed: dict[int, Exception]) -> str | None:
+    def prefix(self, key: str, column: Column, failed: dict[int, Exception]) -> bytes | None:
         """What stands before each value of the key; `None` if it cannot be written: the rows that have it fail."""
         try:
-            key.encode()
+            return f"{self._text(key)}:{' ' if self._pretty else ''}".encode()
         except UnicodeEncodeError as error:
             wrong = WireError(f"a key cannot be written: {error}")
             failed.update((row, wrong) for row in column.positions())
             return None
-        return f"{self.text(key)}:{' ' if self._pretty else ''}"
 
-    def texts(self, key: str, column: Column, failed: dict[int, Exception]) -> Sequence[str | None]:
+    def texts(self, key: str, column: Column, failed: dict[int, Exception]) -> Sequence[bytes | None]:
         """The text of each row, `None` where it has none."""
         if isinstance(column, WireColumn) and isinstance(column.entries, Undecoded):
             return column.entries.texts()
-        if not self._pretty and (numbers := self._numbers(column)) is not None:
-            return numbers
-        found: list[str | None] = [None] * len(column)
+        if not self._pretty and (texts := _usual_texts(column)) is not None:
+            return texts
+        found: list[bytes | None] = [None] * len(column)
         for row, text in self.cells(key, column, failed):
             found[row] = text
         return found
 
-    def cells(self, key: str, column: Column, failed: dict[int, Exception]) -> Iterator[tuple[int, str]]:
+    def cells(self, key: str, column: Column, failed: dict[int, Exception]) -> Iterator[tuple[int, bytes]]:
         """Position and text of each row that has the key."""
         inner, rows = (column.column, column.rows) if isinstance(column, SparseColumn) else (column, None)
         if isinstance(inner, WireColumn) and isinstance(inner.decoder, JsonDecoder):
-            entries = inner.entries
-            found = entries.texts() if isinstance(entries, Undecoded) else map(_text, entries)
-            for at, raw in enumerate(found):
+            for at, raw in enumerate(inner.entries):
                 if raw is not None:
                     yield (at if rows is None else rows[at]), raw
-            return
-        if not self._pretty and (texts := self._numbers(column)) is not None:
-            yield from enumerate(texts)
             return
         for row, value in column.cells(failed):
             try:
                 text = self._value(_FORM.value(value))
+                # Line breaks of strings are escaped: these are between tokens.
+                found = (text.replace("\n", "\n  ") if self._pretty else text).encode()
             except MissingPackageError:
                 raise
+            except UnicodeEncodeError as error:
+                failed[row] = WireError(f"half of a surrogate pair at character {error.start} is no text")
             except (DataError, WireError, ValueError) as error:
                 failed.setdefault(row, WireError(f'key "{key}" cannot be written: {error}'))
             else:
-                # Line breaks of strings are escaped: these are between tokens.
-                yield row, text.replace("\n", "\n  ") if self._pretty else text
-
-    def _numbers(self, column: Column) -> list[str] | None:
-        """The texts of a column of finite numbers or arrays, of which all rows have one."""
-        if column.mask is not None:
-            return None
-        if isinstance(column, NumbersColumn):
-            return list(map(repr, column.values()))
-        if not isinstance(column, DenseColumn) or column.storage.dtype.kind not in "iuf":
-            return None
-        if column.storage.dtype.kind == "f" and not np.isfinite(column.storage).all():
-            return None
-        texts = map(repr, _FORM.array(column.storage))
-        return list(texts) if column.type is not ValueType.NDARRAY else [text.replace(" ", "") for text in texts]
+                yield row, found
 
     def _value(self, plain: Any) -> str:
         try:
-            return self.text(plain)
+            return self._text(plain)
         except ValueError:
             # NaN or infinite, somewhere inside.
             if not self._null:
                 raise WireError(
                     "it holds NaN or an infinite number, which JSON has not (nan: null writes null)"
                 ) from None
-            return self.text(_without_nan(plain))
+            return self._text(_without_nan(plain))
+
+
+def _usual_texts(column: Column) -> list[bytes] | None:
+    """The texts of numbers, arrays or strings that all rows have; `None` for values that need a look at each."""
+    if column.mask is not None:
+        return None
+    if isinstance(column, ObjectColumn) and column.type is ValueType.STRING:
+        values, numbers = column.objects, None
+    elif isinstance(column, NumbersColumn):
+        values, numbers = column.values(), column.storage
+    elif isinstance(column, DenseColumn) and column.storage.dtype.kind in "iuf":
+        values, numbers = _FORM.array(column.storage), column.storage
+    else:
+        return None
+    if numbers is not None and numbers.dtype.kind == "f" and not _without_exponent(numbers):
+        return None
+    try:
+        return list(map(_ENCODER.encode, values))
+    except UnicodeEncodeError:
+        return None
+
+
+def _without_exponent(numbers: Any) -> bool:
+    """Whether all numbers are finite and such as Python writes without an exponent: others are written otherwise."""
+    sizes = np.abs(numbers)
+    return bool(((sizes < 1e16) & ((sizes >= 1e-4) | (sizes == 0))).all())
+
+
+def _usual(payloads: list[Any], options: JsonOptions) -> list[dict[str, Any]] | None:
+    """The objects of payloads all of which are one, and far from the limits; `None` if they need a look at each."""
+    if set(map(type, payloads)) != {bytes} or max(map(len, payloads)) >= _short(options):
+        return None
+    if _most(payloads, b"{") + _most(payloads, b"[") > options.limits.max_depth:
+        return None
+    try:
+        plains = list(map(quickly_parsed, payloads))
+    except REFUSED:
+        return None
+    return plains if set(map(type, plains)) == {dict} else None
+
+
+def _most(payloads: list[bytes], sign: bytes) -> int:
+    """How often the sign stands in a payload at most, 1 for never. To find it is quicker than to count."""
+    last = list(map(bytes.rfind, payloads, repeat(sign)))
+    if max(last) <= 0 or last == list(map(bytes.find, payloads, repeat(sign))):
+        return 1
+    return max(map(bytes.count, payloads, repeat(sign)))
+
+
+def _one_by_one(payloads: list[Any], options: JsonOptions, failed: dict[int, WireError]) -> tuple[Documents, list[int]]:
+    """The rows of these payloads, and the positions of the payloads that they came from."""
+    plains: list[dict[str, Any]] = []
+    texts: list[bytes] = []
+    rows: list[int] = []
+    for position, payload in enumerate(payloads):
+        if payload is None:
+            continue
+        try:
+            own = _documents(text_of(payload, options.limits), options)
+        except WireError as error:
+            failed[position] = without_traceback(error)
+        else:
+            plains += [plain for plain, _ in own]
+            texts += [text.encode() for _, text in own]
+            rows += [position] * len(own)
+    return Documents(plains, texts, options.fields), rows
 
 
 def _short(options: JsonOptions) -> int:
@@ -373,10 +399,6 @@ def _is_text(key: str) -> bool:
     return True
 
 
-def _text(raw: bytes | None) -> str | None:
-    return None if raw is None else raw.decode()
-
-
 def _without_nan(plain: Any) -> Any:
     if plain.__class__ is float:
         return None if plain - plain != 0.0 else plain
@@ -394,5 +416,6 @@ def _name(plain: object) -> str:
 
 _NULL = type(None)
 _FORM: Final = PlainForm()
+_ENCODER: Final = msgspec.json.Encoder()
 _COMPACT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _PRETTY: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=2)

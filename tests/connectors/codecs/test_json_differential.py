@@ -29,7 +29,12 @@ SCRAPS = [
     '"é"', '"\\u00e9\\n"', '"\\ud83d\\ude00"', '"\\ud800"', '"' + "x" * 40 + '"', "[]", "[1, 2]", "[1, 2.5]", "[1.5]",
     "[3]", "[[1], [2]]", '["a"]', "[1, null]", "[true]", "[9007199254740993]", "[18446744073709551616, 0.5]", "{}",
     '{"k": 1}', '{"k": null, "coords": [1, 2]}', '{"k": [{"l": [1, {"m": "]}"}]}]}', "01", "1.", "+1", "NaN", "nul",
-    "[1,]", '{"k"}', '"\x01"', '"\\x"', "[1 2]", "]", "",
+    "[1,]", '{"k"}', '"\x01"', '"\\x"', "[1 2]", "]", "", "-9223372036854775808", "-9223372036854775809", "-0.0",
+    "18446744073709551615", "18446744073709551616", "-18446744073709551616", "1" * 400, "1" * 5000, "-1e400", "1e-400",
+    "1.7976931348623158e308", "1.7976931348623159e308", "Infinity", "-Infinity", "-NaN", "-", "1e", "00", "-01", "1E+2",
+    '"\\ud800\\u0041"', '"\\udc00"', '{"\\ud800": 1}', '"\x7f"', '"\\u0000"', '"\\/"', '"\t"', "tru", "1 2",
+    "[" * 31 + "]" * 31, "[" * 40 + "]" * 40, "[" * 1100 + "]" * 1100, '{"k":' * 1100 + "1" + "}" * 1100,
+    "\ufeff1", '"\u2028"',
 ]  # fmt: skip
 KEYS = ['"a"', '"b"', '"a"', '"c"', '"é"', '"\\u0061"', '""', '"@type"', '"long key of many characters"', "b"]
 
@@ -122,6 +127,14 @@ wanted = st.frozensets(st.sampled_from(["a", "b", "c", "é", "", "zzz"]))
 @given(payloads=payloads, wanted=wanted, spans=st.booleans())
 def test_both_ways_read_and_write_the_same(payloads: list[bytes | None], wanted: frozenset[str], spans: bool) -> None:
     same(payloads, wanted, spans=spans)
+
+
+@pytest.mark.parametrize("scrap", SCRAPS)
+@pytest.mark.parametrize("wanted", [frozenset({"a"}), frozenset()])
+def test_a_value_of_each_kind_among_usual_records(scrap: str, wanted: frozenset[str]) -> None:
+    records = [f'{{"a": {value}, "b": "x", "c": 1.10}}'.encode() for value in ("1.5", "2.5", scrap, "3.5")]
+    same(records, wanted)
+    same([*records, None, b"\xef\xbb\xbf" + records[2], records[2].replace(b'"c"', b'"a"')], wanted, spans=True)
 
 
 @settings(max_examples=examples(25), deadline=None)

@@ -1,0 +1,86 @@
+"""The quick parser of plain JSON: whatever it reads, Python's own `json` reads as the same."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples import examples
+from pipelines.errors import WireError
+from pipelines.wire.jsontext import REFUSED, parsed, quickly_parsed
+
+PIECES = [
+    *'0123456789-+.eE"\\{}[]:, \n\t/n\x01\x0b\x7f', "true", "false", "null", "NaN", "Infinity", '"a"', '"b":', '{"a":',
+    "1.5", "[1,2]", "é", "\u2028", "\ufeff", "\\u00e9", "\\ud83d", "\\ude00", "00", "0.", ".5", "-0", "1e400",
+    "9223372036854775808", "18446744073709551616", "12345678901234567890",
+]  # fmt: skip
+
+
+def typed(plain: Any) -> Any:
+    """With the type of each number, and the sign of each zero."""
+    if isinstance(plain, dict):
+        return {key: typed(value) for key, value in plain.items()}
+    return [typed(one) for one in plain] if isinstance(plain, list) else (type(plain), repr(plain))
+
+
+def compare(text: str) -> None:
+    try:
+        found = quickly_parsed(text.encode())
+    except REFUSED:
+        return
+    assert typed(found) == typed(json.loads(text))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=10).map("".join))
+def test_what_it_reads_is_what_python_reads(text: str) -> None:
+    compare(text)
+    compare(f'{{"a":{text}}}')
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(st.from_regex(r"-?(0|[1-9][0-9]{0,24})(\.[0-9]{1,24})?([eE][+-]?[0-9]{1,3})?", fullmatch=True))
+def test_numbers_are_python_s_to_the_last_bit(text: str) -> None:
+    compare(text)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_what_python_writes_is_read(plain: Any) -> None:
+    assert typed(parsed(json.dumps(plain))) == typed(plain)
+    assert typed(parsed(json.dumps(plain, ensure_ascii=False).encode())) == typed(plain)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"9223372036854775808", 2**63),
+        (b"-9223372036854775809", -(2**63) - 1),
+        (b"18446744073709551616", 2**64),
+        (b"1" * 400, int("1" * 400)),
+        (b"1e400", math.inf),
+        (b'"\\ud800"', "\ud800"),
+        (b'{"a":1,"a":2}', {"a": 2}),
+        (b"[" * 300 + b"]" * 300, None),
+    ],
+)
+def test_what_it_refuses_is_left_to_python(text: bytes, expected: Any) -> None:
+    assert parsed(text) == parsed(text.decode()) == (json.loads(text) if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    "text", [b"NaN", b"-Infinity", b"[1, NaN]", b"[" * 100_000, b'{"a":' * 100_000, b"\xef\xbb\xbf1"]
+)
+def test_what_is_no_json_is_an_error(text: bytes) -> None:
+    with pytest.raises(WireError):
+        parsed(text)
