@@ -45,6 +45,14 @@ class TakenEntries(Protocol):
         """The entries at these positions."""
 
 
+@runtime_checkable
+class JoinedEntries(TakenEntries, Protocol):
+    """Entries that can be joined with others without a look at each."""
+
+    def joined(self, parts: Sequence[Sequence[Any]]) -> Entries | None:
+        """The entries of all parts, these among them; `None` if each has to be looked at."""
+
+
 class Missing:
     """The one value `MISSING`: this row has no such key."""
 
@@ -552,6 +560,10 @@ class WireColumn(Column):
                 parts.append([None] * len(column))
             else:
                 return None
+        own = next((part for part in parts if isinstance(part, JoinedEntries)), None)
+        entries = None if own is None else own.joined(parts)
+        if entries is not None:
+            return WireColumn(entries, self._decode, joined_masks(columns))
         if any(isinstance(part, Spans) for part in parts):
             return WireColumn(Spans.concat([Spans.of(part) for part in parts]), self._decode, joined_masks(columns))
         return WireColumn(list(itertools.chain.from_iterable(parts)), self._decode)

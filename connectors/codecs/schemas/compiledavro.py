@@ -68,6 +68,20 @@ class AvroEntries(Sequence[Any]):
         """The values at these positions, still not made."""
         return AvroEntries(self.program, self.key, self.field, self.spans.take(rows))
 
+    def joined(self, parts: Sequence[Sequence[Any]]) -> AvroEntries | None:
+        """The values of all parts, still not made; `None` unless all are of this field or absent."""
+        spans: list[Spans] = []
+        for part in parts:
+            if isinstance(part, AvroEntries):
+                if (part.program, part.key) != (self.program, self.key):
+                    return None
+                spans.append(part.spans)
+            elif all(value is None for value in part):
+                spans.append(Spans.of(part))
+            else:
+                return None
+        return AvroEntries(self.program, self.key, self.field, Spans.concat(spans))
+
     def _values(self, spans: Spans) -> list[Any]:
         starts, lengths = np.ascontiguousarray(spans.starts), np.ascontiguousarray(spans.lengths)
         return self.program.values(self.key, np.ascontiguousarray(spans.buffer), starts, lengths)

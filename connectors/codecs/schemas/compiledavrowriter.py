@@ -23,7 +23,9 @@ from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
+from pipelines.errors import RowsFailed
 from pipelines.values import ValueType
+from pipelines.wire.plainvalues import PlainDecoder
 
 NUMBERS, LISTS, RAGGED, STRINGS, WRITTEN, NOTHING = range(6)
 """Forms of columns on their way out: those of native/src/avro/writing.rs."""
@@ -117,7 +119,7 @@ def _type(types: Sequence[AvroType], place: int) -> _Type | None:
 def _output(column: Column, of: _Type) -> tuple[Any, ...] | None:
     """(form, present, ...) of a column that is written as values of this type; `None` if that is left to fastavro."""
     if isinstance(column, WireColumn):
-        return _as_it_came(column, of)
+        return _as_it_came(column, of) or _read(column, of)
     if isinstance(column, DenseColumn):
         return _numbers(column.storage, column.mask, of)
     if isinstance(column, NumbersColumn):
@@ -156,6 +158,17 @@ def _as_it_came(column: WireColumn, of: _Type) -> tuple[Any, ...] | None:
     if begin:
         spans = Spans(spans.buffer, spans.starts + begin, np.where(spans.null, _NULL, spans.lengths - begin))
     return _spans(WRITTEN, spans)
+
+
+def _read(column: WireColumn, of: _Type) -> tuple[Any, ...] | None:
+    """As `_output` of the values, if they are plain ones."""
+    if not isinstance(column.decoder, PlainDecoder):
+        return None
+    try:
+        return _output(column.decoded(), of)
+    except RowsFailed:
+        # They may be something that no value is, and be written all the same.
+        return None
 
 
 def _numbers(array: Any, present: Mask | None, of: _Type) -> tuple[Any, ...] | None:

@@ -24,7 +24,7 @@ from connectors.codecs.schemas.registry import mock_registry
 from connectors.records import Records
 from examples import examples
 from pipelines import Batch, Data
-from pipelines.data.columns import Column, DenseColumn, RaggedColumn
+from pipelines.data.columns import Column, DenseColumn, RaggedColumn, WireColumn
 from pipelines.data.spans import Spans
 from pipelines.errors import DefinitionError, RowsFailed
 from pipelines.hotpath import why_not
@@ -514,8 +514,11 @@ def test_both_ways_write_what_they_have_read(data: st.DataObject) -> None:
             return
         found = []
         for source, sink in zip(ways({"schema": schema}), sinks, strict=True):
-            decoded = source.decode(records, wanted)
-            found.append(written(sink, decoded.batch))
+            batch = source.decode(records, wanted).batch
+            twice = Batch.concat([batch, source.decode(records, wanted).batch])
+            found.append(
+                [written(sink, batch), written(sink, twice), written(sink, batch.take(np.arange(1, batch.size)))]
+            )
         assert found[0] == found[1]
 
 
@@ -553,6 +556,8 @@ def test_results_are_written_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     _, source = ways({"schema": SCHEMA})
     _, sink = ways({"schema": schema})
     decoded = source.decode(block([b"".join(PARTS)] * 3), frozenset()).batch
+    decoded = Batch.concat([decoded.take(np.arange(2)), decoded.take(np.arange(2, 3))])
+    assert isinstance(decoded.column("s"), WireColumn)
     batch = decoded.select({key: decoded.column(key) for key in ("s", "n")}).with_columns(
         {"y": DenseColumn(np.ones((3, 2), np.float32), ValueType.NDARRAY)}
     )
