@@ -135,6 +135,10 @@ class FoundColumns:
         samples = self._array((total, *shape), DTYPES[element], offset)
         return RaggedColumn(samples, self._array((self.size + 1,), np.int64, splits), present)
 
+    def present(self, part: _native.Part) -> Mask | None:
+        """Which rows have the key of a part that is not `RARE`; `None`: all have it."""
+        return self._flags(part[3])
+
     def whole(self, part: _native.Part) -> Mask | None:
         """Which rows of lists are lists of integers, where others are not, `bool (N,)`; `None`: they are all alike."""
         return self._flags(part[4])

@@ -200,7 +200,8 @@ class CompiledAvroReader:
             for place in others:
                 length = some.lengths[place]
                 if length != _NULL:
-                    same = not begin or length < 0 or (some[place] or b"")[:begin] == prefix
+                    # No bytes, of this schema (as all are that say nothing of one), or of another.
+                    same = length < 0 or not begin or (some[place] or b"")[:begin] == prefix
                     (left if same else rest).append(int(places[place]))
             if not rest:
                 return
@@ -269,24 +270,15 @@ class _Compiled:
         self, columns: dict[str, Column], failed: dict[int, WireError], found: FoundColumns, part: _native.Part
     ) -> None:
         key, form = part[:2]
-        if form == MIXED:
-            put_column(
-                columns,
-                failed,
-                key,
-                AvroEntries(self.program, key, self.fields[key], found.undecoded(part)).plain(),
-                None,
-                RULES,
-            )
+        if form not in (WIRE, MIXED):
+            column = found.column(part, _DECODER)
+            columns[key] = ListsColumn(column, found.whole(part)) if form in (DENSE, RAGGED) else column
             return
-        column = found.column(part, _DECODER)
-        if form == WIRE:
-            column = WireColumn(
-                AvroEntries(self.program, key, self.fields[key], found.undecoded(part)), _DECODER, column.mask
-            )
-        elif form in (DENSE, RAGGED):
-            column = ListsColumn(column, found.whole(part))
-        columns[key] = column
+        entries = AvroEntries(self.program, key, self.fields[key], found.undecoded(part))
+        if form == MIXED:
+            put_column(columns, failed, key, entries.plain(), None, RULES)
+        else:
+            columns[key] = WireColumn(entries, _DECODER, found.present(part))
 
 
 def _by_header(headers: Sequence[bytes | None] | None) -> list[tuple[bytes | None, Rows | None]]:
