@@ -56,8 +56,9 @@ class KeyLedger:
     poison: set[bytes] = field(default_factory=set)
     """Payloads that no codec can read."""
 
-    def write(self, count: int, seed: int = 1, poison: float = 0.0) -> None:
-        """Append `count` records; each key's `seq` goes up by one. As many more as `poison` says cannot be read."""
+    def write(self, count: int, seed: int = 1, poison: float = 0.0, filler: int = 40) -> None:
+        """Append `count` records of `filler` bytes and some; each key's `seq` goes up by one. As many more as `poison`
+        says cannot be read."""
         from confluent_kafka import Producer
 
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20, "enable.idempotence": True})
@@ -74,7 +75,7 @@ class KeyLedger:
             key = f"key-{chance.randrange(self.keys)}"
             seq = self.written[key]
             self.written[key] += 1
-            value = Data({"key": key, "seq": seq, "crc": crc(key, seq), "filler": b"x" * 40}).to_bytes()
+            value = Data({"key": key, "seq": seq, "crc": crc(key, seq), "filler": b"x" * filler}).to_bytes()
             while True:
                 try:
                     producer.produce(self.source, value, key, on_delivery=landed(key, seq))
@@ -296,11 +297,15 @@ sink: {{type: kafka, topic: {ledger.sink}, {sink}}}
 
 @pytest.fixture
 def ledger_on(topic_name: Any) -> Callable[..., KeyLedger]:
-    """`ledger_on(bootstrap)` is a ledger over new topics of 8 partitions on this broker, or `replication` of them."""
+    """`ledger_on(bootstrap)` is a ledger over new topics of 8 and 4 partitions on this broker.
 
-    def make(bootstrap: str, replication: int = 1) -> KeyLedger:
+    `replication` is of both topics, `results` of the sink's if it differs.
+    """
+
+    def make(bootstrap: str, replication: int = 1, results: int = 0) -> KeyLedger:
         source, sink = topic_name("ledger-in"), topic_name("ledger-out")
-        create_topics(bootstrap, {source: 8, sink: 4}, replication)
+        create_topics(bootstrap, {source: 8}, replication)
+        create_topics(bootstrap, {sink: 4}, results or replication)
         return KeyLedger(bootstrap, source, sink, topic_name("ledger"))
 
     return make

@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from exactlyonce import EXACTLY_ONCE, read_letters, wait_for, write_poison
+
+from streamer.devbroker import create_topics
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(7200)]
 
@@ -45,9 +49,9 @@ class Fire:
     began: float = field(default_factory=time.monotonic)
     seed: int = 0
 
-    def feed(self, count: int, *, poisoned: bool = False) -> None:
+    def feed(self, count: int, *, poisoned: bool = False, filler: int = 40) -> None:
         self.seed += 1
-        self.ledger.write(count, self.seed)
+        self.ledger.write(count, self.seed, filler=filler)
         if poisoned:
             share = max(1, count // 100)
             self.poison += write_poison(self.ledger, share, share, self.seed)
@@ -69,8 +73,9 @@ class Fire:
     def written(self) -> int:
         return int(self.ledger.total()) + self.poison
 
-    def progress(self, at: int, of: int) -> None:
-        committed = self.ledger.sample()
+    def progress(self, at: int, of: int, *, sampled: bool = True) -> None:
+        """Tell how far it is. `sampled`: and note where the results end, which all their leaders have to tell."""
+        committed = self.ledger.sample() if sampled else self.ledger.committed()
         for member in self.members:
             assert member.process.poll() is None, member.text()
         took = time.monotonic() - self.began
@@ -227,6 +232,124 @@ def test_brokers_stand_still(
         assert grown < MOST_GROWN, f"{grown >> 20} MiB more in the outage"
         fire.progress(turn + 1, count)
     fire.finish()
+
+
+def test_partitions_whose_leader_is_away_hold_up_no_other(
+    start_kafka: Any, ledger_on: Callable[..., Any], bench: Callable[..., Any], delivery: str
+) -> None:
+    cluster = start_kafka(nodes=3)
+    # Each partition of the records is on one node alone.
+    ledger = ledger_on(cluster.bootstrap, replication=1, results=3)
+    fire = Fire("leaders away", delivery, ledger, bench(ledger, DELIVERIES[delivery]), sleep=0.1)
+    fire.feed(20_000)
+    fire.start()
+    count = rounds(3)
+    for turn in range(count):
+        node = turn % 3 + 1
+        away = led_by(ledger, node)
+        assert away
+        fire.until(ledger.sample() + 1)
+        cluster.kill(node)
+        began, before = time.monotonic(), rss(fire.members[0])
+        # Another member takes part in between, and has to find its place in partitions that nobody can tell it of.
+        fire.start()
+        elsewhere = ends(ledger, but=away)
+        deadline = time.monotonic() + 240
+        while committed(ledger, but=away) < elsewhere:
+            fire.progress(turn, count)
+            assert time.monotonic() < deadline, "partitions that are there are held up by those that are not"
+            time.sleep(2)
+        time.sleep(max(began + OUTAGE - time.monotonic(), 0.0))
+        assert rss(fire.members[0]) - before < MOST_GROWN
+        cluster.restart(node)
+        fire.stop(fire.members[-1])
+        fire.feed(10_000)
+        fire.progress(turn + 1, count)
+    fire.finish()
+
+
+def test_an_outage_of_partitions_of_the_results(
+    start_kafka: Any, ledger_on: Callable[..., Any], bench: Callable[..., Any], delivery: str
+) -> None:
+    cluster = start_kafka(nodes=3)
+    # Each partition of the results is on one node alone, while records are there all the time: they fill all buffers.
+    ledger = ledger_on(cluster.bootstrap, replication=3, results=1)
+    fire = Fire("results away", delivery, ledger, bench(ledger, DELIVERIES[delivery]), sleep=0.0)
+    fire.feed(2000, filler=4000)
+    fire.start()
+    fire.until(2000)
+    before = rss(fire.members[0])
+    count = rounds(1)
+    for turn in range(count):
+        cluster.kill(turn % 3 + 1)
+        fire.feed(40_000, filler=4000)
+        deadline = time.monotonic() + OUTAGE
+        while time.monotonic() < deadline:
+            time.sleep(5)
+            grown = rss(fire.members[0]) - before
+            assert grown < MOST_GROWN, f"{grown >> 20} MiB more in the outage"
+            fire.progress(turn, count, sampled=False)
+        aborted, replaced = (fire.members[0].text().count(text) for text in ("is aborted", "is replaced"))
+        print(
+            f"  {grown >> 20} MiB more after {OUTAGE:.0f} s, {aborted} aborts, {replaced} clients replaced", flush=True
+        )
+        cluster.restart(turn % 3 + 1)
+        fire.until(fire.written)
+        fire.progress(turn + 1, count)
+    fire.finish()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "created again"])
+def test_the_sinks_topic_is_deleted(ledger: Any, bench: Callable[..., Any], delivery: str, again: bool) -> None:
+    made = bench(ledger, DELIVERIES[delivery], sink="timeout: 30s, client: {allow.auto.create.topics: false}")
+    ledger.write(3000)
+    member = made.start(0.01)
+    wait_for(ledger, 3000, 120, member)
+    # What was there is gone with the topic.
+    ledger.check()
+    before = dict(ledger.written)
+    admin = AdminClient({"bootstrap.servers": ledger.bootstrap})
+    admin.delete_topics([ledger.sink])[ledger.sink].result()
+    ledger.write(3000, seed=2)
+    if again:
+        time.sleep(10)
+        create_topics(ledger.bootstrap, {ledger.sink: 4})
+        wait_for_committed(ledger, 6000, member)
+        assert member.stop() == 0, member.text()
+        results = Counter((key, seq) for _, _, key, seq in ledger.read_results())
+        wanted = {(key, seq) for key, end in ledger.written.items() for seq in range(before.get(key, 0), end)}
+        assert wanted <= results.keys(), "records were lost"
+        if delivery == "exactly_once":
+            assert max(results.values()) == 1, "results were repeated"
+    else:
+        assert member.process.wait(300) == 1
+        assert ledger.committed() == 3000
+
+
+def wait_for_committed(ledger: Any, count: int, member: Any) -> None:
+    deadline = time.monotonic() + 240
+    while ledger.committed() < count:
+        assert member.process.poll() is None, member.text()
+        assert time.monotonic() < deadline, f"{ledger.committed()} of {count} records are committed"
+        time.sleep(0.5)
+
+
+def led_by(ledger: Any, node: int) -> set[int]:
+    """The partitions of the records that this node leads."""
+    admin = AdminClient({"bootstrap.servers": ledger.bootstrap})
+    found = admin.list_topics(ledger.source, 60).topics[ledger.source].partitions
+    return {number for number, partition in found.items() if partition.leader == node}
+
+
+def ends(ledger: Any, but: set[int]) -> int:
+    """How many records are in the other partitions."""
+    return sum(partition not in but for partition, _ in ledger.by_offset)
+
+
+def committed(ledger: Any, but: set[int]) -> int:
+    """How many records of the other partitions are committed."""
+    ledger.sample()
+    return sum(offset for partition, offset in ledger.sampled[-1][0].items() if partition not in but)
 
 
 def rss(member: Any) -> int:
