@@ -58,6 +58,8 @@ class KafkaSourceBus(SourceBus):
         quick = QUICK if self.assignor != "consumer" else {}
         # A third of what may be held: the client may have one fetch on its way and one block read.
         limits = {"queued.max.messages.kbytes": 1024, "fetch.max.bytes": 2**20, "max.partition.fetch.bytes": 256 * 1024}
+        # After a rewind the client asks for nothing else before brokers have answered what it asked last.
+        limits["fetch.wait.max.ms"] = 50
         return KafkaSourceConfig.model_validate(
             {
                 "bootstrap": self.bootstrap,
@@ -74,6 +76,11 @@ class KafkaSourceBus(SourceBus):
 
     def give_back(self, source: Source) -> None:
         self.stop()
+
+    def close(self) -> None:
+        """Nothing is left that talks to the broker."""
+        self.stop()
+        self._producer.close()
 
     def stop(self) -> None:
         if self._other is not None:
@@ -116,6 +123,8 @@ def read(bootstrap: str, topic: str, count: int, patience: float) -> list[Messag
             "group.id": "reader",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            # Else brokers wait half a second for more before they tell of the end.
+            "fetch.wait.max.ms": 10,
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])

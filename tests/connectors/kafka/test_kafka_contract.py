@@ -99,7 +99,7 @@ class TestKafkaSource(SourceContract):
         bus = WatchedBus(kafka.bootstrap, topics(3, max_message_bytes=str(HUGE)), self.assignor)
         with bus.watching(monkeypatch):
             yield bus
-        bus.stop()
+        bus.close()
 
 
 class WatchedBus(KafkaSourceBus):
@@ -142,7 +142,7 @@ class TestKafkaSourceOnTheBrokersOwnProtocol(DeliveryContract):
         create_topics(cuttable_kafka.bootstrap, {topic: 3})
         bus = KafkaSourceBus(cuttable_kafka.bootstrap, topic, "consumer")
         yield bus
-        bus.stop()
+        bus.close()
 
 
 class TestKafkaSink(SinkContract):

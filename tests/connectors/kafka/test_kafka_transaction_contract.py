@@ -69,4 +69,4 @@ class TestKafkaTransactions(TransactionContract):
     def bus(self, cuttable_kafka: CuttableKafka, topic_name: Name, assignor: str) -> Iterator[TransactionBus]:
         bus = KafkaTransactionBus(cuttable_kafka, topic_name(), assignor)
         yield bus
-        bus.stop()
+        bus.close()
