@@ -21,7 +21,9 @@ from benchmarks.topics import PARTITIONS, Topics
 from protos import data_pb2 as pb
 
 WARM_UP = 3.0
-"""Seconds at the beginning that do not count: joining the group, first requests."""
+"""Seconds after a program's first record that do not count."""
+_START = 60.0
+"""Seconds until then, at most."""
 _LAST = 2.0
 """Seconds at the end that do not count either: the last results arrive."""
 
@@ -47,7 +49,7 @@ def pace(contestant: Contestant, job: Job, topics: Topics, content: Content, rat
             "bootstrap": job.bootstrap,
             "topic": job.source,
             "rate": rate,
-            "seconds": WARM_UP + seconds - _LAST / 2,
+            "seconds": _START + WARM_UP + seconds,
             "content": content,
         }
         pacer = subprocess.Popen(
@@ -56,8 +58,8 @@ def pace(contestant: Contestant, job: Job, topics: Topics, content: Content, rat
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         try:
+            program.wait_for_first(_START)
             observer.watch(WARM_UP)
-            program.wait_for_first(seconds / 2)
             start, cpu = time.time(), program.cpu()
             observer.watch(seconds - _LAST)
             stop, used = time.time(), program.cpu() - cpu

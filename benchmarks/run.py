@@ -33,6 +33,9 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="Two rows, a tenth of the messages: does it run?")] = False,
     short: Annotated[bool, typer.Option("--short", help="All rows, two rounds, without latency and groups.")] = False,
     rows: Annotated[list[str] | None, typer.Option("--row", help="Only this row; may be repeated.")] = None,
+    exactly_once: Annotated[
+        bool, typer.Option("--exactly-once", help="The service alone, with both guarantees in turns, and its latency.")
+    ] = False,
     rounds: Annotated[int | None, typer.Option(help="Rounds of each row.")] = None,
     write: Annotated[bool, typer.Option("--write", help="Keep the results, refresh the pages and the plot.")] = False,
 ) -> None:
@@ -49,15 +52,18 @@ def main(
     with bar, tempfile.TemporaryDirectory(prefix="streamer-bench-") as folder:
         say = Say(console, bar)
         programs, left_out = contestants(Path(folder), say.note, peers=peers)
+        if exactly_once:
+            programs = [one for one in programs if one.ours]
         for name, why in left_out.items():
             console.print(f"left out: {name}: {why}", highlight=False, markup=False)
         with open_broker("the benchmark", progress=say.note) as broker:
             console.print(broker.describe(), highlight=False)
             bench = Bench(Topics(broker.bootstrap), Path(folder), say, programs, share=QUICK_SHARE if quick else 1.0)
             bench.found.left_out = left_out
-            drained = {row: rounds or (1 if quick else 2 if short else row.rounds) for row in _rows(rows, quick=quick)}
+            chosen = [row for row in _rows(rows, quick=quick) if row.exactly_once or not exactly_once]
+            drained = {row: rounds or (1 if quick else 2 if short else row.rounds) for row in chosen}
             paced = {} if rows or short else dict.fromkeys(PACED, 1 if quick else rounds or 1)
-            groups = 0 if rows or short else 1 if quick else rounds or 2
+            groups = 0 if rows or short or exactly_once else 1 if quick else rounds or 2
             ours = sum(one.ours for one in programs)
             say.expect(
                 sum(bench.runs(row, times) for row, times in drained.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rich.table import Table
@@ -33,6 +33,8 @@ def grids(found: Measurements) -> list[Grid]:
         made.append(_paced(found))
     if found.together:
         made.append(_together(found))
+    if any(_guarantees(found.drained.get(row.name, {}), found.paced.get(row.name, {})) for row in ROWS):
+        made.append(_exactly_once(found))
     return made
 
 
@@ -113,6 +115,30 @@ def _paced(found: Measurements) -> Grid:
             )
     heads = ["messages", "program", "us", "added p50, ms", "added p99, ms", "whole p50, ms", "whole p99, ms"]
     return Grid(f"Paced: latency, batches wait at most {MAX_WAIT * 1000:g} ms", heads, lines)
+
+
+def _guarantees(*measured: Mapping[str, object]) -> list[tuple[str, str]]:
+    """The programs that were measured with both guarantees: at least once, and exactly once."""
+    names = {name: f"{name}-once" for programs in measured for name in programs}
+    return [(name, once) for name, once in names.items() if any(once in programs for programs in measured)]
+
+
+def _exactly_once(found: Measurements) -> Grid:
+    titles = _titles()
+    lines = []
+    for row in titles:
+        cells, runs = found.drained.get(row, {}), found.paced.get(row, {})
+        for name, once in _guarantees(cells, runs):
+            cost = visible = ["-", "-", "-"]
+            if name in cells and once in cells:
+                cost = [f"{cells[name].median:.2f}", f"{cells[once].median:.2f}", _ratio(cells[once], cells[name])]
+            if name in runs and once in runs:
+                usual, later = (min(run.whole[1] for run in runs[one]) for one in (name, once))
+                visible = [f"{seconds * 1000:.1f}" for seconds in (usual, later, later - usual)]
+            lines.append([titles[row], TITLES[name], *cost, *visible])
+    heads = ["messages", "program", "us, at least once", "us, exactly once", "ratio"]
+    visible_heads = ["visible p99, ms, at least once", "exactly once", "later"]
+    return Grid("Exactly once, by at least once", [*heads, *visible_heads], lines)
 
 
 def _together(found: Measurements) -> Grid:

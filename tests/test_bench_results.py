@@ -52,6 +52,17 @@ def test_costs_are_compared_with_the_loop_written_by_hand_and_with_the_floor(mea
     assert overview(measured).lines == [["32 floats, device_id, ts; batch 512", "11.0 us", "0.10"]]
 
 
+def test_both_guarantees_are_compared_where_both_were_measured(measured: Measurements) -> None:
+    assert len(grids(measured)) == 3
+    for factor in (1.0, 1.5, 1.2):
+        measured.add_drained("realistic", "ours-python", Drained(10.0 * factor, 1e5, 80 << 20))
+        measured.add_drained("realistic", "ours-python-once", Drained(11.0 * factor, 1e5, 80 << 20))
+    measured.add_paced("realistic", "ours-python", Paced(12.0, (0.01, 0.02), (0.010, 0.020), 100))
+    measured.add_paced("realistic", "ours-python-once", Paced(12.0, (0.01, 0.12), (0.060, 0.125), 100))
+    (line,) = grids(measured)[-1].lines
+    assert line[1:] == ["streamer, python", "12.00", "13.20", "1.10", "20.0", "120.0", "100.0"]
+
+
 def test_the_plot_is_a_drawing_with_a_bar_for_each_program(measured: Measurements) -> None:
     root = ElementTree.fromstring(svg(measured.drained["realistic"], "costs < all", measured.caption))
     space = "{http://www.w3.org/2000/svg}"
