@@ -57,6 +57,10 @@ FRAME = {"source": {"type": "memory", "topic": "in"}, "pipeline": [], "sink": {"
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
+_TESTS = re.compile(r"`((?:\w+/)+\w+\.py)`: (\*[^|;]+\*)")
+"""A file and names of tests in it, in a table."""
+
+
 def _runs(block: Block) -> bool:
     return block.mark == "run" or (block.language == "python" and block.mark not in ("input", "output"))
 
@@ -271,6 +275,16 @@ def test_every_field_of_a_service_file_and_of_the_steps_is_documented() -> None:
     ours = {name for name in regions() if name.partition(".")[2] not in _plugins()}
     assert not ours - set(shown), "give each its `<!-- fields: NAME -->` and `<!-- end -->`, then docs/generate.py"
     assert len(shown) == len(set(shown)), "one of them is in two pages"
+
+
+def test_tests_that_the_page_on_delivery_names_exist() -> None:
+    found = _TESTS.findall((ROOT / "docs/delivery.md").read_text(encoding="utf-8"))
+    assert len(found) > 20
+    for file, names in found:
+        path = next(path for path in (ROOT / "tests" / file, ROOT / file) if path.exists())
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"\*([^*]+)\*", names):
+            assert f"def test_{name.replace(' ', '_')}(" in text, f"{path.name} has no test: {name}"
 
 
 def _plugins() -> set[str]:
