@@ -239,7 +239,6 @@ class Transactions(ProducerClient):
             f"and describe the transactional id {self._identity}, or those that begin as it does",
             KafkaError.GROUP_AUTHORIZATION_FAILED: "ask for an access rule (ACL) that lets this user read the group "
             "of the source: transactions commit its positions",
-            KafkaError.CLUSTER_AUTHORIZATION_FAILED: "ask for an access rule (ACL) IdempotentWrite on the cluster",
         }.get(error.code())
         if advice is None:
             return explained(error, self.label, self.scrub)
