@@ -21,7 +21,23 @@ def test_costs_are_compared_within_a_round() -> None:
         ["streamer", "1", "1"],
         ["PyAV loop, by hand (the baseline)", "2", "4"],
     ]
-    assert [line[3] for line in aims.lines] == ["0.50", "not measured", "not measured"]
+    assert [line[3] for line in aims.lines] == ["0.50", "not measured", "not measured", "not measured"]
+
+
+def test_the_agents_share_is_a_part_of_the_cost_of_decoding() -> None:
+    # The machine was twice as slow in the second round.
+    _, aims = grids(Figures({"720p": {"ours-bare": [1100.0, 2200.0], "decode": [1000.0, 2000.0]}}))
+    assert aims.lines[-1] == ["agent's share of a picture (without model less decode), ms", "720p", "0.2", "0.10"]
+
+
+def test_times_of_a_machine_that_had_no_time_for_all_pictures_say_so() -> None:
+    told = {"rest": [2.0, 9.0], "pictures": 95, "expected": 100}
+    assert [line[3] for line in grids(Figures(live={"latency": told}))[1].lines] == ["2.0", "9.0"]
+    lines = grids(Figures(live={"latency": {**told, "pictures": 20}}))[1].lines
+    assert [line[3] for line in lines] == [
+        "2.0 (the machine was busy: 20 of 100 pictures)",
+        "9.0 (the machine was busy: 20 of 100 pictures)",
+    ]
 
 
 def test_the_page_shows_the_results_of_the_file() -> None:

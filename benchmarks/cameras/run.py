@@ -30,7 +30,9 @@ RESULTS = ROOT / "benchmarks" / "cameras-results.json"
 PACKAGES = ("av", "numpy", "onnxruntime", "opencv-python-headless")
 FILMS = {"720p": (1280, 720), "1080p": (1920, 1080)}
 _PROGRAMS = {"decode": ("decode", False), "ours-bare": ("ours", False), "ours": ("ours", True)}
-_PROGRAMS |= {"handwritten": ("handwritten", True)} | {name: (one, True) for name, one in CAMERA_PEERS.items()}
+_PROGRAMS |= {"floor": ("floor", True), "handwritten": ("handwritten", True)} | {
+    name: (one, True) for name, one in CAMERA_PEERS.items()
+}
 _PATIENCE = 900.0
 
 app = typer.Typer(add_completion=False)
@@ -116,6 +118,7 @@ def _live(found: Figures, say: Say, model: str, seconds: float) -> None:
         with ExitStack() as stack:
             urls = [stack.enter_context(_camera(*size, fps)) for _ in range(count)]
             told = found.live[case] = _ran(sys.executable, "live", [str(seconds), str(pause), model, *urls])
+        told["expected"] = round(seconds * (min(fps * count, 1 / pause) if pause else fps * count))
         say.step(f"live, {case}: {json.dumps(told)}")
 
 

@@ -94,6 +94,18 @@ def test_pictures_of_a_file_are_taken_together() -> None:
     assert found.ready == 3
 
 
+def test_pictures_of_a_file_that_a_batch_has_no_room_for_wait_for_company_again() -> None:
+    found, _ = waiting("block", 4)
+    for number in range(4):
+        found.put(frame(number, age=-600.0))
+    with found._arrived:
+        found.take()
+        found.leave()
+    assert found.ready == 0
+    found.put(frame(4, age=-600.0))
+    assert found.ready == 4
+
+
 def test_a_picture_of_a_file_does_not_wait_for_company_for_long_or_in_vain() -> None:
     slow, _ = waiting("block", 4)
     slow.put(frame(0, age=1.0))

@@ -69,6 +69,15 @@ def batches(batcher: RoundBatcher, source: Source, count: int) -> list[tuple[lis
     raise AssertionError(f"only {len(found)} batches: {found}")
 
 
+@pytest.mark.parametrize(("most", "waits", "polls"), [(1, 0.0, 1), (8, 0.0, 1), (8, 60.0, 2)])
+def test_a_source_is_polled_no_more_than_could_bring_something(most: int, waits: float, polls: int) -> None:
+    batcher = RoundBatcher(most, 1000, waits)
+    batcher.lanes = {A, B}
+    source = Scripted([(A, 1)], [(B, 7)])
+    batcher.gather(source)
+    assert 2 - len(source.blocks) == polls
+
+
 def test_a_round_has_one_record_of_each_lane_and_the_others_wait_for_the_next() -> None:
     batcher = RoundBatcher(10, 1000, 60.0)
     batcher.lanes = {A, B}
