@@ -39,7 +39,7 @@ class Frame:
     facts: Facts
     at: float = field(default_factory=time.monotonic)
     """When it was decoded, on `time.monotonic`."""
-    _image: Image | None = None
+    _image: Image | None = field(default=None, init=False, repr=False)
 
     @property
     def image(self) -> Image:
