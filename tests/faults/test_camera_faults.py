@@ -107,7 +107,7 @@ def test_bad_input_of_each_kind_costs_the_other_cameras_no_frames(tmp_path: Path
             return found
 
         def sent() -> int:
-            return min(one.sent for one in yard.good.values())
+            return min(int(one.sent) for one in yard.good.values())
 
         until(
             lambda: all(told()[name]["delivered"] for name in (*yard.good, *yard.odd)),

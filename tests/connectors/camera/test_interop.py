@@ -1,14 +1,19 @@
-"""Cameras that are not ours: GStreamer's RTSP server, where the system has it."""
+"""Cameras that are not ours: GStreamer's RTSP server, where the system has it, and that of the package rtsp."""
 
 from __future__ import annotations
 
+import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
-from camerareader import reading
+from camerareader import reading, shown
+from numberedpictures import number_in, picture
+from rtspcamera import RtspCamera
 
 SYSTEM = Path("/usr/bin/python3")
 pytestmark = pytest.mark.slow
@@ -56,3 +61,35 @@ def test_pictures_of_gstreamers_server(
     stamps = [one.message.timestamp or 0 for one in found]
     assert stamps == sorted(stamps)
     assert abs(told["skew_seconds"]) < 5
+
+
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+def test_pictures_of_the_server_of_the_package_rtsp(transport: str) -> None:
+    rtsp = pytest.importorskip("rtsp")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # Its pictures are red, green, blue.
+    numbered = [np.ascontiguousarray(picture(number, 320, 192)[..., ::-1]) for number in range(20)]
+    with (
+        rtsp.Source(f"rtsp://127.0.0.1:{port}/live", fps=10, frame_buffer=numbered) as server,
+        reading({"gate": {"url": server.client_uri, "transport": transport}}, policy="fifo") as reader,
+    ):
+        found = reader.see("gate", 25)
+        told = reader.cameras.cameras()["gate"]
+    assert told["codec"] == "h264"
+    assert {(one.message.value.image.width, one.message.value.image.height) for one in found} == {(320, 192)}
+    if transport == "tcp":
+        numbers = {shown(one) for one in found}
+        assert numbers <= set(range(20))
+        assert len(numbers) > 3
+
+
+def test_our_test_camera_is_read_by_the_client_of_the_package_rtsp() -> None:
+    """What the tests of this folder are made with is a camera to others, too."""
+    rtsp = pytest.importorskip("rtsp")
+    with RtspCamera(login=("admin", "s3cret")) as camera, rtsp.Client(camera.url) as client:
+        deadline = time.monotonic() + 30
+        while (seen := client.read(raw=True)) is None:
+            assert time.monotonic() < deadline, "it shows nothing"
+            time.sleep(0.05)
+    assert number_in(np.asarray(seen)) < 20
