@@ -8,7 +8,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 # Where this is set, each worker and each program that a test starts would compile all that it imports anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install native demo test test-fast mosquitto lint format types layers bench bench-peers bench-cameras soak protos lock clean
+.PHONY: help install native demo test test-fast mosquitto lint format types layers bench bench-peers bench-cameras bench-tracking soak protos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -71,6 +71,9 @@ bench-peers: $(STAMP)  ## the same with Bytewax, Quix Streams, FastStream, Faust
 
 bench-cameras: $(STAMP)  ## what a picture of a camera costs, against loops written by hand and OpenCV; writes the table (ten minutes)
 	$(BIN)/python -m benchmarks.cameras.run --peers --write
+
+bench-tracking: $(STAMP)  ## how well TRACK keeps the ids of objects, beside the package trackers; writes the table (two minutes)
+	$(BIN)/python -m benchmarks.tracking.run --peers --write
 
 soak: $(STAMP)  ## the long tests, for hours: hundreds of kills, restarts, standstills and members that come and go; five million messages; with progress and a report
 	$(BIN)/python -m pytest -m soak -s

@@ -31,6 +31,7 @@ TITLES = {
     "mqtt-faststream": "FastStream",
     "cameras-opencv": "OpenCV loop",
     "cameras-roboflow": "Roboflow InferencePipeline",
+    "trackers": "trackers",
 }
 _PACKAGES = {
     "bytewax": "bytewax",
@@ -43,6 +44,7 @@ _PACKAGES = {
     "mqtt-faststream": "faststream",
     "cameras-opencv": "opencv-python-headless",
     "cameras-roboflow": "inference",
+    "trackers": "trackers",
 }
 
 

@@ -23,7 +23,7 @@ class TrackerSettings:
     """What decides which box goes on with which track."""
 
     two_stages: bool
-    """Whether boxes of a low score may go on with a track (ByteTrack)."""
+    """Whether boxes of a high score choose their tracks before those of a low one do (ByteTrack)."""
     high: float
     """Score from which a box may begin a track."""
     low: float
@@ -91,10 +91,10 @@ class Tracker:
         if settings.two_stages:
             low = ~high & (scores >= settings.low)
             match(confirmed, high, settings.overlap)
-            match(confirmed & (self._seen >= before), low, max(settings.overlap, self.SECOND_OVERLAP))
-            match(~confirmed, high, settings.overlap)
+            match(confirmed, low, max(settings.overlap, self.SECOND_OVERLAP))
+            match(~confirmed, high | low, settings.overlap)
         else:
-            match(np.ones_like(confirmed), high, settings.overlap)
+            match(np.ones_like(confirmed), scores >= settings.low, settings.overlap)
         return self._continued(corners, labels, high, track_of, free, now)
 
     def coasting(self, seconds: float) -> Coasting:

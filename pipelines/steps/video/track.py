@@ -32,11 +32,11 @@ class Track(Step):
     output_name: Key = "ids"
     """Key of the ids, integers from 1, one for each box in their order; 0 for a box without a confirmed track."""
     algorithm: Literal["BYTE_TRACK", "SORT"] = "BYTE_TRACK"
-    """`BYTE_TRACK` lets boxes of a low score go on with a track, too, those of an object half hidden."""
+    """With `BYTE_TRACK` boxes of a high score choose their tracks first, and those of a low one, of an object half hidden, among what is left; with `SORT` all choose at once."""  # noqa: E501
     high_threshold: Fraction = 0.5
     """Score from which a box may begin a track. A box without a probability has the score 1."""
     low_threshold: Fraction = 0.1
-    """Score from which a box may go on with one, with `BYTE_TRACK`. The detector must not cut such boxes off."""
+    """Score from which a box may go on with one. The detector must not cut such boxes off."""
     overlap: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Intersection over union that a box and the place where its track is expected have at least."""
     hits: Annotated[Int, Field(ge=1)] = 3

@@ -80,10 +80,18 @@ def test_a_box_that_is_seen_once_is_never_a_track() -> None:
 def test_boxes_of_low_scores_go_on_with_a_track_and_never_begin_one() -> None:
     seen = [box(0.2 + 0.01 * at, 0.5, score=0.2 if at in (4, 5, 6) else 0.9) for at in range(9)]
     assert ids(frames(seen))[3:] == [[1]] * 6
-    assert ids(frames(seen), algorithm="SORT")[3:] == [[1], [0], [0], [0], [1], [1]]
+    assert ids(frames(seen), algorithm="SORT")[3:] == [[1]] * 6
+    assert ids(frames(seen), algorithm="SORT", low_threshold=0.5)[3:] == [[1], [0], [0], [0], [1], [1]]
     assert ids(frames(walk(6, score=0.3))) == [[0]] * 6
     assert ids(frames(walk(6, score=0.05))) == [[0]] * 6
     assert ids(frames(walk(4, score=None)))[3] == [1]
+
+
+@pytest.mark.parametrize("algorithm", ["SORT", "BYTE_TRACK"])
+def test_an_object_half_hidden_keeps_its_id_though_it_was_missed_meanwhile(algorithm: str) -> None:
+    given = frames([box(0.2 + 0.01 * at, 0.5, score=0.2 if at > 4 else 0.9) for at in range(12)])
+    given[6]["boxes"] = []
+    assert [one for one in ids(given, algorithm=algorithm)[3:] if one] == [[1]] * 8
 
 
 def test_boxes_of_another_label_are_another_object() -> None:
