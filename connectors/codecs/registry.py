@@ -76,7 +76,7 @@ def codec_config(setting: str | Mapping[str, Any]) -> CodecConfig:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        raise definition_error(error, Document(fields, prefix=("codec",)), model, ignorable=False) from error
+        raise definition_error(error, Document(fields, prefix=("codec",)), model) from error
 
 
 def anchored(setting: str | Mapping[str, Any], base: Path) -> str | dict[str, Any]:

@@ -20,7 +20,7 @@ from pipelines.definitions.graph import INPUT_KEY, Graph
 from pipelines.definitions.problems import Problems
 from pipelines.definitions.sequence import Sequence
 from pipelines.definitions.typereader import Reading, kind_of, read_typed, read_typed_of
-from pipelines.definitions.validation import Unknown, warn_unknown
+from pipelines.definitions.validation import Unknown, nearest_or_known, warn_unknown
 from pipelines.definitions.wiring import Node, WiringError
 from pipelines.errors import DefinitionError, nearest
 from pipelines.executors.pipeline import Pipeline
@@ -194,11 +194,11 @@ def _check_keys(document: Document, data: dict[str, Any], unknown: Unknown, prob
             text = "is for graphs, which have their steps by name; a sequence has a list of them"
             problems.add(document.error((key,), text))
             continue
-        hint = nearest(key, known)
+        hint = nearest_or_known(key, known)
         if unknown == "error":
-            problems.add(document.error((key,), f'no such field{hint} (unknown="warn" loads it all the same)'))
+            problems.add(document.error((key,), f"no such field{hint}"))
             continue
-        warn_unknown(f"{document.where((key,))}no such field; ignored{hint}")
+        warn_unknown(f"{document.where((key,))}no such field; ignored{nearest(key, known)}")
 
 
 def _text(document: Document, data: dict[str, Any], key: str) -> str | None:

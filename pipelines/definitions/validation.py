@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -16,6 +16,8 @@ from pipelines.errors import DefinitionError, nearest
 Unknown = Literal["error", "warn"]
 """What an unknown key is: an error, or a warning (`UnknownKeyWarning`) and otherwise ignored."""
 
+MOST_KEYS = 20
+"""Known keys that an error lists at most."""
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -56,14 +58,12 @@ def definition_error(
     document: Document,
     model: type[BaseModel] | None = None,
     *,
-    ignorable: bool = True,
     apart: Container[object] = (),
 ) -> DefinitionError:
     """pydantic's error about `document.data` as ours, a problem for each thing that is wrong.
 
-    With the `model` that was validated, unknown keys are answered with the nearest known one. `ignorable` says whether
-    the caller can have them ignored with `unknown="warn"`. What is wrong at keys `apart`, and what is wrong as a whole
-    where there are some, is left out.
+    With the `model` that was validated, unknown keys are answered with the nearest known one, or with those that there
+    are. What is wrong at keys `apart`, and what is wrong as a whole where there are some, is left out.
     """
     found: dict[KeyPath, list[str]] = {}
     shown: dict[KeyPath, str] = {}
@@ -75,7 +75,7 @@ def definition_error(
             path = (*path, str(one["loc"][-1]))
         elif one["type"].startswith("union_tag"):
             path = (*path, one["ctx"]["discriminator"].strip("'"))
-        message = _message(one, path, model, ignorable)
+        message = _message(one, path, model)
         # Each member of a union has its own complaint about the same value.
         if message not in found.setdefault(path, []):
             found[path].append(message)
@@ -85,6 +85,12 @@ def definition_error(
         found.pop(path, None)
     ordered = sorted(found, key=lambda path: document.line(path) or 0)
     return DefinitionError(*(document.where(path) + " or ".join(found[path]) + shown[path] for path in ordered))
+
+
+def nearest_or_known(name: str, known: Sequence[str]) -> str:
+    """`; did you mean "X"?` for the known key closest to `name`; where none is close, the keys that are known."""
+    listed = ", ".join(known[:MOST_KEYS]) + (", ..." if len(known) > MOST_KEYS else "")
+    return nearest(name, known) or (f"; delete it: known are {listed}" if known else "")
 
 
 def warn_unknown(message: str) -> None:
@@ -125,11 +131,11 @@ _UNSHOWN = ("value_error", "assertion_error", "missing", "extra_forbidden", "uni
 _SECRET = ("password", "secret", "token", "pem", "key", "credential", "auth")
 
 
-def _message(error: ErrorDetails, path: KeyPath, model: type[BaseModel] | None, ignorable: bool) -> str:
+def _message(error: ErrorDetails, path: KeyPath, model: type[BaseModel] | None) -> str:
     kind = error["type"]
     if kind == "extra_forbidden":
-        hint = _hint(error, path, model)
-        return f"no such field{hint}" + (' (unknown="warn" loads it all the same)' if ignorable else "")
+        known = [] if model is None else sorted(known_keys(model, error["loc"][:-1]))
+        return f"no such field{nearest_or_known(str(path[-1]), known)}"
     if kind == "missing":
         return "is required"
     if kind == "union_tag_not_found":

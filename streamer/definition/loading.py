@@ -188,7 +188,7 @@ def _of_model(model: type[Model], data: object, document: Document, base: Path, 
     try:
         return model.model_validate(data, context={"base": base.absolute()})
     except ValidationError as error:
-        raise definition_error(error, document, model, ignorable=False, apart=apart) from error
+        raise definition_error(error, document, model, apart=apart) from error
 
 
 def _connectors(

@@ -119,7 +119,7 @@ def _written(file: Path) -> Iterator[Case]:
         try:
             yield Case.model_validate({"name": name, **document.data, "folder": file.parent})
         except ValidationError as error:
-            raise definition_error(error, document, Case, ignorable=False) from error
+            raise definition_error(error, document, Case) from error
 
 
 def _lines(file: Path) -> list[Document]:

@@ -63,6 +63,7 @@ def run(
     The first signal stops the intake, finishes what is in flight and ends with exit code 0, a second one ends at once
     with 130. When one service fails the others are drained and the exit code is 1.
     """
+    from pipelines.errors import StreamerError
     from streamer.agent.agent import Agent
     from streamer.cli.folder import import_from_here
     from streamer.cli.process import collect_less_often
@@ -70,7 +71,10 @@ def run(
     from streamer.cli.together import run_together
     from streamer.observe.logs import configure, from_environment
 
-    level, form = from_environment(os.environ)
+    try:
+        level, form = from_environment(os.environ)
+    except StreamerError as error:
+        raise typer.BadParameter(str(error)) from error
     log_json = form if log_json is None else log_json
     in_json = not sys.stderr.isatty() if log_json is None else log_json
     json_lines(bool(log_json))

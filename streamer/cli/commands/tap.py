@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -53,8 +54,9 @@ def tap(
     from streamer.cli.folder import import_from_here
     from streamer.cli.options import position
     from streamer.cli.place import place_named, place_of_sink, place_of_source
+    from streamer.cli.route import is_service_file
     from streamer.cli.signals import draining
-    from streamer.cli.terminal import quiet
+    from streamer.cli.terminal import quiet, remark
 
     quiet()
     import_from_here()
@@ -64,7 +66,7 @@ def tap(
     options = {"--sink": sink, "--source": source, "--topic": named}
     place = place_named(topic, take, name, options, codec, bootstrap, client)
     how = codec_of(place.codec)
-    hint = Hint()
+    hint = Hint(in_file=codec is None and is_service_file(topic))
     stop = threading.Event()
     shown = 0
     begin = position(start)
@@ -73,6 +75,8 @@ def tap(
         place.bus.reader(place.topic, "streamer-tap") as reader,
     ):
         reader.begin(reader.starts(begin))
+        if start == "latest" and not end and sys.stderr.isatty():
+            remark(f"waiting for new records of {place.topic}; --from earliest shows those that are there, Ctrl-C ends")
         while not stop.is_set() and not (end and reader.at_end):
             # One more look after the last end was told: a block may hold records and ends.
             for seen in _seen(reader.poll(0.2), how):
@@ -84,10 +88,11 @@ def tap(
 
 
 class Hint:
-    """Tells once which codec would read what the chosen one cannot."""
+    """Tells once which codec would read what the chosen one, or that of the service file, cannot."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_file: bool) -> None:
         self._told = False
+        self._in_file = in_file
 
     def look(self, seen: Seen) -> None:
         """Look at a record; the first that was not decoded is tried with other codecs."""
@@ -99,7 +104,8 @@ class Hint:
         self._told = True
         found = fitting_codec(seen.payload)
         if found is not None:
-            remark(f"such payloads are read with --codec {found}")
+            said = f" (in the file: codec: {found})" if self._in_file else ""
+            remark(f"such payloads are read with --codec {found}{said}")
 
 
 class Seen(NamedTuple):

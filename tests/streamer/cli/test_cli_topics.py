@@ -350,6 +350,9 @@ def test_a_wrong_codec_names_the_one_that_fits(cli: Any, topics: Any, on: tuple[
     ended = cli("tap", topic, "--from", "earliest", "--end", *on)
     assert ended.out.count("not decoded") == 3
     assert ended.err.count("such payloads are read with --codec json") == 1
+    file = service_file(tmp_path, on[1], topic, topic)
+    ended = cli("tap", file, "--sink", "made", "--topic", topic, "--from", "earliest", "--end")
+    assert "such payloads are read with --codec json (in the file: codec: json)" in ended.err
 
 
 @pytest.mark.parametrize(
