@@ -136,7 +136,7 @@ class ClipSink(Sink):
             ) from error
         if named or deleted:
             _log.warning(
-                "sink %s: a process before this one was killed: %d of its clips can be played and have their names now, "
+                "sink %s: a process before this one was killed: %d of its clips can be played and got their names, "
                 "%d were empty and are deleted", self.name, named, deleted,
             )  # fmt: skip
         self._closing = False

@@ -11,8 +11,8 @@ from connectors.file.lock import lock
 class WatchedFile:
     """A new file, written without a buffer. libav loses some errors of writing (fragmented MP4): here none is lost.
 
-    After an error nothing more is written, and libav is told nothing: ask `check`. It is locked, so that other processes
-    see that it is in use.
+    After an error nothing more is written, and libav is told nothing: ask `check`. It is locked, so that other
+    processes see that it is in use.
     """
 
     def __init__(self, path: Path) -> None:

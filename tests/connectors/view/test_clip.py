@@ -405,7 +405,8 @@ from camerareader import CameraReader
 from rtspcamera import RtspCamera
 folder = Path(sys.argv[3])
 with RtspCamera(fps=40) as camera:
-    clips = Recording({"gate": camera.url}, {}, {"directory": folder, "before": 0, "after": "60s", "format": sys.argv[4]})
+    fields = {"directory": folder, "before": 0, "after": "60s", "format": sys.argv[4]}
+    clips = Recording({"gate": camera.url}, {}, fields)
     clips.sink.open()
     with CameraReader(clips.source) as reader:
         [one] = reader.see("gate", 1)
