@@ -36,10 +36,14 @@ pub fn payloads(bytes: &[u8]) {
     }
 }
 
+/// Values of a record without those in its arrays and maps: schemas of more are refused before they come here.
+const MOST_VALUES: usize = 500;
+
 /// A type for each byte, made of those before it, and records of the last ones.
 fn program(schema: &[u8]) -> Option<Program> {
     let mut nodes = Vec::new();
     let mut least: Vec<usize> = Vec::new();
+    let mut values: Vec<usize> = Vec::new();
     for (place, byte) in schema.iter().enumerate() {
         let back = |many: usize| place.checked_sub(1 + many % 4);
         let whole = |small, unit| (Node::Integer { small, unit }, 1);
@@ -86,6 +90,15 @@ fn program(schema: &[u8]) -> Option<Program> {
                 (record(&inner), size)
             }
         };
+        let count = match &node {
+            Node::Union(inner) => inner.iter().map(|node| values[*node]).max().unwrap_or(0),
+            Node::Record(fields) => fields.iter().map(|field| values[field.node]).sum::<usize>(),
+            _ => 0,
+        };
+        if count > MOST_VALUES {
+            return None;
+        }
+        values.push(count + 1);
         nodes.push(node);
         least.push(size.min(1 << 20));
     }

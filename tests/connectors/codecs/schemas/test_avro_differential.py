@@ -299,6 +299,7 @@ HOSTILE = {
     "l": [
         b"\3\4\2\3\0",  # a block with its size, which skips may use
         b"\3\x7f\2\3\0",
+        b"\3\x0a\2\3\0",  # the size is more than the array has, and less than the record
         b"\3\3\2\3\0",
         b"\2\2\2\3\0",  # two blocks
         b"\1\2\2\0",
