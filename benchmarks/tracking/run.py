@@ -25,13 +25,14 @@ from benchmarks.tracking.scenes import SEEDS, Frame, scenes
 RESULTS = ROOT / "benchmarks" / "tracking-results.json"
 """The measurements that the page shows."""
 PACKAGES = ("numpy", "lap")
-OURS = {
+OURS: dict[str, dict[str, Any]] = {
     "TRACK, BYTE_TRACK": {},
     "TRACK, SORT": {"algorithm": "SORT"},
+    "TRACK, hits: 2": {"hits": 2},
 }
-"""Fields of TRACK: those that it has by default, which are those of `THEIRS` as far as both have them."""
+"""Fields of TRACK: by default those of `THEIRS` as far as both have them, and with tracks that are confirmed sooner."""
 _SAME = {"track_activation_threshold": 0.5, "minimum_consecutive_frames": 3, "minimum_iou_threshold": 0.2}
-THEIRS = {
+THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
     "trackers, ByteTrack": ("ByteTrackTracker", {**_SAME, "high_conf_det_threshold": 0.5}),
     "trackers, SORT": ("SORTTracker", _SAME),
     "ByteTrack, its defaults": ("ByteTrackTracker", {}),

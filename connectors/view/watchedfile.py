@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from connectors.file.lock import lock
+from pipelines.errors import ConnectorError
 
 
 class WatchedFile:
@@ -20,7 +22,9 @@ class WatchedFile:
         self.name = str(path)
         """libav sees the format by it."""
         self._file = path.open("wb", buffering=0)
-        lock(self._file.fileno(), path)
+        # A process that looks whether the file is in use holds the lock for a moment.
+        with suppress(ConnectorError):
+            lock(self._file.fileno(), path)
         self._error: OSError | None = None
 
     def write(self, data: bytes) -> int:
