@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +13,12 @@ from pipelines import BoundingBox, Data, Track
 from pipelines.data.record import RecordContext
 
 
-def tracked(frames: Sequence[Frame], **fields: object) -> list[Ints]:
+def tracked(frames: Sequence[Frame], **fields: Any) -> list[Ints]:
     """The id of each box of each frame, `TRACK` having these fields; 0 without a confirmed track."""
     records = [Data({"boxes": _boxes(frame)}, record=_record(frame)) for frame in frames]
     with pipelines.Sequence([Track(bbox_name="boxes", **fields)]).open() as executor:
         found = executor.run_many(records)
-    return [np.array(one["ids"], np.int64) for one in found]
+    return [np.array(one["ids"], np.int64) for one in found if isinstance(one, Data)]
 
 
 def _boxes(frame: Frame) -> list[BoundingBox]:

@@ -11,9 +11,10 @@ import numpy as np
 from connectors.codec import Decoded, Encoded, RecordsOrigin
 from connectors.records import Records
 from pipelines.data.batch import Batch
-from pipelines.data.columns import DenseColumn, WireColumn
+from pipelines.data.columns import DenseColumn
 from pipelines.data.data import check_key
 from pipelines.data.rowrange import RowNumbers
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import RowsFailed, WireError
 from pipelines.values import ValueType
 from pipelines.wire.limits import Limits

@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, Rows, WireColumn
+from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, Rows
 from pipelines.data.data import WRITABLE, Data, RecordContext, check_key, is_reserved, owned
 from pipelines.data.rowrange import RowNumbers, RowRange, as_array, as_range, row_range
 from pipelines.data.sparsecolumn import SparseColumn, columns_of, concat, divide
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import MOST_KEYS, DataError, KeyNotInBatchError, RowsFailed, ValueNotFoundError, nearest
 
 

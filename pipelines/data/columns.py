@@ -8,7 +8,7 @@
 | `NumbersColumn` (`numberscolumn.py`) | one float64 array | INT64 beside DOUBLE, as JSON has them |
 | `ListsColumn` (`listscolumn.py`) | the arrays of lists of numbers | lists that may be asked for as arrays |
 | `SpansColumn` (`spanscolumn.py`) | N spans of one buffer | strings and bytes, as compiled decoders read them |
-| `WireColumn` | N undecoded spans of the input | values that no step has asked for yet |
+| `WireColumn` (`wirecolumn.py`) | N undecoded spans of the input | values that no step has asked for yet |
 | `SparseColumn` (`sparsecolumn.py`) | the rows that have the key | keys that few rows have |
 
 Columns are read-only and shared between batches: every change gives a new column.
@@ -19,38 +19,19 @@ from __future__ import annotations
 import copy
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from pipelines.data.data import WRITABLE, owned
-from pipelines.data.spans import Spans
 from pipelines.data.stacking import SCALARS, as_scalars, filled, is_double, stacked, unequal
 from pipelines.errors import DataError, RowsFailed, ValueNotFoundError
 from pipelines.values import Image, ValueType, type_of
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-Entries = Sequence[bytes | None]
-"""Serialised map entries, a list or `Spans`; `None` where a row has none."""
-
-
-@runtime_checkable
-class TakenEntries(Protocol):
-    """Entries that give some of them without a look at each: `Spans`, and texts that were not looked for yet."""
-
-    def take(self, rows: Rows) -> Entries:
-        """The entries at these positions."""
-
-
-@runtime_checkable
-class JoinedEntries(TakenEntries, Protocol):
-    """Entries that can be joined with others without a look at each."""
-
-    def joined(self, parts: Sequence[Sequence[Any]]) -> Entries | None:
-        """The entries of all parts, these among them; `None` if each has to be looked at."""
 
 
 class Missing:
@@ -308,7 +289,7 @@ class DenseColumn(Column):
         return (self.type,)
 
     def part(self, start: int, stop: int) -> DenseColumn:
-        present = _cut_mask(self.mask, start, stop)
+        present = cut_mask(self.mask, start, stop)
         return DenseColumn(self.storage[start:stop], _typed(self), present)
 
     def take(self, rows: Rows) -> DenseColumn:
@@ -464,134 +445,6 @@ class LentColumn(ObjectColumn):
         return LentColumn(self.source.take(rows)) if self._own is None else super().take(rows)
 
 
-class WireColumn(Column):
-    """Undecoded map entries of the input, decoded when first asked for and passed through untouched.
-
-    `entries[i]` is the serialised map entry of row i, tag and length included (so that joined entries are a
-    message), or `None`; of plain JSON it is the text of the value. `decode` turns the entries into a decoded column or
-    raises `RowsFailed`. In a list, entries that a row lacks are `None`; with `Spans`, or any other sequence with a
-    method `take(rows)`, `present` has to say which these are.
-    """
-
-    __slots__ = ("_decode", "_decoded", "entries")
-
-    def __init__(self, entries: Entries, decode: Callable[[Entries], Column], present: Mask | None = None) -> None:
-        if present is None and isinstance(entries, list) and None in entries:
-            present = np.fromiter((entry is not None for entry in entries), np.bool_, len(entries))
-        super().__init__(None, present)
-        self.entries = entries
-        self._decode = decode
-        self._decoded: Column | None = None
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    @property
-    def is_decoded(self) -> bool:
-        """Whether the values have been decoded."""
-        return self._decoded is not None
-
-    def decoded(self) -> Column:
-        if self._decoded is None:
-            try:
-                self._decoded = self._decode(self.entries)
-            except RowsFailed as error:
-                raise RowsFailed(error.failures, of=self) from None
-        self._decoded.key = self.key
-        return self._decoded
-
-    @property
-    def array(self) -> npt.NDArray[Any]:
-        return self.decoded().array
-
-    def __getitem__(self, row: int) -> Any:
-        if self._decoded is not None:
-            return self._decoded[row]
-        entry = self.entries[row]
-        try:
-            return MISSING if entry is None else self._decode([entry])[0]
-        except RowsFailed as error:
-            raise RowsFailed({range(len(self))[row]: error.failures[0]}, of=self) from None
-
-    @property
-    def writable(self) -> bool:
-        return self.decoded().writable
-
-    def lent(self) -> WireColumn:
-        if self._decoded is not None and not self._decoded.writable:
-            return self
-        return LentWireColumn(self)
-
-    def is_decoded_as(self, column: object) -> bool:
-        return self._decoded is not None and self._decoded is column
-
-    def part(self, start: int, stop: int) -> WireColumn:
-        present = _cut_mask(self.mask, start, stop)
-        cut = WireColumn(self.entries[start:stop], self._decode, present)
-        if self._decoded is not None:
-            cut._decoded = self._decoded.part(start, stop)
-        return cut
-
-    def take(self, rows: Rows) -> WireColumn:
-        entries = self.entries
-        if isinstance(entries, TakenEntries):
-            taken = WireColumn(entries.take(rows), self._decode, taken_mask(self.mask, rows))
-        else:
-            taken = WireColumn([entries[row] for row in rows.tolist()], self._decode)
-        if self._decoded is not None:
-            taken._decoded = self._decoded.take(rows)
-        return taken
-
-    def values(self) -> list[Any]:
-        return self.decoded().values()
-
-    @property
-    def decoder(self) -> Callable[[Entries], Column]:
-        """The function of the codec that decodes the entries."""
-        return self._decode
-
-    def joined(self, columns: Sequence[Column]) -> WireColumn | None:
-        """The rows of all columns, still undecoded; `None` unless each comes from this codec or has no values."""
-        parts: list[Entries] = []
-        for column in columns:
-            if isinstance(column, WireColumn) and column._decode == self._decode:
-                parts.append(column.entries)
-            elif column.empty:
-                parts.append([None] * len(column))
-            else:
-                return None
-        own = next((part for part in parts if isinstance(part, JoinedEntries)), None)
-        entries = None if own is None else own.joined(parts)
-        if entries is not None:
-            return WireColumn(entries, self._decode, joined_masks(columns))
-        if any(isinstance(part, Spans) for part in parts):
-            return WireColumn(Spans.concat([Spans.of(part) for part in parts]), self._decode, joined_masks(columns))
-        return WireColumn(list(itertools.chain.from_iterable(parts)), self._decode)
-
-
-class LentWireColumn(WireColumn):
-    """An undecoded column over another one; it decodes through that one, and copies values when first asked for."""
-
-    __slots__ = ("source",)
-
-    def __init__(self, source: WireColumn) -> None:
-        # Without a look at the entries, as a function gets every column lent and reads few of them.
-        Column.__init__(self, None, source.mask)
-        self.entries = source.entries
-        self._decode = source._decode
-        self._decoded = None
-        self.source = source
-
-    def decoded(self) -> Column:
-        if self._decoded is None:
-            self._decoded = self.source.decoded().lent()
-        return super().decoded()
-
-    @property
-    def untouched(self) -> WireColumn:
-        return self.source if self._decoded is None else self
-
-
 def _typed(column: Column) -> ValueType:
     if column.type is None:
         raise DataError("a dense column without a value type")
@@ -606,7 +459,8 @@ def taken_mask(present: Mask | None, rows: Rows) -> Mask | None:
     return None if taken.all() else taken
 
 
-def _cut_mask(present: Mask | None, start: int, stop: int) -> Mask | None:
+def cut_mask(present: Mask | None, start: int, stop: int) -> Mask | None:
+    """Which of the rows from `start` to `stop` have the key; `None` if all."""
     if present is None:
         return None
     cut = present[start:stop]

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import MISSING, Column, WireColumn
+from pipelines.data.columns import MISSING, Column
 from pipelines.data.data import Data
 from pipelines.data.sparsecolumn import SparseColumn
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import StreamerError
 from pipelines.values import Image, ValueType, type_of
 from pipelines.values.lists import element_type

@@ -16,7 +16,8 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.data.columns import MISSING, Column, Mask, ObjectColumn, Rows, WireColumn
+from pipelines.data.columns import MISSING, Column, Mask, ObjectColumn, Rows
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import RowsFailed
 
 K = TypeVar("K")

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, DenseColumn, Mask, ObjectColumn, WireColumn
+from pipelines.data.columns import Column, DenseColumn, Mask, ObjectColumn
 from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.data.sparsecolumn import SparseColumn
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import WireError
 from pipelines.values import ValueType
 from pipelines.wire.compiled_columns import (

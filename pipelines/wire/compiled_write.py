@@ -12,9 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, WireColumn
+from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, WireError
 from pipelines.values.ndarray import NDArrayType, dtype_of
 from pipelines.values.valuetype import ValueType

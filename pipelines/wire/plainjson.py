@@ -16,10 +16,11 @@ import msgspec
 import numpy as np
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, DenseColumn, Mask, ObjectColumn, Rows, WireColumn
+from pipelines.data.columns import Column, DenseColumn, Mask, ObjectColumn, Rows
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.spans import Spans
 from pipelines.data.sparsecolumn import SparseColumn, by_key
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError, without_traceback
 from pipelines.hotpath import compiled
 from pipelines.values import ValueType

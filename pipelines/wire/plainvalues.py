@@ -19,19 +19,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import (
-    MISSING,
-    Column,
-    DenseColumn,
-    Mask,
-    ObjectColumn,
-    RaggedColumn,
-    WireColumn,
-)
+from pipelines.data.columns import MISSING, Column, DenseColumn, Mask, ObjectColumn, RaggedColumn
 from pipelines.data.data import Data
 from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.sparsecolumn import SparseColumn, by_key
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError
 from pipelines.values import BoundingBox, Image, Point, ValueType, type_of
 from pipelines.values.native import INT64_MAX, INT64_MIN, native

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from connectors.codec import RecordsOrigin
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, ObjectColumn, WireColumn
+from pipelines.data.columns import Column, ObjectColumn
 from pipelines.data.data import Data
 from pipelines.data.spans import Spans
 from pipelines.data.sparsecolumn import SparseColumn
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, StepError, StreamerError
 from pipelines.values import Image, ValueType
 from pipelines.wire.plainjson import JsonDecoder

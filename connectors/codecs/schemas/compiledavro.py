@@ -19,9 +19,10 @@ import numpy as np
 from connectors.codecs.schemas.avroschema import AvroSchema
 from connectors.codecs.schemas.avrotypes import AvroField, avro_types
 from connectors.codecs.schemas.framing import ID_SIZE
-from pipelines.data.columns import Column, Rows, WireColumn
+from pipelines.data.columns import Column, Rows
 from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.spans import Spans
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import WireError
 from pipelines.wire.compiled_columns import (
     DENSE,

@@ -18,11 +18,12 @@ from connectors.codecs.schemas.avroschema import AvroSchema
 from connectors.codecs.schemas.avrotypes import AvroType, avro_types
 from connectors.codecs.schemas.compiledavro import AvroEntries
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, DenseColumn, Mask, ObjectColumn, RaggedColumn, WireColumn
+from pipelines.data.columns import Column, DenseColumn, Mask, ObjectColumn, RaggedColumn
 from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import RowsFailed
 from pipelines.values import ValueType
 from pipelines.wire.plainvalues import PlainDecoder

@@ -9,10 +9,11 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from pipelines.data.columns import Column, WireColumn
+from pipelines.data.columns import Column
 from pipelines.data.data import Data, check_key
 from pipelines.data.spans import Spans
 from pipelines.data.sparsecolumn import SparseColumn, divide, in_form, is_rare
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import ReservedKeyError, WireError, without_traceback
 from pipelines.wire.columns import EntryDecoder, ReadColumns, ReadOptions
 from pipelines.wire.plain.records import Cut, checked_message, cut, key_of, metadata_of, rewritten

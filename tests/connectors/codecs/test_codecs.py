@@ -18,9 +18,10 @@ from connectors.records import Lane, Records, Span
 from connectors.registry import ConnectorClash, Registry
 from pipelines import hotpath
 from pipelines.data.batch import Batch
-from pipelines.data.columns import MISSING, Column, DenseColumn, WireColumn
+from pipelines.data.columns import MISSING, Column, DenseColumn
 from pipelines.data.data import Data
 from pipelines.data.spans import Spans
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DefinitionError, RowsFailed, WireError
 from pipelines.values import ByteBuffer, Image, ValueType
 

@@ -18,8 +18,9 @@ from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from connectors.records import Lane, Records, Span
 from examples import examples
 from pipelines import Batch, BoundingBox, Data, Image
-from pipelines.data.columns import DenseColumn, WireColumn
+from pipelines.data.columns import DenseColumn
 from pipelines.data.spans import Spans
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DefinitionError, RowsFailed, ValueNotFoundError
 from pipelines.hotpath import HotPath
 from pipelines.values import ValueType

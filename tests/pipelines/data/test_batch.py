@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 import pipelines
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, DenseColumn, WireColumn
+from pipelines.data.columns import Column, DenseColumn
 from pipelines.data.data import Data, RecordContext
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import (
     DataError,
     ReservedKeyError,

@@ -7,17 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.data.columns import (
-    MISSING,
-    Column,
-    DenseColumn,
-    ObjectColumn,
-    RaggedColumn,
-    WireColumn,
-)
+from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, RaggedColumn
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.data.sparsecolumn import SparseColumn
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, RowsFailed, WrongTypeError
 from pipelines.values import ValueType
 

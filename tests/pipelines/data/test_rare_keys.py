@@ -19,9 +19,10 @@ from connectors.codecs.registry import codec_of
 from connectors.records import Lane, Records, Span
 from pipelines import loads
 from pipelines.data.batch import Batch
-from pipelines.data.columns import DenseColumn, WireColumn
+from pipelines.data.columns import DenseColumn
 from pipelines.data.data import Data
 from pipelines.data.sparsecolumn import RARE, SparseColumn
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import RowsFailed
 from pipelines.values import Image
 from pipelines.wire.columns import decode_columns, encode_columns

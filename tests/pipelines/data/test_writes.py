@@ -29,8 +29,9 @@ from pipelines import (
     StatefulRunner,
     ValueType,
 )
-from pipelines.data.columns import LentColumn, LentWireColumn
+from pipelines.data.columns import LentColumn
 from pipelines.data.data import owned
+from pipelines.data.wirecolumn import LentWireColumn
 from pipelines.executors.pipeline import Pipeline
 from pipelines.runners.runner import OpenContext
 from pipelines.values import TypedList, element_type

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import pipelines
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, WireColumn
+from pipelines.data.columns import Column
 from pipelines.data.data import Data, RecordContext
 from pipelines.data.result import Result
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, RowsFailed, StepError, StreamerError, WrongTypeError
 from pipelines.executors.sequence import SequenceExecutor
 from pipelines.observe.observing import StepRun

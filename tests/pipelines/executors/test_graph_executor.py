@@ -24,7 +24,7 @@ from pipelines import (
     StringSwitch,
     batched,
 )
-from pipelines.data.columns import WireColumn
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError
 
 

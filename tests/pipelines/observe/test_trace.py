@@ -20,8 +20,8 @@ from pipelines import (
     SimpleLoopTrigger,
     StepError,
 )
-from pipelines.data.columns import Entries, WireColumn
 from pipelines.data.describing import described_row
+from pipelines.data.wirecolumn import Entries, WireColumn
 from pipelines.observe.observing import StepRun
 from pipelines.observe.tracing import Tracer
 

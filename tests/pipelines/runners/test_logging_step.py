@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from pipelines.data.batch import Batch
-from pipelines.data.columns import Column, WireColumn
+from pipelines.data.columns import Column
 from pipelines.data.data import Data
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.runners.code.logging import LoggingRunner
 from pipelines.runners.runner import OpenContext
 from pipelines.steps.code.logging import Logging

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from pipelines import Batch, BoundingBox, Data, Image, Point
-from pipelines.data.columns import MISSING, Column, DenseColumn, WireColumn
+from pipelines.data.columns import MISSING, Column, DenseColumn
 from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.sparsecolumn import SparseColumn
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import RowsFailed, ValueNotFoundError, WireError
 from pipelines.values import ValueType
 from pipelines.wire.limits import Limits

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from examples import examples
 from pipelines.data.batch import Batch
-from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, RaggedColumn, WireColumn
+from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, RaggedColumn
 from pipelines.data.data import Data
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import RowsFailed, WireError
 from pipelines.values import BoundingBox, ByteBuffer, Image, Point, ValueType
 from pipelines.wire.columns import ReadColumns, decode_columns, encode_columns

@@ -15,10 +15,11 @@ import pytest
 
 from pipelines import hotpath
 from pipelines.data.batch import Batch
-from pipelines.data.columns import MISSING, Column, DenseColumn, WireColumn
+from pipelines.data.columns import MISSING, Column, DenseColumn
 from pipelines.data.data import Data
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.values import ValueType
 from pipelines.wire.columns import ReadColumns, decode_columns, encode_columns
 from pipelines.wire.protobuf import decode, encode

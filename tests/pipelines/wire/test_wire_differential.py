@@ -15,9 +15,10 @@ from google.protobuf.message import DecodeError
 
 from pipelines import hotpath
 from pipelines.data.batch import Batch
-from pipelines.data.columns import MISSING, Column, DenseColumn, RaggedColumn, WireColumn
+from pipelines.data.columns import MISSING, Column, DenseColumn, RaggedColumn
 from pipelines.data.data import Data
 from pipelines.data.spans import Spans
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import RowsFailed, WireError
 from pipelines.values import BoundingBox, ByteBuffer, Image, Point
 from pipelines.wire.columns import ReadColumns, decode_columns, encode_columns

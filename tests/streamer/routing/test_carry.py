@@ -12,8 +12,9 @@ from connectors.codec import RecordsOrigin
 from connectors.coded import Coded
 from connectors.records import Lane, Records, Span
 from pipelines.data.batch import Batch
-from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, WireColumn
+from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn
 from pipelines.data.record import RecordContext
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import RowsFailed
 from streamer.routing.keep import kept, put_metadata
 from streamer.routing.provenance import record_column, record_headers, record_keys, record_timestamps

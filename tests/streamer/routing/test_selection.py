@@ -14,8 +14,9 @@ from connectors.config import Addressing, SinkConfig
 from connectors.records import Lane, Records, Span
 from connectors.sink import Sink
 from pipelines.data.batch import Batch
-from pipelines.data.columns import MISSING, Column, DenseColumn, WireColumn
+from pipelines.data.columns import MISSING, Column, DenseColumn
 from pipelines.data.data import Data
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DefinitionError, RowsFailed, StepError
 from streamer.routing.selection import check_topics, select_all, selection
 from streamer.routing.when import check_condition, condition

@@ -24,8 +24,9 @@ from connectors.codecs.schemas.registry import mock_registry
 from connectors.records import Records
 from examples import examples
 from pipelines import Batch, Data
-from pipelines.data.columns import Column, DenseColumn, RaggedColumn, WireColumn
+from pipelines.data.columns import Column, DenseColumn, RaggedColumn
 from pipelines.data.spans import Spans
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DefinitionError, RowsFailed
 from pipelines.hotpath import why_not
 from pipelines.values import ValueType
