@@ -251,13 +251,14 @@ def _usual_texts(column: Column) -> list[bytes] | None:
         return None
     try:
         return list(map(_ENCODER.encode, values))
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, TypeError):
+        # Half of a surrogate pair, or a text of numpy's.
         return None
 
 
 def _without_exponent(numbers: Any) -> bool:
     """Whether all numbers are finite and such as Python writes without an exponent: others are written otherwise."""
-    sizes = np.abs(numbers)
+    sizes = np.abs(numbers, dtype=np.float64)
     return bool(((sizes < 1e16) & ((sizes >= 1e-4) | (sizes == 0))).all())
 
 

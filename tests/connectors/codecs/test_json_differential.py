@@ -161,6 +161,13 @@ def test_what_one_way_gives_is_told_from_something_else() -> None:
         assert shown(Column.of([1])) == shown(Column.of([1.0]))
 
 
+@pytest.mark.filterwarnings("error")
+def test_texts_and_numbers_of_numpy_s_types_are_written_as_python_s() -> None:
+    for way in ("python", "native"):
+        columns = {"s": Column.of([np.str_("a")]), "h": Column.of([np.array([1.5, 6e4, 1e-5], np.float16)])}
+        assert list(codec_of("json", way).encode(Batch(columns, 1)).values) == [b'{"s":"a","h":[1.5,60000.0,1e-05]}']
+
+
 @settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.floats(width=64), min_size=1), st.lists(st.floats(width=32), min_size=1), st.lists(st.text()))
 def test_numbers_and_texts_are_written_alike(doubles: list[float], singles: list[float], texts: list[str]) -> None:
