@@ -18,8 +18,8 @@ PACKAGES = ("protos", "pipelines", "connectors", "streamer")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 ALWAYS = {
-    *("anyio", "google", "httpx2", "lazy_loader", "numpy", "platformdirs", "prometheus_client", "pydantic"),
-    *("pydantic_core", "rich", "stamina", "structlog", "typer", "yaml"),
+    *("anyio", "google", "httpx2", "lazy_loader", "msgspec", "numpy", "platformdirs", "prometheus_client"),
+    *("pydantic", "pydantic_core", "rich", "stamina", "structlog", "typer", "yaml"),
 }
 """What is installed with streamer."""
 OF_ANOTHER = {"ml_dtypes", "pytest"}
