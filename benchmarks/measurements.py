@@ -77,8 +77,8 @@ class Measurements:
         self.caption = _caption(minutes, peers=any(peer in cells for cells in self.drained.values() for peer in PEERS))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
+        """As plain values; of a failure the first line, as what a program printed names folders of the machine."""
+        return {**asdict(self), "failed": [failure.partition("\n")[0] for failure in self.failed]}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:

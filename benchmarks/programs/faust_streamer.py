@@ -35,8 +35,9 @@ def main() -> None:
 def written(job: Job) -> Path:
     """The service file, without what inside Faust belongs to its client."""
     service = service_file(job)
-    for field in ("linger", "compression"):
-        del service["sink"][field]
+    for sink in ("sink", "dead_letter"):
+        for field in ("linger", "compression"):
+            del service[sink][field]
     # As the agent of `faust_app`.
     service["batch"]["max_wait"] = "50ms"
     path = Path(job.folder) / f"{job.group}.yaml"
