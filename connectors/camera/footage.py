@@ -60,7 +60,7 @@ class Kept:
 class Footage:
     """A ring of packets: the camera's thread adds them, and a sink that writes clips reads them.
 
-    Keeps the last `seconds`, from a key frame on, in `max_bytes` at most. Thread-safe.
+    Keeps the last `seconds`, from a key frame on, and what a sink still `needs`, in `max_bytes` at most. Thread-safe.
     """
 
     def __init__(self, seconds: float = 0.0, max_bytes: int = 0, *, live: bool) -> None:
@@ -77,6 +77,7 @@ class Footage:
         self._kept: deque[Kept] = deque()
         self._keys: deque[Kept] = deque()
         self._pictures: deque[tuple[int, float]] = deque()
+        self._needs: dict[object, float] = {}
         self._next = 0
         self._template: Template | None = None
         self._base = 0.0
@@ -132,7 +133,7 @@ class Footage:
             self.byte_count += len(kept.data)
             if kept.is_keyframe:
                 self._keys.append(kept)
-            self._trim(at - self._seconds)
+            self._trim(min(at - self._seconds, *self._needs.values()) if self._needs else at - self._seconds)
         return at
 
     def picture(self, number: int, at: float) -> None:
@@ -141,6 +142,17 @@ class Footage:
             self._pictures.append((number, at))
             while self._pictures[0][1] < at - self._seconds:
                 self._pictures.popleft()
+
+    def needs(self, reader: object, at: float | None) -> None:
+        """This reader has still to read what came at this time and later; `None`: it waits for nothing.
+
+        A film is read faster than it plays, so that its last `seconds` may be over in a moment.
+        """
+        with self._lock:
+            if at is None:
+                self._needs.pop(reader, None)
+            else:
+                self._needs[reader] = at
 
     def end(self) -> None:
         """No packet comes any more."""

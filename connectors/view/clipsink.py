@@ -104,6 +104,8 @@ class ClipSink(Sink):
         self._footage: dict[tuple[str, str], Footage] = {}
         self._changed = threading.Condition()
         self._events: deque[_Event] = deque()
+        self._taken: list[_Event] = []
+        """Events whose clips are about to begin."""
         self._busy = 0
         """Events that were taken up and are not settled."""
         self._confirmed: list[Ints] = []
@@ -231,6 +233,7 @@ class ClipSink(Sink):
         at = None if record.offset is None else footage.time_of(record.offset)
         with self._changed:
             self._events.append(_Event(camera, at, record.timestamp, values, rows))
+            self._tell_needs(camera)
             self._changed.notify_all()
 
     def _run(self) -> None:
@@ -238,14 +241,18 @@ class ClipSink(Sink):
             while True:
                 with self._changed:
                     self._changed.wait_for(lambda: self._events or self._closing, self._patience())
-                    events = list(self._events)
-                    self._busy += len(events)
+                    self._taken = list(self._events)
+                    self._busy += len(self._taken)
                     self._events.clear()
                     closing = self._closing
-                for event in events:
+                for event in self._taken:
                     self._begin(event)
                 for camera, clip in list(self._open.items()):
                     self._write(camera, clip, closing=closing)
+                with self._changed:
+                    self._taken = []
+                    for camera in self._footage:
+                        self._tell_needs(camera)
                 if closing:
                     return
                 if self._down is not None and time.monotonic() >= self._try_at:
@@ -256,6 +263,17 @@ class ClipSink(Sink):
         finally:
             with self._changed:
                 self._changed.notify_all()
+
+    def _tell_needs(self, camera: tuple[str, str]) -> None:
+        """Have the packets kept that clips of this camera still take. Called with `_changed` held."""
+        times = [
+            float("-inf") if event.at is None else event.at - self._span.before
+            for event in (*self._taken, *self._events)
+            if event.camera == camera
+        ]
+        if (clip := self._open.get(camera)) is not None:
+            times.append(clip.reached)
+        self._footage[camera].needs(self, min(times, default=None))
 
     def _patience(self) -> float | None:
         """Seconds to wait for events at most; `None`: there is nothing else to do."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -25,7 +26,8 @@ from connectors.camera.footage import Footage
 from connectors.contract.measures import check_measures
 from connectors.contract.reader import Received
 from connectors.message import Message, block_of
-from connectors.view.clipsink import ClipSink
+from connectors.view.clipfolder import ClipFolder
+from connectors.view.clipsink import ClipSink, Span
 from connectors.view.config import ClipSinkConfig
 from pipelines import Data
 from pipelines.data.record import RecordContext
@@ -148,6 +150,36 @@ def test_events_while_a_clip_is_written_make_it_longer_up_to_a_limit(recording: 
     assert first[-1] == 220
     assert second[0] <= 220
     assert second[-1] == 260
+
+
+class HeldFolder(ClipFolder):
+    """A folder that gives no path before it is told to."""
+
+    told = threading.Event()
+
+    def free(self, *event: Any) -> Path:
+        assert self.told.wait(60)
+        return super().free(*event)
+
+
+def test_a_film_that_is_read_to_its_end_before_the_clip_begins_loses_nothing_of_it(tmp_path: Path) -> None:
+    video(str(tmp_path / "film.mp4"), frames=400, fps=10, gop=10)
+    source = CameraSourceConfig.model_validate({"cameras": {"film": str(tmp_path / "film.mp4")}}).build()
+    sink = ClipSink(HeldFolder(tmp_path / "clips", "{camera}-{time}", "mp4", 10, 2**30), Span(1, 2, 8), 2**25)
+    sink.attach([source])
+    sink.open()
+    with CameraReader(source) as reader:
+        reader.see("film", 20)
+        one = reader.of("film")[19]
+        record = RecordContext("camera", "film", offset=one.position, timestamp=one.message.timestamp, lane=one.lane)
+        assert sink.send(block_of([Message(Data({}, record=record))], 0), time.monotonic() + 60) == {}
+        # Forty seconds of film, of which eleven are kept without need.
+        reader.to_the_end()
+        HeldFolder.told.set()
+        assert sink.barrier(time.monotonic() + 60) == {}
+        sink.close()
+    [path] = (tmp_path / "clips").glob("*.mp4")
+    assert numbers(path) == list(range(40))
 
 
 def test_a_film_that_is_repeated_goes_on_in_a_file_of_its_own(recording: Any, tmp_path: Path) -> None:
