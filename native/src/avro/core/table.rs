@@ -96,6 +96,7 @@ mod tests {
     use super::super::program::{Field, Node, Unit};
     use super::*;
     use crate::columnar::core::cells::Kind;
+    use crate::columnar::core::spans::Joined;
 
     fn field(node: usize, key: Option<&[u8]>) -> Field {
         Field {
@@ -139,29 +140,14 @@ mod tests {
             b"",
             b"#\x02\x03\x02x\x01\x02\x06\x00\x02z",
         ];
-        let bytes = payloads.concat();
-        let lengths: Vec<i64> = payloads
-            .iter()
-            .map(|payload| payload.len() as i64)
-            .collect();
-        let starts: Vec<i64> = lengths
-            .iter()
-            .scan(0, |at, length| {
-                *at += length;
-                Some(*at - length)
-            })
-            .collect();
-        let payloads = Spans {
-            bytes: &bytes,
-            starts: &starts,
-            lengths: &lengths,
-        };
+        let payloads = Joined::of(&payloads);
         let options = Options {
             wanted: &|key| key != b"s",
             prefix: b"#",
             longest: 100,
         };
-        let found = Table::read(payloads, &program(), &options).expect("spans in the buffer");
+        let found =
+            Table::read(payloads.spans(), &program(), &options).expect("spans in the buffer");
         assert_eq!(found.rows, [0, 1, 7]);
         assert_eq!(found.odd, [2, 3, 4, 5, 6]);
         let [numbers, lists, texts] = &found.columns[..] else {

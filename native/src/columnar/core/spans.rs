@@ -15,6 +15,40 @@ pub struct Spans<'a> {
     pub lengths: &'a [i64],
 }
 
+/// Strings one behind the other, for tests.
+#[cfg(test)]
+pub struct Joined {
+    bytes: Vec<u8>,
+    starts: Vec<i64>,
+    lengths: Vec<i64>,
+}
+
+#[cfg(test)]
+impl Joined {
+    pub fn of(strings: &[&[u8]]) -> Joined {
+        let mut starts = Vec::new();
+        let mut bytes = Vec::new();
+        for string in strings {
+            starts.push(bytes.len() as i64);
+            bytes.extend_from_slice(string);
+        }
+        let lengths = strings.iter().map(|string| string.len() as i64).collect();
+        Joined {
+            bytes,
+            starts,
+            lengths,
+        }
+    }
+
+    pub fn spans(&self) -> Spans<'_> {
+        Spans {
+            bytes: &self.bytes,
+            starts: &self.starts,
+            lengths: &self.lengths,
+        }
+    }
+}
+
 /// A string that may have to be read.
 #[derive(Debug)]
 pub enum Span {

@@ -319,20 +319,10 @@ impl Table {
 mod tests {
     use super::*;
     use crate::columnar::core::cells::Kind;
+    use crate::columnar::core::spans::Joined;
 
     fn table(payloads: &[&[u8]], each: bool, fields: &[Field]) -> Table {
-        let bytes = payloads.concat();
-        let lengths: Vec<i64> = payloads
-            .iter()
-            .map(|payload| payload.len() as i64)
-            .collect();
-        let starts: Vec<i64> = lengths
-            .iter()
-            .scan(0, |at, length| {
-                *at += length;
-                Some(*at - length)
-            })
-            .collect();
+        let payloads = Joined::of(payloads);
         let options = Options {
             wanted: &|key| key == b"n",
             fields,
@@ -345,12 +335,7 @@ mod tests {
                 elements: 100,
             },
         };
-        let payloads = Spans {
-            bytes: &bytes,
-            starts: &starts,
-            lengths: &lengths,
-        };
-        Table::read(payloads, &options).expect("spans in the buffer")
+        Table::read(payloads.spans(), &options).expect("spans in the buffer")
     }
 
     fn rows(column: &Column) -> Vec<usize> {

@@ -220,35 +220,19 @@ fn entry(bytes: &[u8], start: usize, stop: usize) -> Option<(Range, Range)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::columnar::core::spans::{NULL, STRANGER};
+    use crate::columnar::core::spans::{Joined, NULL, STRANGER};
 
     const N: &[u8] = b"\x0a\x09\x0a\x01n\x12\x04\x20\x07\x68\x05";
     const S: &[u8] = b"\x0a\x0b\x0a\x01s\x12\x06\x12\x02ab\x68\x01";
 
     fn table(messages: &[&[u8]], wanted: &[u8]) -> Table {
-        let bytes = messages.concat();
-        let lengths: Vec<i64> = messages
-            .iter()
-            .map(|message| message.len() as i64)
-            .collect();
-        let starts: Vec<i64> = lengths
-            .iter()
-            .scan(0, |at, length| {
-                *at += length;
-                Some(*at - length)
-            })
-            .collect();
+        let messages = Joined::of(messages);
         let options = Options {
             wanted: &|key| key == wanted,
             longest: 1000,
             most: 3,
         };
-        let messages = Spans {
-            bytes: &bytes,
-            starts: &starts,
-            lengths: &lengths,
-        };
-        Table::read(messages, &options).expect("spans in the buffer")
+        Table::read(messages.spans(), &options).expect("spans in the buffer")
     }
 
     fn rows(column: &Column) -> Vec<usize> {
