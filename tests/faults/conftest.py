@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import stamina
 from confluent_kafka import KafkaException
+from exactlyonce import wait_for_open_transactions
 
 from pipelines import Data
 from streamer.devbroker import create_topics
@@ -134,6 +135,7 @@ class KeyLedger:
         partition. Checks every crc."""
         from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+        wait_for_open_transactions(self.bootstrap, self.sink)
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,

@@ -6,7 +6,8 @@ import random
 import time
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pipelines import Data
 
@@ -39,8 +40,32 @@ def write_poison(ledger: Any, undecodable: int, too_large: int, seed: int) -> in
     return undecodable + too_large
 
 
+def wait_for_open_transactions(bootstrap: str, topic: str) -> None:
+    """Until readers of committed messages may read to the end of the topic.
+
+    What a killed member left open stays so until its transaction runs out, and holds back all messages behind it.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    partitions = admin.list_topics(topic, _ANSWER).topics[topic].partitions
+    asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in partitions}  # type: ignore[no-untyped-call]
+
+    def ends(level: IsolationLevel) -> dict[int, int]:
+        found = admin.list_offsets(asked, isolation_level=level, request_timeout=_ANSWER)
+        return {one.partition: answer.result().offset for one, answer in found.items()}
+
+    deadline = time.monotonic() + _ANSWER
+    while True:
+        # The written end first: it may grow meanwhile.
+        written, readable = ends(IsolationLevel.READ_UNCOMMITTED), ends(IsolationLevel.READ_COMMITTED)
+        if all(readable[number] >= end for number, end in written.items()):
+            return
+        assert time.monotonic() < deadline, f"transactions stay open: {written} written, {readable} readable"
+        time.sleep(0.5)
+
+
 def read_letters(ledger: Any, topic: str) -> list[Any]:
     """All dead letters that are committed."""
+    wait_for_open_transactions(ledger.bootstrap, topic)
     consumer = Consumer({"bootstrap.servers": ledger.bootstrap, "group.id": "letters", "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[Any] = []
