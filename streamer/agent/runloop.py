@@ -279,7 +279,7 @@ class RunLoop:
             delivery.look_again(decoded)
             return decoded
         # Sinks are asked often only while rows wait for them: to wake up takes longer than to ask.
-        asks = delivery.unconfirmed and (delivery.ledger.waits or self._guarantee.transactional)
+        asks = delivery.unconfirmed and (delivery.ledger.has_open_rows or self._guarantee.transactional)
         decoded = self._batches.get(CONFIRM_WAIT if asks else IDLE_WAIT)
         if decoded is not None:
             delivery.enter(decoded)

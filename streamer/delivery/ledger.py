@@ -89,7 +89,7 @@ class Ledger:
         return entry
 
     @property
-    def waits(self) -> bool:
+    def has_open_rows(self) -> bool:
         """Whether there are rows that are not complete."""
         return bool(self._entries)
 

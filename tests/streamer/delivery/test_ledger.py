@@ -78,10 +78,10 @@ def test_a_row_with_several_outputs_waits_for_all_of_them() -> None:
     ready(ledger, block((A, [0, 1])), 0, 3, 1)
     ledger.confirm(rows(0, 0, 1))
     assert ledger.marks() == {}
-    assert ledger.waits
+    assert ledger.has_open_rows
     ledger.confirm(rows(0))
     assert ledger.marks() == {A: 2}
-    assert not ledger.waits
+    assert not ledger.has_open_rows
 
 
 def test_a_row_that_nobody_decided_is_not_complete_whatever_is_confirmed_of_it() -> None:
