@@ -74,16 +74,32 @@ class Suspects:
         """The records of these rows are those of which one is to blame: two groups of half of them each.
 
         Where some were suspects before, only those are: what they travelled with was accepted when it was sent without
-        them. If that is wrong the others are found when these are done with.
+        them. If that is wrong the others are found when these are done with. Suspects between them, which several
+        requests at a time may leave, go to the half that they are in: positions are committed in order, so that groups
+        that alternate would be sent row by row.
         """
         places = [_place(decoded, row) for decoded, row in rows]
         known = [(lane, position) for lane, position in places if position in self._found.get(_partition(lane), ())]
-        suspected = sorted(known or places, key=lambda place: (_partition(place[0]), place[1]))
+        suspected = sorted(known or places, key=_order)
         half = (len(suspected) + 1) // 2
-        for part in (suspected[:half], suspected[half:]):
-            self._last += 1
-            for lane, position in part:
-                self._move(lane, position, self._last)
+        groups = self._last + 1, self._last + 2
+        self._last += 2
+        for place in (*suspected, *self._between(suspected)):
+            self._move(*place, groups[_order(place) > _order(suspected[half - 1])])
+
+    def _between(self, places: Sequence[tuple[Lane, int]]) -> list[tuple[Lane, int]]:
+        """Further suspects of a partition between the first and the last of these, which rise."""
+        named = set(map(_order, places))
+        ends: dict[_Partition, tuple[Lane, int, int]] = {}
+        for lane, position in places:
+            _, first, _ = ends.get(_partition(lane), (lane, position, position))
+            ends[_partition(lane)] = lane, first, position
+        return [
+            (lane, position)
+            for partition, (lane, first, last) in ends.items()
+            for position, suspect in self._found.get(partition, {}).items()
+            if first < position < last and suspect.error is None and (partition, position) not in named
+        ]
 
     def convict(self, decoded: DecodedBatch, row: int, route: SinkRoute, error: Exception, *, letter: bool) -> None:
         """The record of this row was tried alone, and its message for this route was refused; `letter`: a dead one."""
@@ -174,6 +190,10 @@ class Suspects:
 def _place(decoded: DecodedBatch, row: int) -> tuple[Lane, int]:
     index = row - decoded.first
     return decoded.records.lane_of(index), int(decoded.records.positions[index])
+
+
+def _order(place: tuple[Lane, int]) -> tuple[_Partition, int]:
+    return _partition(place[0]), place[1]
 
 
 def _partition(lane: Lane) -> _Partition:
