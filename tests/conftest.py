@@ -34,6 +34,13 @@ from streamer.devbroker import Broker, BrokerError, KafkaJars, LocalKafka, MockK
 from streamer.devbroker.mqtt import LocalMosquitto, MqttBroker, find_mosquitto, open_mqtt_broker
 from streamer.devbroker.mqtt.window import Window
 
+_SLOW = (
+    *("connectors/camera", "connectors/file", "connectors/http", "connectors/mqtt/endpoint", "connectors/mqtt/session"),
+    *("connectors/mqtt/sink", "connectors/outbox", "connectors/view", "services", "streamer/agent", "streamer/cli"),
+    *("streamer/demo", "streamer/devbroker", "streamer/faust", "streamer/observe"),
+    *("test_bench_tracking.py", "test_docs.py", "test_extras.py"),
+)
+"""Where most tests connect, wait, start programs or read everything."""
 _REAL = {"kafka", "start_kafka"}
 _REAL_MQTT = {"mqtt_broker", "start_mosquitto", "start_mqtt"}
 
@@ -183,7 +190,10 @@ _TURNS = {Path(__file__).parent / name: turn for turn, name in enumerate(_LONGES
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _TURNS.get(item.path, len(_TURNS)))
+    slow = [Path(__file__).parent / name for name in _SLOW]
     for item in items:
+        if any(item.path.is_relative_to(place) for place in slow):
+            item.add_marker(pytest.mark.slow)
         if _REAL & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
         if _REAL_MQTT & set(getattr(item, "fixturenames", ())):

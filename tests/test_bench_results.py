@@ -86,6 +86,7 @@ def test_the_pages_show_the_results_of_the_file() -> None:
     assert found.caption in page
 
 
+@pytest.mark.slow
 def test_the_relay_in_c_compiles_without_warnings_and_loads_the_clients_library(tmp_path: Path) -> None:
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler (cc) on the PATH")

@@ -94,6 +94,7 @@ def test_an_example_gives_what_its_page_says(example: Example, folder: Path) -> 
     assert difference(found, expected, folder) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "example", [one for one in EXAMPLES if one.runs and "@AsyncTrigger" not in one.definition.text], ids=str
 )

@@ -197,6 +197,7 @@ def test_steps_of_one_process_serialise_nothing_and_a_border_costs_one_message()
     assert (border["protobuf:encode"], border["protobuf:decode"]) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_program_that_has_only_the_schema_reads_and_writes_our_messages(tmp_path: Path) -> None:
     """K-04"""
     (tmp_path / "theirs.proto").write_text((ROOT / "protos" / "data.proto").read_text())
@@ -228,6 +229,7 @@ def test_json_does_not_depend_on_where_the_values_came_from(key: str) -> None:
     assert texts[0] == texts[1]
 
 
+@pytest.mark.slow
 def test_the_binary_form_is_as_large_as_its_array_and_json_a_third_larger() -> None:
     """K-06; times are in benchmarks/README.md."""
     array = np.random.default_rng(7).random((224, 224, 3), np.float32)
@@ -251,6 +253,7 @@ def test_an_array_of_a_message_is_read_only_and_copied_by_nobody_but_protobuf() 
     assert len(owner) == found.nbytes
 
 
+@pytest.mark.slow
 def test_a_thousand_records_are_saved_and_read_back_and_a_torn_file_gives_what_is_whole(tmp_path: Path) -> None:
     """K-08"""
     datas = [Data({"id": n, "x": np.full(3, n, "f4")}) for n in range(1000)]

@@ -151,6 +151,7 @@ def test_konduits_protobuf_message_is_read(row: dict[str, Any]) -> None:
     check_data(Data.from_bytes(payload), meaning_in_protobuf(row))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", [True, False], ids=["wanted", "unread"])
 @pytest.mark.parametrize("row", [row for row in named("data-wire.jsonl") if "protobuf_base64" in row.values[0]])
 def test_konduits_protobuf_message_is_read_in_columns(hot_path: HotPath, row: dict[str, Any], wanted: bool) -> None:

@@ -123,6 +123,7 @@ def test_a_pipeline_that_konduit_wrote_is_written_back_as_it_was(path: Path) -> 
     assert json.dumps(written) == json.dumps(document.data)  # as text: the order counts too
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", STEP_FILES, ids=name)
 def test_a_step_that_konduit_wrote_is_written_back_as_it_was(path: Path) -> None:
     written = step_of(path).to_dict(form(path))

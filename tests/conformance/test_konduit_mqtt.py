@@ -55,6 +55,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
         service.__exit__(None, None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [MQTTv311, MQTTv5], ids=["3.1.1", "5.0"])
 def test_the_answer_comes_on_out_with_qos_2_whether_subscribed_or_not(version: int, serve: Serve) -> None:
     port = serve()
@@ -72,6 +73,7 @@ def test_the_answer_comes_on_out_with_qos_2_whether_subscribed_or_not(version: i
         assert client.nothing()
 
 
+@pytest.mark.slow
 def test_each_client_gets_its_own_answers_and_no_others(serve: Serve) -> None:
     port = serve()
     clients = [MqttClient("127.0.0.1", port, f"device-{number}") for number in range(5)]
@@ -118,6 +120,7 @@ def test_a_failure_is_an_error_message_to_the_same_client_and_is_acknowledged(
         assert json.loads(client.take(1)[0].payload)["ok"] == 1
 
 
+@pytest.mark.slow
 def test_a_thousand_failures_do_not_stop_the_service(serve: Serve) -> None:
     port = serve()
     with MqttClient("127.0.0.1", port, "device") as client:
@@ -139,6 +142,7 @@ def test_arrays_are_little_endian(serve: Serve) -> None:
         assert found == data
 
 
+@pytest.mark.slow
 def test_tls_with_a_certificate_that_is_made_on_the_spot(serve: Serve, tmp_path: Path) -> None:
     pytest.importorskip("cryptography")
     port = serve(useSsl=True)

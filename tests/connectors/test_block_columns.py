@@ -70,6 +70,7 @@ def test_nulls_are_found_in_columns_and_lists() -> None:
     assert where_null(Spans.of(VALUES)) == where_null(VALUES) == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", [True, False])
 @pytest.mark.parametrize("keyed", [True, False])
 def test_blocks_of_columns_are_joined_and_cut_like_blocks_of_lists(second: bool, keyed: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ ROWS = st.lists(
 Rows = list[list[Header] | None]
 
 
+@pytest.mark.slow
 @given(ROWS, ROWS)
 def test_headers_hold_what_they_were_made_of(a: Rows, b: Rows) -> None:
     assert list(Headers.of(a)) == a

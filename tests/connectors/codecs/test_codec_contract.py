@@ -279,6 +279,7 @@ def test_what_a_codec_says_of_a_record_on_purpose_stays_as_it_is() -> None:
         assert found.failed == {0: error}
 
 
+@pytest.mark.slow
 def test_a_codec_that_raises_for_every_record_ends_soon() -> None:
     codec = Careless(ValueError("odd"))
     decoded = Guarded(codec, "careless").decode(records_of([b"bad"] * 20_000), None)

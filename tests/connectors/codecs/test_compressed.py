@@ -112,6 +112,7 @@ def test_what_follows_the_compressed_data_is_refused(name: str) -> None:
             form.decompressed(form.compressed(b"one message", None) + garbage, 1000)
 
 
+@pytest.mark.slow
 @EACH
 def test_a_bomb_is_refused_before_it_is_memory(name: str) -> None:
     form = FORMATS[name]
@@ -305,6 +306,7 @@ def test_a_folder_to_deploy_takes_along_what_the_codecs_inside_need() -> None:
     assert {package.extra for package in used_by(service).packages} >= {"zstd", "image"}
 
 
+@pytest.mark.slow
 def test_editors_know_the_codecs_inside() -> None:
     defs = service_schema()["$defs"]
     for name in ("compressed", "cloudevents"):

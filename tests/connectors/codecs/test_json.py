@@ -517,6 +517,7 @@ values = st.recursive(
 keys = st.one_of(st.sampled_from(["a", "b", "c", "@type", "é", ""]), st.text(max_size=3))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(
     records=st.lists(st.dictionaries(keys, values, max_size=5), max_size=6),

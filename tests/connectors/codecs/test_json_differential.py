@@ -129,6 +129,7 @@ def test_both_ways_read_and_write_the_same(payloads: list[bytes | None], wanted:
     same(payloads, wanted, spans=spans)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scrap", SCRAPS)
 @pytest.mark.parametrize("wanted", [frozenset({"a"}), frozenset()])
 def test_a_value_of_each_kind_among_usual_records(scrap: str, wanted: frozenset[str]) -> None:

@@ -99,6 +99,7 @@ _VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.dictionaries(_KEYS, _VALUES, max_size=5), min_size=1, max_size=6))
 def test_any_values_come_back_as_they_were(rows: list[dict[str, Any]]) -> None:

@@ -154,6 +154,7 @@ def test_a_gap_in_the_sequence_asks_for_a_birth_too_and_without_the_field_nobody
         assert len(codec.requests()) == asked
 
 
+@pytest.mark.slow
 def test_who_sends_under_ever_new_names_has_few_births_asked_for(block: Block) -> None:
     codec = SparkplugConfig.model_validate({"rebirth": "60s"}).build()
     for start in range(0, 12_000, 1000):

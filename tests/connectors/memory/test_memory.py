@@ -206,6 +206,7 @@ class TestMemorySessionSource(SourceContract):
         return MemorySessionBus()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [1, 20, 50])
 def test_a_session_with_a_window_keeps_to_it_and_says_so(window: int) -> None:
     SourceContract().test_a_starved_source_goes_on_when_something_is_acknowledged(MemorySessionBus(window))

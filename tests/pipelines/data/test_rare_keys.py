@@ -57,6 +57,7 @@ def read(codec: str, payload: bytes | None) -> Data:
     return Data.from_bytes(payload) if codec == "protodata" else Data.from_json(payload)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS)
 def test_records_of_thousands_of_devices_are_no_dead_letters(codec: str) -> None:
     datas = [Data({"ts": 1.0, f"dev-{row * 7919 % 3000}": 2.0 + row}) for row in range(6000)]
@@ -112,6 +113,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(ROWS, st.sets(st.sampled_from(["k0", "k1", "k2"])), st.data())
 def test_a_record_is_the_same_alone_and_among_others(
@@ -196,12 +198,14 @@ def alone_and_together(definition: str, datas: list[Data]) -> None:
             assert found == alone if isinstance(alone, Data) else str(found) == str(alone)
 
 
+@pytest.mark.slow
 def test_a_step_that_looks_for_images_finds_those_under_rare_keys() -> None:
     picture = np.zeros((4, 4, 3), np.uint8)
     datas = [Data({f"cam-{row % 70}": Image(picture + row), "n": row}) for row in range(140)]
     alone_and_together("steps: [{'@type': IMAGE_RESIZE, inputNames: [], height: 2, width: 2}]", datas)
 
 
+@pytest.mark.slow
 def test_a_step_that_takes_the_only_array_finds_it_under_rare_keys() -> None:
     datas = [Data({f"x-{row % 70}": np.full(2, row, "f4"), "n": row}) for row in range(140)]
     datas[9] = Data({"n": 9})

@@ -212,6 +212,7 @@ def test_a_sequence_shows_itself_in_a_notebook_with_its_text_escaped() -> None:
     assert "<b>" not in shown
 
 
+@pytest.mark.slow
 def test_the_schema_describes_every_step_type() -> None:
     schema = pipelines.pipeline_schema()
 

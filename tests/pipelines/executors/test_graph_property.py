@@ -89,6 +89,7 @@ def fates(executor: Any, batch: Batch) -> dict[int, Any]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150))
 @given(graphs(), st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(0, 1000))
 def test_each_record_comes_out_once_whatever_its_neighbours_and_threads_do(
@@ -126,6 +127,7 @@ def merges(draw: st.DrawFn) -> tuple[Graph, list[Callable[[int], list[int] | Non
     return builder.build(builder.merge(*draw(st.permutations(stages)), builder.input)), makes
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(merges(), st.lists(st.integers(0, 30), min_size=1, max_size=8))
 def test_merge_joins_exactly_what_comes_from_every_branch(

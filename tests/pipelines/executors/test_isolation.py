@@ -56,6 +56,7 @@ def test_every_row_that_can_be_run_is_run_once_and_in_order(size: int, bad: set[
         assert all(str(error) == f"row {row}" for row, error in failed.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("manner", MANNERS)
 @pytest.mark.parametrize("size", [2, TRIED, 20_000])
 def test_where_everything_fails_the_calls_are_bounded(size: int, manner: str) -> None:
@@ -111,6 +112,7 @@ def test_one_bad_row_among_many_is_found_by_halves() -> None:
     assert work.calls <= 2 * 17
 
 
+@pytest.mark.slow
 def test_what_cannot_be_run_again_fails_whole_and_named_rows_alone() -> None:
     found, failed = isolated(4, Work(4, {1}), pure=False)
     assert not found
@@ -162,6 +164,7 @@ def run(function: Callable[[Batch], Batch], numbers: Any) -> list[Any]:
         return executor.run_many([Data({"n": n}) for n in numbers])
 
 
+@pytest.mark.slow
 def test_bad_rows_that_are_named_one_at_a_time_do_not_end_in_a_recursion_error() -> None:
     count = 3 * sys.getrecursionlimit()
     found = run(naming_the_first_bad_row, [n if n % 3 else -n - 1 for n in range(count)])
@@ -187,6 +190,7 @@ def test_a_function_that_always_raises_ends_soon_and_every_record_fails_with_its
     assert calls <= 1000
 
 
+@pytest.mark.slow
 def test_a_switch_function_that_names_one_bad_row_at_a_time_ends_too() -> None:
     class Positive(pipelines.SwitchFunction):
         type_name = "POSITIVE"

@@ -146,6 +146,7 @@ def test_a_file_has_one_writer_and_what_was_there_is_replaced(tmp_path: Path) ->
     assert steps(path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, the disk that is full")
 def test_a_disk_that_is_full_ends_the_profile_and_not_the_work(caplog: pytest.LogCaptureFixture) -> None:
     profiler = Profiler("/dev/full", split=0)

@@ -133,6 +133,7 @@ steps:
 """
 
 
+@pytest.mark.slow
 def test_a_plug_in_adds_parts_of_graphs_and_triggers(install: Install) -> None:
     groups = {"switch_functions": "Odd", "combine_functions": "Last", "graph_steps": "Either", "triggers": "Lazy"}
     install("plugin_graph", GRAPH_CODE, **{group: f"plugin_graph:{name}" for group, name in groups.items()})
@@ -146,6 +147,7 @@ def test_a_plug_in_adds_parts_of_graphs_and_triggers(install: Install) -> None:
     assert pipelines.loads(pipeline.to_yaml(), registry=registry) == pipeline
 
 
+@pytest.mark.slow
 def test_a_part_in_the_group_of_another_kind_is_reported(install: Install) -> None:
     install("plugin_mixed", GRAPH_CODE, triggers="plugin_mixed:Odd")
     registry = Registry()
@@ -169,6 +171,7 @@ def test_two_plug_ins_with_one_name_make_an_error_that_names_both() -> None:
         pipelines.loads(GRAPH.replace("ODD", "INT_SWITCH"), registry=registry)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "steps", "reason"),
     [
@@ -197,6 +200,7 @@ def test_a_plug_in_that_cannot_be_used_is_reported_once_and_skipped(
     assert f"plug-in plugin_bad of plugin_bad ({steps}): {reason}" in problem
 
 
+@pytest.mark.slow
 def test_a_runner_entry_point_that_is_no_factory_is_reported(install: Install) -> None:
     install("plugin_nofactory", "factory = object()", runners="plugin_nofactory:factory")
     registry = Registry()
@@ -452,6 +456,7 @@ class ReferenceRunner(pipelines.RowRunner):
         return pipelines.Data(dict(zip(self._model.output_names, self._model.run(None, given), strict=True)))
 
 
+@pytest.mark.slow
 def test_one_definition_gives_the_same_with_either_of_two_runners() -> None:
     """K-20: the same bytes, onnxruntime and another runner."""
     sys.modules["marking_runners"] = sys.modules[__name__]

@@ -356,6 +356,7 @@ def test_deeper_nesting_is_an_error_and_nothing_is_left_out_silently() -> None:
     assert "cannot be read whole: Excessive depth in document: 2048; part it" in failure("<div>" * 100_000 + "deep")
 
 
+@pytest.mark.slow
 def test_a_long_text_in_html_is_read_whole() -> None:
     assert len(parsed("<p>" + "x" * 10_000_001)) == 10_000_001
 
@@ -366,6 +367,7 @@ def test_thousands_of_comments_take_no_time() -> None:
     assert parsed("<!-- a -->\n" * 300 + "<p>b</p>") == "b"
 
 
+@pytest.mark.slow
 def test_a_value_of_many_pieces_is_joined_once() -> None:
     markup = "<p>Name</p>" + "<p>x</p><p> </p>" * 20_000
     found = tables(markup, selectors=["p"], field_names=[["Name"]])

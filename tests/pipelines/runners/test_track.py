@@ -271,6 +271,7 @@ def crossing(seed: int, count: int = 6, seconds: float = 8.0, rate: float = 30.0
         yield float(time), seen, np.hstack([center - half, center + half])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("two_stages", [False, True], ids=["SORT", "BYTE_TRACK"])
 @pytest.mark.parametrize("rate", [30.0, 10.0])
 def test_no_object_changes_its_id_where_ways_cross_and_boxes_are_missed(two_stages: bool, rate: float) -> None:

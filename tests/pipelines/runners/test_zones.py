@@ -244,6 +244,7 @@ def _moved(one: Place, other: Place, by: float) -> Place:
     return one[0] + by * (other[0] - one[0]), one[1] + by * (other[1] - one[1])
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-20, 20).filter(bool), min_size=1, max_size=15), st.randoms(use_true_random=False))
 def test_noise_below_the_margin_changes_no_count(sides: list[int], random: Any) -> None:
     """A track that stops at places clearly left or right of a line, and trembles by less than the margin anywhere."""

@@ -163,6 +163,7 @@ def test_t11_the_initialiser_writes_into_the_memory_that_the_tensor_has() -> Non
         tensors.dense([2, 3], np.float32, init, out=bytes(64))
 
 
+@pytest.mark.slow
 def test_t11_creation_takes_the_memory_of_the_tensor_and_little_more() -> None:
     def init(data: tensors.WritableView[np.float32]) -> None:
         data.array[:] = 1.0
@@ -178,6 +179,7 @@ def test_t11_creation_takes_the_memory_of_the_tensor_and_little_more() -> None:
     assert tensor.total_size * 4 <= peak < 1.05 * tensor.total_size * 4
 
 
+@pytest.mark.slow
 def test_t11_an_initialiser_that_raises_publishes_nothing_and_frees_its_memory() -> None:
     owners: list[weakref.ref[Any]] = []
 

@@ -168,6 +168,7 @@ def test_t20_a_broken_stream_of_strings_is_an_error(raw: bytes) -> None:
         tensors.read_strings(io.BytesIO(raw))
 
 
+@pytest.mark.slow
 def test_t20_streams_have_limits() -> None:
     with pytest.raises(WireError, match="more than 2 strings"):
         tensors.read_strings(io.BytesIO(b"a\nb\nc\n"), "lines", most=2)

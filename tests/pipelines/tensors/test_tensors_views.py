@@ -465,6 +465,7 @@ def test_t16_shared_memory_is_viewed_and_outlives_no_view() -> None:
         memory.unlink()
 
 
+@pytest.mark.slow
 def test_t16_a_view_keeps_its_owner_alive() -> None:
     view = tensors.view(bytearray(b"\1\0\0\0"), np.int32)
     part = tensors.view(np.full(1000, 7)).slice(index.range(10, 12))

@@ -253,6 +253,7 @@ def test_a_notebook_shows_the_picture() -> None:
     assert repr(Image(b"xyz")) == "Image(unknown format, 3 bytes)"
 
 
+@pytest.mark.slow
 def test_without_opencv_decoding_says_what_to_install_and_png_still_passes() -> None:
     script = """
 import sys

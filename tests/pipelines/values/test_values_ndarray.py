@@ -138,6 +138,7 @@ assert read.dtype == "float32" and read.tolist() == [1.5, -2.0], read
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+@pytest.mark.slow
 def test_reading_and_writing_messages_loads_no_heavy_package() -> None:
     script = """
 import sys

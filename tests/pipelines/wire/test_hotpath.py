@@ -44,6 +44,7 @@ def test_what_was_not_built_is_an_error_only_for_those_who_insist(monkeypatch: p
         hotpath.compiled("native")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["nothing", "a line", "a file", "no sources", "sources of a stranger"])
 def test_what_was_built_of_other_sources_is_not_used(change: str, tmp_path: Path) -> None:
     if reason := hotpath.why_not():

@@ -43,12 +43,14 @@ def test_what_it_reads_is_what_python_reads(text: str) -> None:
     compare(f'{{"a":{text}}}')
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(50), deadline=None)
 @given(st.from_regex(r"-?(0|[1-9][0-9]{0,24})(\.[0-9]{1,24})?([eE][+-]?[0-9]{1,3})?", fullmatch=True))
 def test_numbers_are_python_s_to_the_last_bit(text: str) -> None:
     compare(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(30), deadline=None)
 @given(
     st.recursive(

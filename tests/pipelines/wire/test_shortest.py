@@ -33,6 +33,7 @@ NUMBERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NUMBERS)
 def test_each_number_has_the_digits_that_numpy_gives_it(name: str) -> None:
     numbers = NUMBERS[name]

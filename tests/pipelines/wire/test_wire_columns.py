@@ -276,6 +276,7 @@ def test_columns_hold_what_reading_one_by_one_gives(
             assert content(decode(passed[position] or b"")) == content(expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4), max_size=6))
 def test_written_columns_read_like_messages_written_one_by_one(dicts: list[dict[str, Any]]) -> None:

@@ -128,6 +128,7 @@ def test_nothing_that_was_read_can_be_written_to() -> None:
             array.flags.writeable = True
 
 
+@pytest.mark.slow
 def test_a_block_is_alive_as_long_as_any_part_of_it() -> None:
     part = read(sensors(100), "x").columns["x"][99]
     kept = read(sensors(100), "id").columns["id"]
@@ -138,6 +139,7 @@ def test_a_block_is_alive_as_long_as_any_part_of_it() -> None:
     assert kept[99] == "é99"
 
 
+@pytest.mark.slow
 def test_a_batch_of_megabytes_is_read_and_written_while_other_threads_run() -> None:
     messages = [sensors(6, 10 * number, floats=300_000) for number in range(3)]
     results: dict[int, list[bytes | None]] = {}

@@ -85,6 +85,7 @@ def test_a_data_has_so_many_keys_at_most(read: Callable[[bytes, Limits], Any], m
         read(message, FEW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [DEFAULT_LIMITS.max_keys, DEFAULT_LIMITS.max_keys + 1])
 def test_by_default_a_record_has_ten_thousand_keys_at_most(read: Callable[[bytes, Limits], Any], count: int) -> None:
     message = entries(count)

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -73,6 +74,7 @@ datas = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(datas)
 @settings(max_examples=examples(150))
 def test_any_data_survives_protobuf(data: Data) -> None:
@@ -82,6 +84,7 @@ def test_any_data_survives_protobuf(data: Data) -> None:
     assert again.to_bytes() == data.to_bytes()
 
 
+@pytest.mark.slow
 @given(datas, st.booleans())
 @settings(max_examples=examples(100))
 def test_any_data_survives_columns_decoded_or_not(hot_path: HotPath, data: Data, wanted: bool) -> None:
@@ -95,6 +98,7 @@ def test_any_data_survives_columns_decoded_or_not(hot_path: HotPath, data: Data,
     assert batch.to_list() == [data, data]
 
 
+@pytest.mark.slow
 @given(datas, st.sampled_from(["big", "little"]), st.booleans())
 @settings(max_examples=examples(150))
 def test_any_data_survives_json(data: Data, byte_order: Any, pretty: bool) -> None:
@@ -175,6 +179,7 @@ def check_against_protobuf(payload: bytes) -> None:
         return
 
 
+@pytest.mark.slow
 @given(edits)
 @settings(max_examples=examples(400))
 def test_a_changed_message_is_an_error_or_what_protobuf_reads(changes: list[tuple[str, int, bytes]]) -> None:
@@ -192,6 +197,7 @@ def test_random_bytes_are_an_error_or_what_protobuf_reads(payload: bytes) -> Non
     check_against_protobuf(payload)
 
 
+@pytest.mark.slow
 @given(edits)
 @settings(max_examples=examples(400))
 def test_a_changed_json_text_is_an_error_or_a_data(changes: list[tuple[str, int, bytes]]) -> None:
@@ -213,6 +219,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(["a", "@Metadata", "@metadata"]), json_values, max_size=2))
 @settings(max_examples=examples(200))
 def test_objects_with_the_formats_own_keys_are_an_error_or_a_data(plain: dict[str, Any]) -> None:

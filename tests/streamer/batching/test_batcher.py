@@ -119,6 +119,7 @@ def test_a_soft_batch_that_must_not_wait_takes_what_is_there() -> None:
     assert rows(closed(batcher, source, 1)) == [1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batcher", [SoftBatcher(3, 1000, 60.0), HardBatcher(3, 1000), HardBatcher(3, 1000, 60.0)])
 def test_nobody_waits_long_in_one_call(batcher: Batcher) -> None:
     source = Scripted([1])

@@ -114,6 +114,7 @@ def test_failures_of_a_portion_are_those_of_its_rows() -> None:
     assert result.batch["x"].values() == [*map(float, range(10)), *map(float, range(20, 30))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 7])
 def test_a_service_gives_its_pipeline_no_larger_batches_than_it_was_told(size: int) -> None:
     seen: list[int] = []

@@ -147,6 +147,7 @@ def test_one_line_says_who_takes_what() -> None:
     assert in_words(mixed) == "native: a; python: b, c (why)"
 
 
+@pytest.mark.slow
 def test_check_tells_which_hot_path_a_service_takes(cli: Any, digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The environment goes before the file.
     monkeypatch.setenv(hotpath.VARIABLE, "python")

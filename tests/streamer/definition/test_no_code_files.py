@@ -42,6 +42,7 @@ def written(tmp_path: Path, **fields: Any) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_secret_of_the_environment_is_sent_to_nobody(
     tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +81,7 @@ def test_a_default_stands_in_for_a_variable_that_is_not_set_and_for_no_other(
         streamer.load(written(tmp_path, name="${NOT_SET}"), no_code=NoCode.of(env=["OTHER"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reference", ["${file:../private/token}", "${file:inside}", "${file:link}"])
 def test_no_file_is_read_into_a_value_unless_it_is_listed(tmp_path: Path, cli: Any, reference: str) -> None:
     # The folder of the file may be the user's own, as when it was saved to the home directory.
@@ -142,6 +144,7 @@ def filled(node: Any, place: Path) -> Any:
     return json.loads(json.dumps(node).replace("{}", str(place)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fields", "named"), FILES)
 @pytest.mark.parametrize("folder", ["private", "theirs"])
 def test_what_records_come_from_and_go_to_has_to_be_listed_also_beside_the_file(
@@ -165,6 +168,7 @@ def test_what_records_come_from_and_go_to_has_to_be_listed_also_beside_the_file(
     assert streamer.testing.run(listed, []).summary.reason == "ended"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [
@@ -230,6 +234,7 @@ def test_a_client_does_not_log_in_as_the_machine(tmp_path: Path) -> None:
         streamer.load(file, no_code=NoCode()).run()
 
 
+@pytest.mark.slow
 def test_a_step_that_is_named_like_a_nested_one_does_not_hide_it(tmp_path: Path, cli: Any) -> None:
     inner = {"steps": [{"@type": "FUNCTION", "function": "os:getcwd"}]}
     nested = {"@type": "PIPELINE", "name": "outer", "pipeline": inner}
@@ -284,6 +289,7 @@ def test_variables_of_a_konduit_configuration_have_to_be_listed(
         streamer.load(file, no_code=NoCode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [("--env", "X"), ("--files", "x")])
 def test_a_list_without_the_switch_is_wrong_use(options: tuple[str, str], tmp_path: Path, cli: Any) -> None:
     for command in ("run", "check"):
@@ -293,6 +299,7 @@ def test_a_list_without_the_switch_is_wrong_use(options: tuple[str, str], tmp_pa
     assert "takes the name of a variable" in cli("check", written(tmp_path), "--no-code", "--env", "A=B").err
 
 
+@pytest.mark.slow
 def test_a_profile_that_is_asked_for_on_the_command_line_is_allowed(tmp_path: Path, cli: Any) -> None:
     (tmp_path / "theirs" / "in.jsonl").write_text('{"x": 1}\n')
     source = {"type": "file", "path": "in.jsonl", "format": "jsonl"}

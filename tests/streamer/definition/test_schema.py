@@ -57,6 +57,7 @@ control: {listen: "127.0.0.1:9464"}  # metrics and health; absent: none
 """
 
 
+@pytest.mark.slow
 def test_it_is_a_schema_with_an_id_and_descriptions(schema: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$id"] == SCHEMA_ID
@@ -70,6 +71,7 @@ def test_the_documented_service_file_is_valid(schema: dict[str, Any]) -> None:
     assert problems(schema, DIGITS) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -259,6 +259,7 @@ class Model:
         return mark
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200))
 @given(st.data())
 def test_marks_are_always_the_longest_complete_prefix(data: st.DataObject) -> None:

@@ -67,6 +67,7 @@ def test_what_a_record_says_becomes_values() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [[0, 1, 2], [0, 2], [2, 0, 0], []])
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("topics", [["a", "b"], Coded.of(["x", "y", "x"])])

@@ -209,6 +209,7 @@ def test_an_unknown_id_is_the_failure_of_its_record_and_asked_for_once(
     assert asked == [1, 999]
 
 
+@pytest.mark.slow
 def test_a_registry_that_does_not_answer_is_waited_for_and_no_record_is_blamed() -> None:
     for auth in ({"user": "me", "password": "s3cret-word"}, {"token": "s3cret-word"}):
         codec = codec_of({"type": "avro", "registry": {"url": "http://127.0.0.1:9", "auth": auth}}, topic="results")
@@ -554,6 +555,7 @@ def _alone(setting: dict[str, Any], payloads: list[bytes]) -> list[Any]:
     return [read(setting, payload)[0] for payload in payloads]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_records_that_are_read_together_are_what_they_are_alone(data: st.DataObject) -> None:

@@ -83,6 +83,7 @@ def test_payloads_are_checked_only_if_asked_and_the_place_is_named(url: str) -> 
     assert fine == Data({"temp": 1})
 
 
+@pytest.mark.slow
 def test_a_schema_asks_nobody_for_others(url: str) -> None:
     client = mock_registry(url)
     texts = ['{"$ref": "http://127.0.0.1:9/x.json"}', '{"$ref": "file:///etc/passwd"}', '{"type": 7}', "{", "[1]"]
@@ -95,6 +96,7 @@ def test_a_schema_asks_nobody_for_others(url: str) -> None:
     assert "the schema is AVRO, not JSON" in str(error)
 
 
+@pytest.mark.slow
 def test_schemas_that_refer_to_others_are_followed(url: str) -> None:
     client = mock_registry(url)
     client.register_schema("temp", Schema('{"type": "number", "maximum": 100}', "JSON"))
@@ -107,6 +109,7 @@ def test_schemas_that_refer_to_others_are_followed(url: str) -> None:
     assert "$.temp" in str(bad)
 
 
+@pytest.mark.slow
 def test_a_schema_that_contains_itself_and_a_deep_payload_are_the_failure_of_one_record(url: str) -> None:
     tree = {"type": "object", "properties": {"next": {"$ref": "#"}}}
     schema_id = mock_registry(url).register_schema("tree", Schema(json.dumps(tree), "JSON"))

@@ -58,6 +58,7 @@ def cut(raw: bytes, places: list[int]) -> list[bytes]:
     return [raw[start:stop] for start, stop in itertools.pairwise(edges)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=60)
 @given(data=st.data(), places=st.lists(st.integers(0, 400), max_size=4))
@@ -71,6 +72,7 @@ def test_they_are_what_a_reader_gives_wherever_they_are_cut(
     assert list(read(version, cut(raw, places))) == list(expected(version, raw))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=60)
 @given(data=st.data(), places=st.lists(st.integers(0, 400), max_size=3))

@@ -164,6 +164,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("role", "version", "raw", "code"), CASES)
 def test_what_breaks_the_rules_is_refused_with_the_right_code(
     role: Role, version: Version | None, raw: str, code: ReasonCode
@@ -190,6 +191,7 @@ def test_what_is_valid_comes_before_the_error_and_the_error_stays() -> None:
         packets = reader.feed(encode(Publish("a"), V311))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", PROPERTIES, ids=lambda known: known.name)
 @pytest.mark.parametrize("place", Place)
 def test_a_property_stands_where_the_standard_allows_it(known: Property, place: Place) -> None:
@@ -234,6 +236,7 @@ def test_random_bytes_raise_nothing_else(raw: bytes, role: Role, version: Versio
     refused_by(Reader(role, version, 1000, Aliases(3)), bytes(raw))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("role", Role)
 @settings(max_examples=examples(60))
@@ -265,6 +268,7 @@ def test_a_packet_that_mqtt_does_not_allow_is_not_written(packet: Publish | Conn
         encode(packet, version)
 
 
+@pytest.mark.slow
 def test_the_smallest_packet_is_the_end_of_a_large_feed() -> None:
     reader = Reader(Role.SERVER, V311)
     assert len(list(reader.feed(encode(Pingreq(), V311) * 50_000))) == 50_000

@@ -16,6 +16,7 @@ from examples import examples
 VERSIONS: list[Version] = [V311, V5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("role", Role)
 @settings(max_examples=examples(60))
@@ -36,6 +37,7 @@ def test_a_server_learns_the_version_from_the_connect(version: Version, data: st
     assert reader.version == version
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("role", Role)
 @settings(max_examples=examples(15))

@@ -147,6 +147,7 @@ def test_its_connect_of_311_is_read() -> None:
     line.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(data=st.data())
 def test_its_messages_are_read(line: Line, data: st.DataObject) -> None:

@@ -53,6 +53,7 @@ def packets_of(found: list[Scanned | Packet]) -> list[Packet]:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=examples(30))
 @given(data=st.data(), at_once=st.sampled_from([1, 7, 100, 1 << 30]), block=st.sampled_from([1, 10, 300, BLOCK]))
@@ -65,6 +66,7 @@ def test_packets_come_out_as_they_were_sent(version: Version, data: st.DataObjec
     assert buffer.pending == 0
 
 
+@pytest.mark.slow
 def test_what_was_given_stays_as_it_is_while_more_comes() -> None:
     buffer = ReceiveBuffer(Role.CLIENT, V311)
     sent = [Publish("a", bytes([number % 251]) * 1000, 1, packet_id=number + 1) for number in range(3000)]
@@ -93,6 +95,7 @@ def test_what_was_given_cannot_be_written_to() -> None:
         found.buffer[0] = 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [4096, 70_000, 1 << 30])
 def test_a_packet_larger_than_a_block_gets_one_of_its_own(at_once: int) -> None:
     sent = [Publish("a", b"1" * 3_000_000), Publish("b", b"2" * 10)]
@@ -132,6 +135,7 @@ def test_more_than_there_is_room_for_cannot_be_filled() -> None:
         buffer.filled(len(buffer.writable()) + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=examples(30))
 @given(data=st.data())

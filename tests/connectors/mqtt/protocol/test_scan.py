@@ -76,6 +76,7 @@ def alike(raw: bytes, role: Role, version: Version, most: int = 100) -> None:
     assert list(everything(raw, scanner, most)) == list(expected(raw, role, version))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("role", Role)
 @settings(max_examples=examples(40))
@@ -86,6 +87,7 @@ def test_what_is_scanned_is_what_is_read(version: Version, role: Role, data: st.
     alike(raw, role, version, data.draw(st.sampled_from([1, 2, 100])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=examples(10))
 @given(data=st.data())
@@ -102,6 +104,7 @@ def test_it_does_not_matter_where_the_bytes_are_cut(version: Version, data: st.D
         assert messages(first) + messages(second) == sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("role", Role)
 @settings(max_examples=examples(60))
@@ -162,6 +165,7 @@ def test_topics_keep_their_codes_from_scan_to_scan() -> None:
     assert found[0].topics is found[1].topics
 
 
+@pytest.mark.slow
 def test_endless_new_topics_begin_another_table_and_old_columns_keep_theirs() -> None:
     scanner = Scanner(V311)
     raw = array(b"".join(encode(Publish(str(number)), V311) for number in range(MOST_TOPICS + 3)))
@@ -173,6 +177,7 @@ def test_endless_new_topics_begin_another_table_and_old_columns_keep_theirs() ->
     assert first.topics.names[-1] == str(MOST_TOPICS - 1)
 
 
+@pytest.mark.slow
 def test_long_topics_are_bounded_by_their_bytes() -> None:
     scanner = Scanner(V311)
     for number in range(600):
