@@ -18,15 +18,7 @@ Entries = Sequence[bytes | None]
 
 
 @runtime_checkable
-class TakenEntries(Protocol):
-    """Entries that give some of them without a look at each: `Spans`, and texts that were not looked for yet."""
-
-    def take(self, rows: Rows) -> Entries:
-        """The entries at these positions."""
-
-
-@runtime_checkable
-class JoinedEntries(TakenEntries, Protocol):
+class JoinedEntries(Protocol):
     """Entries that can be joined with others without a look at each."""
 
     def joined(self, parts: Sequence[Sequence[Any]]) -> Entries | None:
@@ -103,8 +95,10 @@ class WireColumn(Column):
 
     def take(self, rows: Rows) -> WireColumn:
         entries = self.entries
-        if isinstance(entries, TakenEntries):
-            taken = WireColumn(entries.take(rows), self._decode, taken_mask(self.mask, rows))
+        # Not by a protocol, which takes longer to look for than most entries to take.
+        own_take: Callable[[Rows], Entries] | None = getattr(entries, "take", None)
+        if own_take is not None:
+            taken = WireColumn(own_take(rows), self._decode, taken_mask(self.mask, rows))
         else:
             taken = WireColumn([entries[row] for row in rows.tolist()], self._decode)
         if self._decoded is not None:

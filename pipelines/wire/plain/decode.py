@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -66,7 +66,7 @@ class _Messages:
         if not set(map(type, self.left)) <= {bytes} or max(map(len, self.left), default=0) > short:
             self.positions = [position for position, value in enumerate(values) if value is not None]
             self.left = [values[position] for position in self.positions]
-            self._replace(lambda row, value: checked_message(value, options))
+            self._replace(range(len(self.left)), lambda value: checked_message(value, options))
 
     def cut(self) -> Cut:
         """These messages in entries."""
@@ -78,19 +78,20 @@ class _Messages:
 
     def rewrite(self, rows: set[int]) -> None:
         """Let protobuf write these messages anew, or find that they are none."""
-        self._replace(lambda row, message: rewritten(message) if row in rows else message)
+        self._replace(rows, rewritten)
 
-    def _replace(self, replaced: Callable[[int, Any], bytes]) -> None:
-        """Put another message into each row, or none where that raises `WireError`."""
-        positions, messages = self.positions, self.left
-        self.positions, self.left = [], []
-        for row, (position, message) in enumerate(zip(positions, messages, strict=True)):
+    def _replace(self, rows: Iterable[int], replaced: Callable[[Any], bytes]) -> None:
+        """Put another message into each of these rows; those for which that raises `WireError` are left out."""
+        broken: set[int] = set()
+        for row in rows:
             try:
-                self.left.append(replaced(row, message))
+                self.left[row] = replaced(self.left[row])
             except WireError as error:
-                self.failed[position] = without_traceback(error)
-            else:
-                self.positions.append(position)
+                self.failed[self.positions[row]] = without_traceback(error)
+                broken.add(row)
+        if broken:
+            self.left = [message for row, message in enumerate(self.left) if row not in broken]
+            self.positions = [position for row, position in enumerate(self.positions) if row not in broken]
 
 
 class _Table(NamedTuple):
