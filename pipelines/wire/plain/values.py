@@ -14,7 +14,7 @@ from pipelines.errors import DataError, RowsFailed, WireError
 from pipelines.values.ndarray import MAX_RANK, Array, array_type, from_buffer
 from pipelines.wire.columns import ReadOptions
 from pipelines.wire.plain.arrays import array_bytes, array_prefix
-from pipelines.wire.plain.windows import begin_with, windows
+from pipelines.wire.plain.windows import begin_with, put_windows, windows
 from pipelines.wire.protobuf import UNKNOWN, value_of
 from protos import data_pb2 as pb
 
@@ -104,12 +104,16 @@ def _of_arrays(buffer: Bytes, groups: list[_Alike]) -> Column | None:
     dtype, shape = groups[0].dtype, groups[0].shape
     if not all(alike.shape and (alike.dtype, alike.shape[1:]) == (dtype, shape[1:]) for alike in groups):
         return None
-    rows = np.argsort(np.concatenate([alike.rows for alike in groups]))
-    sizes = np.repeat([alike.shape[0] for alike in groups], [len(alike.rows) for alike in groups])[rows]
-    starts = np.concatenate([alike.starts for alike in groups])[rows]
-    memory = Spans(buffer, starts, sizes * array_bytes(dtype, shape[1:])).compact().buffer
-    samples = from_buffer(memory.data, (int(sizes.sum()), *shape[1:]), array_type(dtype))
-    return RaggedColumn(samples, np.concatenate([[0], sizes.cumsum()]))
+    lengths = np.empty(sum(len(alike.rows) for alike in groups), np.int64)
+    for alike in groups:
+        lengths[alike.rows] = alike.shape[0]
+    splits = np.concatenate([[0], lengths.cumsum()])
+    width = array_bytes(dtype, shape[1:])
+    memory = np.empty(int(splits[-1]) * width, np.uint8)
+    for alike in groups:
+        put_windows(memory, splits[alike.rows] * width, windows(buffer, alike.starts, alike.shape[0] * width))
+    samples = from_buffer(memory.data, (int(splits[-1]), *shape[1:]), array_type(dtype))
+    return RaggedColumn(samples, splits)
 
 
 def _arrays_alike(key: str, entries: Spans, rows: Ints, options: ReadOptions) -> _Alike | None:

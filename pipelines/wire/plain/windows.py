@@ -1,4 +1,4 @@
-"""The bytes at many places of one buffer, taken or compared at once.
+"""The bytes at many places of one buffer, taken, put or compared at once.
 
 A window is a fixed number of bytes. numpy shows a buffer as the array of its windows, one beginning at each byte, which
 overlap and cost no copy: those of three bytes in b"abcde" are b"abc", b"bcd", b"cde". Taking the windows at some places
@@ -20,6 +20,13 @@ def windows(buffer: bytes | Bytes, starts: Ints, width: int) -> Bytes:
     if not width or not len(starts):
         return np.empty((len(starts), width), np.uint8)
     return _all(buffer, f"V{width}")[starts].view(np.uint8).reshape(-1, width)
+
+
+def put_windows(buffer: Bytes, starts: Ints, rows: Bytes) -> None:
+    """Put each of these rows, `uint8 (N, width)`, into the buffer from its place on. None of them overlaps another."""
+    if rows.size:
+        width = rows.shape[1]
+        _all(buffer, f"V{width}")[starts] = rows.view(f"V{width}").reshape(-1)
 
 
 def begin_with(buffer: bytes | Bytes, starts: Ints, stops: Ints, prefix: bytes) -> npt.NDArray[np.bool_]:
