@@ -25,6 +25,8 @@ class Identity(NamedTuple):
     """Boxes of objects."""
     given: int
     """Boxes of tracks."""
+    made_up: int
+    """Tracks of which less than half the boxes are those of objects."""
 
     @property
     def idf1(self) -> float:
@@ -35,15 +37,19 @@ class Identity(NamedTuple):
 def identity(frames: Sequence[Frame], ids: Iterable[Ints]) -> Identity:
     """Of the ids that a tracker gave to the boxes of each frame; 0 is no track, and does not count."""
     shared: Counter[tuple[int, int]] = Counter()
-    truth = given = 0
+    boxes: Counter[int] = Counter()
+    real: Counter[int] = Counter()
+    truth = 0
     for frame, numbers in zip(frames, ids, strict=True):
         tracked = numbers > 0
         tracks = numbers[tracked].tolist()
         truth += len(frame.objects)
-        given += len(tracks)
-        pairs = np.argwhere(overlaps(frame.truth, frame.boxes[tracked]) >= LEAST).tolist()
-        shared.update((int(frame.objects[one]), tracks[other]) for one, other in pairs)
-    return Identity(_best(shared), truth, given)
+        same = overlaps(frame.truth, frame.boxes[tracked]) >= LEAST
+        shared.update((int(frame.objects[one]), tracks[other]) for one, other in np.argwhere(same).tolist())
+        boxes.update(tracks)
+        real.update(tracks[other] for other in np.flatnonzero(same.any(axis=0)).tolist())
+    made_up = sum(2 * real[track] < count for track, count in boxes.items())
+    return Identity(_best(shared), truth, boxes.total(), made_up)
 
 
 def together(counts: Iterable[Identity]) -> Identity:

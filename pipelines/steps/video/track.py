@@ -39,8 +39,8 @@ class Track(Step):
     """Score from which a box may go on with one. The detector must not cut such boxes off."""
     overlap: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Intersection over union that a box and the place where its track is expected have at least."""
-    hits: Annotated[Int, Field(ge=1)] = 3
-    """Frames in a row that confirm a track."""
+    hits: Annotated[Int, Field(ge=1)] = 2
+    """Frames in a row that confirm a track: 2 as ByteTrack has it, 3 as SORT has it. More of them let fewer through that the detector made up, and every id comes later."""  # noqa: E501
     max_age: Seconds = 1.0
     """Seconds for which a track that no box goes on with is kept."""
     coast: Seconds = 0.0
