@@ -15,16 +15,8 @@ from pipelines.errors import DefinitionError
 from streamer.definition.loading import load
 from streamer.definition.service import Service
 from streamer.faust.engine import Engine, Told
+from streamer.faust.events import Undecoded
 from streamer.faust.fitting import Written, brokers_of, check_app, check_service
-
-_RAW: dict[str, Any] = {
-    "key_type": bytes,
-    "value_type": bytes,
-    "key_serializer": "raw",
-    "value_serializer": "raw",
-    "allow_empty": True,
-}
-"""Faust acknowledges what it cannot decode: so it decodes nothing, and the service's codec does."""
 
 
 def attach(
@@ -116,7 +108,7 @@ def _attached(app: faust.App, service: Service, sink: Iterable[Any], told: Told 
 
     infer.__doc__ = f"The service {service.name}, by streamer."
     return app.agent(
-        app.topic(*source.topic_names, **_RAW),
+        app.topic(*source.topic_names, schema=Undecoded()),
         name=service.name,
         concurrency=1,
         supervisor_strategy=CrashingSupervisor,

@@ -23,14 +23,16 @@ from streamer.definition.nocode import check_code
 from streamer.definition.service import Service
 from streamer.delivery.deadletter import original
 from streamer.faust.fitting import check_alone
+from streamer.faust.logs import spare_records
 from streamer.faust.loopsink import Sent
 from streamer.faust.sink import FaustSink
 from streamer.faust.source import FaustSource
 from streamer.faust.yielding import NAME, YieldingConfig, YieldingSink
 from streamer.testing import DeadLetter
 
-GATHERED = 0.002
-"""Seconds for which events are left to gather after one has come: to be woken for each costs more than to take it."""
+GATHERED = (0.002, 0.01)
+"""Seconds, least and most, for which events are left to gather after one has come: to be woken for each costs more than
+to take it. Between these a fifth of the time that the first record of a batch waits for others."""
 
 Told = Callable[[Summary], object]
 """Gets the summary of a run that has ended."""
@@ -63,6 +65,7 @@ class Engine:
         if faust_agent is not None and not testing:
             check_alone(self._service, self._app, faust_agent)
             await self._app.maybe_start_producer()
+        spare_records()
         source = FaustSource(
             self._app,
             name=self._config.label,
@@ -79,7 +82,7 @@ class Engine:
             agent.stop()
             raise
         ended = asyncio.ensure_future(asyncio.to_thread(agent.join))
-        reading = asyncio.ensure_future(_read(stream.channel, source))
+        reading = asyncio.ensure_future(_read(stream.channel, source, self._gathered))
         ended.add_done_callback(lambda _: yielding.end())
         reading.add_done_callback(lambda _: yielding.end())
 
@@ -120,6 +123,11 @@ class Engine:
                 self._told(ended.result())
 
     @property
+    def _gathered(self) -> float:
+        least, most = GATHERED
+        return min(max(self._service.batch.max_wait / 5, least), most)
+
+    @property
     def _revoke_timeout(self) -> float:
         return float(min(self._config.revoke_timeout, 0.2 * self._app.conf.broker_rebalance_timeout))
 
@@ -151,15 +159,15 @@ class Engine:
         return FaustSink(self._app, config.topic, name=config.label)
 
 
-async def _read(channel: Any, source: FaustSource) -> None:
-    """Feed the source with what comes into an agent's channel.
+async def _read(channel: Any, source: FaustSource, gathered: float) -> None:
+    """Feed the source with what comes into an agent's channel, gathered for so many seconds.
 
     Not by the agent's stream, which takes a turn of the loop for each event and acknowledges by itself.
     """
     queue = channel.queue
     while True:
         first = await channel.get()
-        await asyncio.sleep(GATHERED)
+        await asyncio.sleep(gathered)
         events = [first]
         while not queue.empty():
             events.append(queue.get_nowait())
