@@ -23,7 +23,8 @@ from pipelines.executors.accounting import NO_ROWS, accounted
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
 from streamer.delivery.confirming import Confirming
 from streamer.delivery.deadletter import Letter, dead_letters
-from streamer.delivery.failures import FailureWatch, ServiceStopped, let_go
+from streamer.delivery.failures import FailureWatch, ServiceStopped, let_go, step_of
+from streamer.delivery.fitting import CodecHints
 from streamer.delivery.guarantee import Guarantee
 from streamer.delivery.ledger import Confirmed, Ledger
 from streamer.delivery.ledgerentry import LedgerEntry
@@ -83,6 +84,7 @@ class Delivery:
         self._log = log
         self._letters = LetterLog(log, "dead letter")
         self._shortened = LetterLog(log, "shortened dead letter")
+        self._hints = CodecHints(log)
         self._sheds = {number for number, source in enumerate(replays) if replays[source] is Replays.NONE}
         self._kept: list[LedgerEntry] = []
         """Entries of sources that deliver nothing again, whose payloads are still there."""
@@ -117,6 +119,8 @@ class Delivery:
         """
         for part, own in self._confirming.admit(decoded, result, self._send_held_back):
             failed: Failed = {**part.failed, **own.failed}
+            if part.failed:
+                self._hints.look(part, self._place)
             skipped = self._sort_out_tombstones(part, failed)
             began = time.perf_counter()
             blocks = self._encode(own, failed, part)
@@ -290,14 +294,20 @@ class Delivery:
         row = min(failed)
         if not self._drop_failed and self._dead is None:
             raise ServiceStopped(
-                f"{self._place(row)}: {failed[row]}; give the service a dead_letter to go on without such records, "
-                f"or write down on_error: drop"
+                f"{self._place(row)}: {failed[row]}{self._hint(row, failed[row])}; give the service a dead_letter to "
+                f"go on without such records, or write down on_error: drop"
             )
         if self._watch.broken is not None:
             raise ServiceStopped(
-                f"{self._watch.text()}, so it is not the records: {failed[row]} (at {self._place(row)}); "
-                f"nothing of this batch was acknowledged. Mend it and start again, or raise errors.stop_ratio"
+                f"{self._watch.text()}, so it is not the records: {failed[row]} (at {self._place(row)})"
+                f"{self._hint(row, failed[row])}; nothing of this batch was acknowledged. Mend it and start again, or "
+                f"raise errors.stop_ratio"
             )
+
+    def _hint(self, row: int, error: Exception) -> str:
+        """Which codec would read the record, where it could not be decoded."""
+        decoded = self._batch_of(row) if step_of(error) == "decode" else None
+        return "" if decoded is None else self._hints.of(decoded.source)
 
     def _expect_letters(self, failed: Failed) -> None:
         if failed and not self._drop_failed:

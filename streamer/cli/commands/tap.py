@@ -98,8 +98,8 @@ class Hint:
         """Look at a record; the first that was not decoded is tried with other codecs."""
         if self._told or seen.error is None or not seen.payload:
             return
-        from streamer.cli.fitting import fitting_codec
         from streamer.cli.terminal import remark
+        from streamer.delivery.fitting import fitting_codec
 
         self._told = True
         found = fitting_codec(seen.payload)
