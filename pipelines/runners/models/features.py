@@ -140,18 +140,24 @@ class FeatureStack:
         parts = [self._part(at, batch) for at in range(len(self._features))]
         if self._columns and len({part.shape[1] for part in parts}) > 1:
             raise WrongTypeError(f"the fields of a record hold different numbers of values: {self._lengths(parts)}")
-        stacked = np.concatenate(parts, axis=-1)
-        if self._length is not None and stacked.shape[-1] != self._length:
-            text = f"{self._length} numbers are needed, not {stacked.shape[-1]}: {self._lengths(parts)}"
+        count = sum(part.shape[-1] for part in parts)
+        if self._length is not None and count != self._length:
+            text = f"{self._length} numbers are needed, not {count}: {self._lengths(parts)}"
             raise everyone(batch, WrongTypeError(text))
-        if self._dtype.kind == "f" and stacked.dtype.kind in "iub":
-            return stacked.astype(self._dtype)
-        misfits = _fractions(stacked) if self._dtype.kind == "i" and stacked.dtype.kind == "f" else None
-        found, beyond = cast(stacked, self._dtype)
-        misfits = beyond if misfits is None else misfits if beyond is None else misfits | beyond
-        if misfits is not None and misfits.any():
-            raise RowsFailed({row: self._misfit(parts, row) for row in np.flatnonzero(misfits).tolist()})
-        return found
+        # Integers each by themselves: beside a float64 an int64 would become one, and be rounded.
+        fitted = list(map(self._fitted, parts if self._dtype.kind in "iu" else [np.concatenate(parts, axis=-1)]))
+        misfits = [beyond for _, beyond in fitted if beyond is not None]
+        if misfits and (wrong := np.any(misfits, axis=0)).any():
+            raise RowsFailed({row: self._misfit(parts, row) for row in np.flatnonzero(wrong).tolist()})
+        return np.concatenate([found for found, _ in fitted], axis=-1) if len(fitted) > 1 else fitted[0][0]
+
+    def _fitted(self, numbers: Array) -> tuple[Array, Mask | None]:
+        """The numbers in the element type, and in which rows one does not fit; `None`: in none."""
+        if self._dtype.kind == "f" and numbers.dtype.kind in "iub":
+            return numbers.astype(self._dtype), None
+        fractions = _fractions(numbers) if self._dtype.kind in "iu" and numbers.dtype.kind == "f" else None
+        found, beyond = cast(numbers, self._dtype)
+        return found, fractions if beyond is None else beyond if fractions is None else fractions | beyond
 
     def _lengths(self, parts: Sequence[Array]) -> str:
         """How many numbers each field of a row holds."""
@@ -162,7 +168,7 @@ class FeatureStack:
         for feature, part in zip(self._features, parts, strict=True):
             for number in part[row].flat:
                 one = np.array([number])
-                fraction = self._dtype.kind == "i" and one.dtype.kind == "f" and _fractions(one)[0]
+                fraction = self._dtype.kind in "iu" and one.dtype.kind == "f" and _fractions(one)[0]
                 if fraction or cast(one, self._dtype)[1] is not None:
                     shown = f"{number:.6g}" if one.dtype.kind == "f" else number
                     return DataError(f'"{feature.field}" is {shown}, which does not fit {self._dtype}')

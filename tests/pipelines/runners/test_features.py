@@ -45,6 +45,16 @@ def test_only_the_array_is_kept_if_so_asked() -> None:
     assert list(found) == ["features"]
 
 
+def test_an_integer_keeps_its_digits_beside_a_number_with_a_point() -> None:
+    exact = 2**53 + 1
+    step = Features(["id", "part", "on"], dtype="INT64")
+    records = ({"id": exact, "part": 2.0, "on": True}, {"id": exact, "part": 2.5, "on": True})
+    found, failed = arrays(step, *records)
+    assert found == [exact, 2, 1]
+    assert '"part" is 2.5, which does not fit int64' in failed
+    assert arrays(step, {"id": 2**63 - 1, "part": -1.0, "on": False}) == [[2**63 - 1, -1, 0]]
+
+
 def test_arrays_and_lists_count_with_all_their_numbers() -> None:
     step = Features(["a", "v", "m", "l"], output="X")
     record = {"a": 1, "v": np.array([2, 3], "i4"), "m": np.array([[4.0, 5.0], [6.0, 7.0]]), "l": [8, 9.5]}
@@ -251,3 +261,24 @@ def test_an_input_that_cannot_be_filled_is_named_with_its_type_and_shape(doublin
 def test_inputs_that_the_model_lacks_are_told_when_it_opens(doubling: Path) -> None:
     with pytest.raises(pipelines.StreamerError, match='no input "Z"'):
         pipelines.Sequence([Onnx(str(doubling), inputs={"Z": ["a"]})]).open()
+
+
+def _same(element: int, count: int) -> bytes:
+    """A model that gives back what it takes, `[N, count]`."""
+    inside = [helper.make_tensor_value_info(name, element, ["N", count]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "same", inside[:1], inside[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    content: bytes = model.SerializeToString()
+    return content
+
+
+@pytest.mark.parametrize("element", [TensorProto.INT32, TensorProto.UINT8, TensorProto.UINT64])
+def test_a_model_of_integers_is_given_no_number_with_its_fraction_cut_off(tmp_path: Path, element: int) -> None:
+    (tmp_path / "m.onnx").write_bytes(_same(element, 2))
+    with pipelines.Sequence([Onnx("m.onnx", inputs={"x": ["a", "b"]})], base=tmp_path).open() as executor:
+        failed, found = executor.run_many([Data({"a": 1.5, "b": 2}), Data({"a": 2.0, "b": 2})])
+    assert isinstance(failed, StepError)
+    assert '"a" is 1.5, which does not fit' in str(failed)
+    assert isinstance(found, Data)
+    assert found["y"].tolist() == [2, 2]
