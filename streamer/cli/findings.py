@@ -134,11 +134,14 @@ def _step(step: Step, context: OpenContext, service: Service) -> str:
 
 
 def _onnx(step: Onnx, context: OpenContext) -> str:
+    from pipelines.runners.models.onnx import input_keys, stacks_of
     from pipelines.runners.models.onnxmodel import OnnxModel
 
     # Without a runner, which would try the model.
     model = OnnxModel(step, context)
     model.close()
+    input_keys(step, model)
+    stacks_of(step, model)
     return shape_of(model)
 
 

@@ -24,13 +24,13 @@ class OnnxRunner(ModelRunner):
         renamed = step.output_names if isinstance(step.output_names, dict) else {}
         super().__init__(
             model,
-            _input_keys(step, model),
+            input_keys(step, model),
             [renamed.get(port.name, port.name) for port in model.outputs],
             warm_up=int(step.warm_up),
             max_batch=step.max_batch,
             cast_inputs=step.cast_inputs,
         )
-        self._stacks = _stacks(step, model)
+        self._stacks = stacks_of(step, model)
 
     @property
     def reads(self) -> frozenset[str] | None:
@@ -53,7 +53,8 @@ class OnnxRunner(ModelRunner):
             raise RowsFailed({row: told[id(one)] for row, one in error.failures.items()}) from None
 
 
-def _input_keys(step: Onnx, model: OnnxModel) -> list[str]:
+def input_keys(step: Onnx, model: OnnxModel) -> list[str]:
+    """The keys of the data that each input is taken from. Raises `StreamerError` for an input that the model lacks."""
     names = [port.name for port in model.inputs]
     keys = dict(step.input_names) if isinstance(step.input_names, dict) else {}
     keys.update({name: taken if isinstance(taken, str) else name for name, taken in (step.inputs or {}).items()})
@@ -65,8 +66,11 @@ def _input_keys(step: Onnx, model: OnnxModel) -> list[str]:
     return [keys.get(name, name) for name in names]
 
 
-def _stacks(step: Onnx, model: OnnxModel) -> dict[str, FeatureStack]:
-    """What is stacked for an input, by the input's name."""
+def stacks_of(step: Onnx, model: OnnxModel) -> dict[str, FeatureStack]:
+    """What is stacked for an input, by the input's name.
+
+    Raises `StreamerError` for an input that takes no numbers, or fewer than the values that are named for it.
+    """
     found: dict[str, FeatureStack] = {}
     for port in model.inputs:
         taken = (step.inputs or {}).get(port.name)
@@ -78,6 +82,14 @@ def _stacks(step: Onnx, model: OnnxModel) -> dict[str, FeatureStack]:
                 "name the key of one value instead"
             )
         # A record's numbers are one sample of a model that takes `[N, F]`.
-        length = port.shape[1] if port.shape is not None and len(port.shape) == 2 else None
-        found[port.name] = FeatureStack(taken, port.dtype, length=length if isinstance(length, int) else None)
+        axis = port.shape[1] if port.shape is not None and len(port.shape) == 2 else None
+        length = axis if isinstance(axis, int) else None
+        # Each value is one number at least; an array is more.
+        least = sum(len(feature.one_hot or [feature]) for feature in taken)
+        if length is not None and least > length:
+            raise StreamerError(
+                f'{model.path}: the input "{port.name}" takes {port}, {length} numbers of a record, and the step '
+                f"names {least} for it: {', '.join(feature.field for feature in taken)}"
+            )
+        found[port.name] = FeatureStack(taken, port.dtype, length=length)
     return found

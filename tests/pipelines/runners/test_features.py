@@ -282,3 +282,10 @@ def test_a_model_of_integers_is_given_no_number_with_its_fraction_cut_off(tmp_pa
     assert '"a" is 1.5, which does not fit' in str(failed)
     assert isinstance(found, Data)
     assert found["y"].tolist() == [2, 2]
+
+
+def test_more_values_than_the_model_takes_are_wrong_before_the_first_record(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(_same(TensorProto.FLOAT, 2))
+    step = Onnx("m.onnx", inputs={"x": ["a", {"field": "kind", "one_hot": ["lathe", "mill"]}]})
+    with pytest.raises(StepError, match=r"takes float32 \[N, 2\], 2 numbers of a record, and the step names 3 for it"):
+        pipelines.Sequence([step], base=tmp_path).open()

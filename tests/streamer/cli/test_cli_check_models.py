@@ -75,3 +75,12 @@ def test_a_strict_step_is_found_wrong_without_tensorrt(checked: Any) -> None:
     ok, text = checked({"@type": "TENSORRT", "modelUri": "digits.onnx", "strict": True})
     assert ok == ("TensorrtExecutionProvider" in onnxruntime.get_available_providers())
     assert ok or "is strict" in text
+
+
+def test_an_input_that_the_model_lacks_is_wrong(checked: Any) -> None:
+    ok, text = checked({"@type": "ONNX", "modelUri": "digits.onnx", "inputs": {"imag": "pixels"}})
+    assert not ok
+    assert 'the model has no input "imag"; did you mean "image"?; it has image' in text
+    ok, text = checked({"@type": "ONNX", "modelUri": "digits.onnx", "outputNames": ["probs"]})
+    assert not ok
+    assert 'the model has no output "probs"; it has probabilities' in text
