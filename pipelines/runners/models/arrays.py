@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +19,9 @@ from pipelines.values import ValueType, type_of
 MOST_KEYS: Final = 50
 """Keys that the error of a record names at most."""
 
+_LOOKED_AT: Final = 1000
+"""Keys of a batch that are looked at for that: it may have tens of thousands, and many records that fail."""
+
 
 def array_column(batch: Batch, key: str | None) -> Column:
     """The decoded column of `key`, or of the only NDARRAY of each record if `key` is none.
@@ -28,7 +32,7 @@ def array_column(batch: Batch, key: str | None) -> Column:
     if key is None:
         return _inferred(batch)
     if key not in batch:
-        raise everyone(batch, missing(key, batch))
+        raise lacking(key, batch, range(batch.size))
     column = batch[key]
     if column.mask is not None:
         raise_for(column, key, batch)
@@ -37,17 +41,34 @@ def array_column(batch: Batch, key: str | None) -> Column:
 
 def raise_for(column: Column, key: str, batch: Batch) -> None:
     """Raise `RowsFailed` if `column` lacks a value in some rows."""
-    lacking = [position for position, value in enumerate(column.values()) if value is MISSING]
-    if lacking:
-        raise RowsFailed(dict.fromkeys(lacking, missing(key, batch)))
+    rows = [position for position, value in enumerate(column.values()) if value is MISSING]
+    if rows:
+        raise lacking(key, batch, rows)
 
 
-def missing(key: str, batch: Batch) -> Exception:
-    """The error of a record that lacks `key`."""
-    others = [other for other in itertools.islice(batch.columns, MOST_KEYS + 1) if other != key][:MOST_KEYS]
-    more = ", ..." if len(batch.columns) > MOST_KEYS + 1 else ""
-    has = f"; there are {', '.join(others)}{more}" if others else "; the record is empty"
-    return ValueNotFoundError(f'Value not found for key "{key}"{nearest(key, others)}{has}')
+def lacking(key: str, batch: Batch, rows: Iterable[int]) -> RowsFailed:
+    """The failure of the rows at these positions, which lack `key`."""
+    return RowsFailed({row: missing(key, batch, row) for row in rows})
+
+
+def missing(key: str, batch: Batch, row: int) -> Exception:
+    """The error of the row at this position, which lacks `key`: it names the keys that this row has."""
+    has = [other for other, column in itertools.islice(batch.columns.items(), _LOOKED_AT) if _is_in(column, row)]
+    more = len(has) > MOST_KEYS or len(batch.columns) > _LOOKED_AT
+    return ValueNotFoundError(_not_found(key, tuple(has[:MOST_KEYS]), more))
+
+
+def _is_in(column: Column, row: int) -> bool:
+    if isinstance(column, SparseColumn):
+        return row in column.rows
+    return column.mask is None or bool(column.mask[row])
+
+
+@lru_cache(maxsize=64)
+def _not_found(key: str, others: tuple[str, ...], more: bool) -> str:
+    # Most rows of a batch have the same keys, and finding the nearest one takes long.
+    there = f"; there are {', '.join(others)}{', ...' if more else ''}" if others else "; the record is empty"
+    return f'Value not found for key "{key}"{nearest(key, others)}{there}'
 
 
 def everyone(batch: Batch, error: Exception) -> RowsFailed:
@@ -73,8 +94,12 @@ def only_array(batch: Batch) -> Column | None:
 
 def only_array_of(values: Mapping[str, Any]) -> Any:
     """The value of the only key that holds an NDARRAY. Raises `DataError` if there is none or more than one."""
-    keys = [key for key, value in values.items() if type_of(value) is ValueType.NDARRAY]
-    return values[only_key(keys, "NDArray")]
+    return values[only_key(array_keys(values), "NDArray")]
+
+
+def array_keys(values: Mapping[str, Any]) -> list[str]:
+    """The keys that hold an NDARRAY."""
+    return [key for key, value in values.items() if type_of(value) is ValueType.NDARRAY]
 
 
 def _inferred(batch: Batch) -> Column:

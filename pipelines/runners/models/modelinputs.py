@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, Rows
 from pipelines.errors import DataError, RowsFailed
-from pipelines.runners.models.arrays import everyone, missing, only_array, only_array_of
+from pipelines.runners.models.arrays import array_keys, everyone, lacking, missing, only_array
 from pipelines.runners.models.modelinput import ModelInput, Samples
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -92,9 +92,9 @@ class ModelInputs:
 
     def each(self, batch: Batch) -> Iterator[list[Samples] | DataError]:
         """The inputs of each record, or why the model does not take it. Raises `RowsFailed`."""
-        for values in self._values(batch):
+        for row, values in enumerate(self._values(batch)):
             try:
-                yield [one.of_value(self._found(one, values, batch)) for one in self.inputs]
+                yield [one.of_value(self._found(one, values, batch, row)) for one in self.inputs]
             except DataError as error:
                 yield error
 
@@ -115,7 +115,8 @@ class ModelInputs:
         if one.key in batch:
             return batch[one.key]
         if len(self.inputs) > 1:
-            raise everyone(batch, _unfilled(one, missing(one.key, batch)))
+            failures = lacking(one.key, batch, range(batch.size)).failures
+            raise RowsFailed({row: _unfilled(one, error) for row, error in failures.items()})
         return only_array(batch)
 
     def _values(self, batch: Batch) -> Iterator[Mapping[str, Any]]:
@@ -132,16 +133,19 @@ class ModelInputs:
             return iter([{} for _ in range(batch.size)])
         return (dict(zip(keys, row, strict=True)) for row in zip(*listed, strict=True))
 
-    def _found(self, one: ModelInput, values: Mapping[str, Any], batch: Batch) -> Any:
+    def _found(self, one: ModelInput, values: Mapping[str, Any], batch: Batch, row: int) -> Any:
         value = values.get(one.key, MISSING)
         if value is not MISSING:
             return value
-        if len(self.inputs) > 1:
-            raise _unfilled(one, missing(one.key, batch))
-        try:
-            return only_array_of(values)
-        except DataError as error:
-            raise _unfilled(one, type(error)(f"{missing(one.key, batch)}; {error}")) from None
+        keys = array_keys(values) if len(self.inputs) == 1 else []
+        if len(keys) == 1:
+            return values[keys[0]]
+        error = missing(one.key, batch, row)
+        if keys:
+            error = type(error)(
+                f"{error}; a record's only array would be taken for it, but it has several: {', '.join(keys)}"
+            )
+        raise _unfilled(one, error)
 
 
 def _unfilled(one: ModelInput, error: Exception) -> Exception:

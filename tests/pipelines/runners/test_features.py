@@ -289,3 +289,12 @@ def test_more_values_than_the_model_takes_are_wrong_before_the_first_record(tmp_
     step = Onnx("m.onnx", inputs={"x": ["a", {"field": "kind", "one_hot": ["lathe", "mill"]}]})
     with pytest.raises(StepError, match=r"takes float32 \[N, 2\], 2 numbers of a record, and the step names 3 for it"):
         pipelines.Sequence([step], base=tmp_path).open()
+
+
+def test_a_record_that_lacks_a_value_is_told_of_its_own_keys_not_of_those_of_others() -> None:
+    records: tuple[dict[str, Any], ...] = ({"a": 1, "left": 2}, {"a": 1, "b": 2}, {"b": 1, "right": 2}, {})
+    first, second, third, fourth = arrays(Features(["a", "b"]), *records)
+    assert second == [1.0, 2.0]
+    assert first.endswith('Value not found for key "b"; there are a, left')
+    assert third.endswith('Value not found for key "a"; there are b, right')
+    assert fourth.endswith('Value not found for key "a"; the record is empty')

@@ -209,11 +209,11 @@ def test_the_models_name_is_preferred_to_any_other_array(opened: Made) -> None:
 
 
 def test_two_arrays_under_other_names_are_ambiguous(opened: Made) -> None:
-    assert "multiple NDArray fields exist: a and b" in failure(opened(total()), a=f4(1, 2, 3), b=f4(1, 2, 3))
+    assert "it has several: a, b" in failure(opened(total()), a=f4(1, 2, 3), b=f4(1, 2, 3))
 
 
 def test_a_missing_input_is_an_error_that_names_it(opened: Made) -> None:
-    assert "no NDArray fields exist" in failure(opened(total()), text="a")
+    assert "; there are text; the model" in failure(opened(total()), text="a")
     executor = opened(added())
     assert 'Value not found for key "b"; there are a, c' in failure(executor, a=f4(1, 2), c=1)
     found = executor.run_many([Data({"a": f4(1, 2), "b": f4(1, 2)}), Data({"a": f4(1, 2)})])
@@ -691,3 +691,21 @@ def test_a_model_whose_output_has_a_name_that_no_key_can_have_says_how_to_rename
     with pytest.raises(StepError, match=r'Cannot use key "@type".*outputNames as a mapping gives'):
         opened(made)
     assert one(opened(made, output_names={"@type": "kind"}), x=np.float32(2))["kind"] == 2
+
+
+def test_a_record_that_lacks_the_input_is_told_of_its_own_keys(opened: Made) -> None:
+    x = np.ones(3, "f4")
+    records = [Data({"x": x}), Data({"z": 1}), Data({"u": x, "v": x})]
+    found, alone, several = opened(same()).run_many(records)
+    assert isinstance(found, Data)
+    takes = 'the model\'s input "x" takes float32 [N, 3]'
+    assert str(alone).endswith(f'ValueNotFoundError: Value not found for key "x"; there are z; {takes}')
+    assert "there are u, v; a record's only array would be taken for it, but it has several: u, v" in str(several)
+
+
+def test_a_record_that_lacks_one_of_several_inputs_is_told_of_its_own_keys(opened: Made) -> None:
+    floats = [(name, T.FLOAT, ("N", 1)) for name in ("a", "b", "y")]
+    added = model([helper.make_node("Add", ["a", "b"], ["y"])], floats[:2], floats[2:])
+    lacks_b, lacks_a = opened(added).run_many([Data({"a": 1.0, "p": 1}), Data({"b": 1.0, "q": 1})])
+    assert 'Value not found for key "b"; there are a, p;' in str(lacks_b)
+    assert 'Value not found for key "a"; there are b, q;' in str(lacks_a)
