@@ -213,8 +213,9 @@ def _holds(test: _Test, value: Any) -> bool:
     if value is MISSING:
         return False
     if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biufU":
-        value = value.item()
-    if not isinstance(value, (str, bytes, *_NUMERIC)):
+        # Of its own type: a float32 of 0.9 is equal to 0.9, as it is in a column of such arrays.
+        value = value.reshape(())[()]
+    if not isinstance(value, (str, bytes, np.generic, *_NUMERIC)):
         raise _incomparable(test, value, "use a function (module:function)")
     if test.name in _ORDER:
         if isinstance(value, str) is not isinstance(test.wanted, str) or isinstance(value, bytes):
@@ -222,7 +223,7 @@ def _holds(test: _Test, value: Any) -> bool:
         return bool(_ORDER[test.name](value, test.wanted))
     if test.name == "in":
         return value in test.wanted
-    return bool((value == test.wanted) is (test.name == "eq"))
+    return bool(value == test.wanted) is (test.name == "eq")
 
 
 def _incomparable(test: _Test, value: Any, hint: str) -> DataError:

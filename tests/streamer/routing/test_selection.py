@@ -124,6 +124,20 @@ def test_an_array_of_one_number_counts_as_that_number() -> None:
     assert chosen({"prob": {"ge": 0.8}}, prob=ragged) == [0, 2]
 
 
+@pytest.mark.parametrize("other", [[0.9], [[0.9]], 0.9, [0.9, 0.8], np.float64(0.9)], ids=str)
+@pytest.mark.parametrize("test", [{"ge": 0.9}, {"lt": 0.9}, {"eq": 0.9}, {"ne": 0.9}, {"in": [0.9]}], ids=str)
+def test_whether_a_row_is_chosen_does_not_depend_on_the_rows_beside_it(test: dict[str, Any], other: Any) -> None:
+    # The nearest float32 is a little less than 0.9.
+    value = np.array([0.9], np.float32)
+    alone = condition({"p": test})
+    assert alone is not None
+    beside = other if isinstance(other, float) else np.array(other, np.float32)
+    expected = alone.rows(batch_of(p=[value]))[0][0]
+    assert expected == (next(iter(test)) in ("ge", "eq", "in"))
+    assert alone.rows(batch_of(p=[value, beside]))[0][0] == expected
+    assert alone.rows(batch_of(p=[value, MISSING, beside]))[0][0] == expected
+
+
 def test_a_row_without_the_value_is_chosen_by_exists_false_only() -> None:
     values = [1, MISSING, 3]
     assert chosen({"n": {"exists": False}}, n=values) == [1]
