@@ -65,7 +65,9 @@ class TopicName(Protocol):
 class StartKafka(Protocol):
     """`start_kafka(nodes=3, message_max_bytes="2000")` starts a cluster; underscores stand for dots."""
 
-    def __call__(self, nodes: int = 1, data: Path | None = None, **settings: str) -> LocalKafka: ...
+    def __call__(
+        self, nodes: int = 1, data: Path | None = None, *, port: int | None = None, **settings: str
+    ) -> LocalKafka: ...
 
 
 class StartMosquitto(Protocol):
@@ -309,8 +311,8 @@ def start_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
             with off_the_clock():
                 stack.enter_context(_turn(tmp_path_factory.getbasetemp().parent))
 
-        def start(nodes: int = 1, data: Path | None = None, **settings: str) -> LocalKafka:
-            cluster = LocalKafka(nodes, data, settings=_dotted(settings))
+        def start(nodes: int = 1, data: Path | None = None, *, port: int | None = None, **settings: str) -> LocalKafka:
+            cluster = LocalKafka(nodes, data, port=port, settings=_dotted(settings))
             # Registered first, so that a start that is cut short by a time limit is cleaned up as well.
             stack.callback(cluster.stop)
             return cluster.start()

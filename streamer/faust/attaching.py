@@ -17,6 +17,7 @@ from streamer.definition.service import Service
 from streamer.faust.engine import Engine, Told
 from streamer.faust.events import Undecoded
 from streamer.faust.fitting import Written, brokers_of, check_app, check_service
+from streamer.faust.login import credentials
 
 
 def attach(
@@ -60,9 +61,10 @@ def app(
 ) -> faust.App:
     """A Faust app with the service in it, for `faust -A module worker`; its id is the service's consumer group.
 
-    `broker` is that of the app (`kafka://host:9092`), by default the source's `bootstrap`. `settings` are any of
-    Faust's and go before those chosen here: tables in memory, no web server, no leader, commits once a second.
-    Otherwise as `attach`.
+    `broker` is that of the app (`kafka://host:9092`), by default the source's `bootstrap`. TLS and login are as the
+    source's `client` says, which here may hold `security.protocol`, `sasl.*` and `ssl.*`. `settings` are any of Faust's
+    and go before those chosen here: tables in memory, no web server, no leader, commits once a second. Otherwise as
+    `attach`.
     """
     found = service if isinstance(service, Service) else load(service)
     return app_of(found, Written.of(service), broker=broker, sink=sink, **settings)
@@ -78,11 +80,13 @@ def app_of(
     **settings: Any,
 ) -> faust.App:
     """As `app`, of a service that was `written` so. `told` gets the summary of its run when that has ended."""
-    check_service(service, written)
+    logs_in = not settings.keys() & {"broker_credentials", "ssl_context"}
+    check_service(service, written, logs_in=logs_in)
     source = service.sources[0]
     assert isinstance(source, KafkaSourceConfig)
     chosen: dict[str, Any] = {
         "broker": broker or [f"kafka://{one}" for one in brokers_of(source)],
+        "broker_credentials": credentials(service, written) if logs_in else None,
         "store": "memory://",
         "web_enabled": False,
         "topic_disable_leader": True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Final
@@ -85,8 +85,11 @@ class Written:
         return Document(None).error(path, message)
 
 
-def check_service(service: Service, written: Written) -> None:
-    """Raise `DefinitionError` for what no Faust app can do that this service asks for."""
+def check_service(service: Service, written: Written, *, logs_in: bool = False) -> None:
+    """Raise `DefinitionError` for what no Faust app can do that this service asks for.
+
+    `logs_in`: the app is made of the service and logs in as its `client` says, which is looked at elsewhere.
+    """
     if guarantee(service.delivery).transactional:
         raise written.error(
             ("delivery",),
@@ -104,12 +107,10 @@ def check_service(service: Service, written: Written) -> None:
             ("source",),
             f"a Faust app reads one bus, and there are {len(service.sources)} sources; name all topics in one",
         )
-    _check_source(service.sources[0], written)
-    sinks = [(one, written.connector("sink", index)) for index, one in enumerate(service.sinks)]
-    if service.dead_letter is not None:
-        sinks.append((service.dead_letter, ("dead_letter",)))
-    for sink, path in sinks:
-        _check_sink(sink, path, service.sources[0], written)
+    skipped = {"client"} if logs_in else set()
+    _check_source(service.sources[0], written, skipped)
+    for sink, path in sinks_of(service, written):
+        _check_sink(sink, path, service.sources[0], written, skipped)
 
 
 def check_app(service: Service, written: Written, app: App, *, own_broker: bool = False) -> None:
@@ -159,18 +160,26 @@ def check_alone(service: Service, app: App, agent: AgentT[Any]) -> None:
             )
 
 
+def sinks_of(service: Service, written: Written) -> list[tuple[SinkConfig, KeyPath]]:
+    """The sinks of a service, that of dead letters among them, and where each stands."""
+    sinks = [(one, written.connector("sink", index)) for index, one in enumerate(service.sinks)]
+    if service.dead_letter is not None:
+        sinks.append((service.dead_letter, ("dead_letter",)))
+    return sinks
+
+
 def brokers_of(source: SourceConfig) -> list[str]:
     """`host:port` of each broker that a Kafka source names."""
     bootstrap: str = source.bootstrap  # type: ignore[attr-defined]
     return [one if ":" in one else f"{one}:9092" for one in map(str.strip, bootstrap.split(",")) if one]
 
 
-def _check_source(source: SourceConfig, written: Written) -> None:
+def _check_source(source: SourceConfig, written: Written, skipped: Set[str]) -> None:
     path = written.connector("source")
     if not isinstance(source, KafkaSourceConfig):
         raise written.error((*path, "type"), f"a Faust app reads from Kafka, and this source is of type {source.type}")
     for field, instead in _OF_CONSUMER.items():
-        if written.says(path, source, field):
+        if field not in skipped and written.says(path, source, field):
             raise written.error((*path, field), f"inside Faust the consumer is Faust's: {instead}")
     if pattern := next((topic for topic in source.topics if topic.startswith("^")), None):
         raise written.error((*path, "topics"), f"a Faust app reads topics by their names, and {pattern} is a pattern")
@@ -178,7 +187,7 @@ def _check_source(source: SourceConfig, written: Written) -> None:
         raise written.error((*path, "start"), "inside Faust a group begins at earliest or latest, at no time")
 
 
-def _check_sink(sink: SinkConfig, path: KeyPath, source: SourceConfig, written: Written) -> None:
+def _check_sink(sink: SinkConfig, path: KeyPath, source: SourceConfig, written: Written, skipped: Set[str]) -> None:
     if not isinstance(sink, KafkaSinkConfig):
         raise written.error(
             (*path, "type"),
@@ -189,7 +198,7 @@ def _check_sink(sink: SinkConfig, path: KeyPath, source: SourceConfig, written: 
         if field == "max_message" and written.document is None:
             # Dead letters have another default.
             continue
-        if written.says(path, sink, field):
+        if field not in skipped and written.says(path, sink, field):
             raise written.error((*path, field), f"inside Faust the producer is Faust's: {instead}")
     if not set(str(sink.bootstrap).split(",")) & set(str(source.bootstrap).split(",")):  # type: ignore[attr-defined]
         raise written.error(

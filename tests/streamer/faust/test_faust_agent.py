@@ -164,7 +164,7 @@ REFUSED = [
     ("{type: kafka, topics: [numbers], codec: json}", "{type: memory, topic: a}", "service.yaml:3: source.type:"),
     ("topics: [numbers]", "topics: [^num]", "service.yaml:3: source.topics:"),
     ("topics: [numbers]", "topics: [numbers], start: 2026-01-01T00:00:00Z", "service.yaml:3: source.start:"),
-    ("topics: [numbers]", "topics: [numbers], client: {fetch.min.bytes: 1}", "service.yaml:3: source.client:.*Faust"),
+    ("topics: [numbers]", "topics: [numbers], client: {fetch.min.bytes: 1}", "service.yaml:3: source.client.*Faust"),
     ("topics: [numbers]", "topics: [numbers], assignor: range", "service.yaml:3: source.assignor:"),
     ("topics: [numbers]", "topics: [numbers], out_of_range: stop", "service.yaml:3: source.out_of_range:"),
     (
