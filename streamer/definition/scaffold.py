@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 from typing import Final, Literal
 
-from connectors.codecs.registry import CODECS
-from pipelines.errors import DefinitionError, StreamerError
+from connectors.codecs.registry import CODECS, codec_of
+from connectors.message import Message, records_of
+from pipelines.data.batch import Batch
+from pipelines.data.data import Data
+from pipelines.errors import DefinitionError, MissingPackageError, StreamerError
 
 Kind = Literal["kafka", "mqtt", "file", "memory"]
 """Where records come from, or results go."""
 SourceKind = Literal["kafka", "mqtt", "file", "memory", "camera"]
 """Where records come from."""
 
+_WITHOUT_CODEC: Final = ("file", "camera")
+"""Sources and sinks that say themselves what payloads are."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
 
 _SOURCES: Final[Mapping[SourceKind, str]] = {
@@ -208,7 +214,7 @@ def files_of(
 
     `codec` is that of the payloads, on buses; `model` an ONNX model that is copied and run instead of a step in Python.
     Raises `DefinitionError` for a name that is not letters, digits, `-` and `_`, a letter first, for a codec that there
-    is not, and what `files_for_model` raises.
+    is not, or that does not carry the records to try the service with, and what `files_for_model` raises.
     """
     if _NAME.fullmatch(name) is None:
         raise DefinitionError(f'"{name}" is no name for a service; use letters, digits, - and _, a letter first')
@@ -219,7 +225,10 @@ def files_of(
     parts = {key: Template(text).substitute(words) for key, text in _parts(source, sink, codec).items()}
     parts["code"] = f"| `{words['module']}_steps.py` | steps in Python |\n"
     if model is not None:
-        return _around_a_model(name, words, parts, model, source)
+        files = _around_a_model(name, words, parts, model, source)
+        _check_codec(codec, source, str(files["input.jsonl"]))
+        return files
+    _check_codec(codec, source, _INPUT)
     templates = {
         f"{name}.yaml": _SERVICE,
         f"{name}.pipeline.yaml": _PIPELINE,
@@ -270,11 +279,36 @@ def create(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def _with_codec(text: str, kind: SourceKind, codec: str | None) -> str:
-    if codec is None or kind in ("file", "camera"):
+    if codec is None or kind in _WITHOUT_CODEC:
         return text
     text = text.replace("  codec: json\n", "")
     # What fails goes to the dead letter as it came, by no codec.
     return text.replace(f"  type: {kind}\n", f"  type: {kind}\n  codec: {codec}\n", 1)
+
+
+def _check_codec(codec: str | None, source: SourceKind, records: str) -> None:
+    """Raise `DefinitionError` unless the codec, without options, carries the first of these records."""
+    if codec is None or source in _WITHOUT_CODEC:
+        return
+    record = json.loads(records.splitlines()[0])
+    try:
+        used = codec_of(codec)
+        encoded = used.encode(Batch.of([Data(record)]))
+        if not isinstance(encoded.values[0], bytes | None):
+            raise DefinitionError("it is for objects, and a bus has bytes")
+        decoded = used.decode(records_of([Message(encoded.values[0])], "new"), None)
+        for error in [*encoded.failed.values(), *decoded.failed.values()]:
+            raise error
+        (found,) = decoded.batch.to_list()
+        if any(found.get(key) != value for key, value in record.items() if not isinstance(value, list)):
+            raise DefinitionError(f"of {json.dumps(record)[:200]} it makes other values")
+    except MissingPackageError:
+        raise
+    except StreamerError as error:
+        raise DefinitionError(
+            f"--codec {codec}: by its name alone it does not carry such records ({error}); begin with --codec json, "
+            f"and write {codec} with its options into the service file then"
+        ) from error
 
 
 def _parts(source: SourceKind, sink: Kind, codec: str | None) -> dict[str, str]:

@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import streamer
+from connectors.codecs.registry import CODECS
 
 KINDS = ["kafka", "mqtt", "file", "memory"]
 
@@ -156,6 +157,19 @@ def test_what_is_no_model_is_told_and_nothing_is_written(cli: Any, name: str, co
     assert ended.code == 2
     assert said in ended.err
     assert not Path("fans").exists()
+
+
+@pytest.mark.parametrize("codec", CODECS.known)
+def test_a_service_is_written_with_codecs_that_carry_its_records_and_no_others(cli: Any, codec: str) -> None:
+    made = cli("new", "mine", "--codec", codec)
+    if made.code == 0:
+        tested = cli("test", "mine/mine.yaml")
+        assert tested.code == 0, tested.err
+        return
+    assert made.err.startswith(f"error: --codec {codec}: by its name alone it does not carry such records (")
+    assert "begin with --codec json" in made.err
+    assert codec not in ("json", "msgpack", "protodata", "konduit-json", "compressed", "cloudevents")
+    assert not Path("mine").exists()
 
 
 def test_a_new_service_has_the_codec_that_is_asked_for(cli: Any) -> None:
