@@ -345,10 +345,10 @@ class Batch:
     def row_values(self, failed: dict[int, Exception]) -> list[dict[str, Any]]:
         """Each row's keys and native values. The errors of rows that cannot be decoded are put into `failed`."""
         rows: list[dict[str, Any]] = [{} for _ in range(self.size)]
-        for key, column in self._columns.items():
+        for key in self._columns:
             if is_reserved(key):
                 continue
-            for row, value in column.cells(failed):
+            for row, value in self.column(key).cells(failed):
                 rows[row][key] = value
         return rows
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pipelines.data.columns import MISSING, Column, Mask, Rows, cut_mask, joined_masks, taken_mask
 from pipelines.data.spans import Spans
-from pipelines.errors import RowsFailed
+from pipelines.errors import RowsFailed, WireError
 
 Entries = Sequence[bytes | None]
 """Serialised map entries, a list or `Spans`; `None` where a row has none."""
@@ -57,7 +57,7 @@ class WireColumn(Column):
             try:
                 self._decoded = self._decode(self.entries)
             except RowsFailed as error:
-                raise RowsFailed(error.failures, of=self) from None
+                raise RowsFailed(self._with_key(error.failures), of=self) from None
         self._decoded.key = self.key
         return self._decoded
 
@@ -72,7 +72,19 @@ class WireColumn(Column):
         try:
             return MISSING if entry is None else self._decode([entry])[0]
         except RowsFailed as error:
-            raise RowsFailed({range(len(self))[row]: error.failures[0]}, of=self) from None
+            raise RowsFailed(self._with_key({range(len(self))[row]: error.failures[0]}), of=self) from None
+
+    def _with_key(self, failures: Mapping[int, Exception]) -> dict[int, Exception]:
+        """The same failures, with the key of the values; decoders of some forms know and name it themselves."""
+        if self.key is None:
+            return dict(failures)
+        what = f'key "{self.key}" '
+        return {
+            row: WireError(f"{what}cannot be read: {error}")
+            if isinstance(error, WireError) and not str(error).startswith(what)
+            else error
+            for row, error in failures.items()
+        }
 
     @property
     def writable(self) -> bool:

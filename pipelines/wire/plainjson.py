@@ -170,7 +170,8 @@ def write_json(batch: Batch, form: JsonForm) -> WrittenJson:
 
 def rare_last(batch: Batch) -> list[tuple[str, Column]]:
     """The columns of a batch, those of rare keys behind the others."""
-    return sorted(batch.columns.items(), key=lambda item: isinstance(item[1], SparseColumn))
+    columns = [(key, batch.column(key)) for key in batch.columns]
+    return sorted(columns, key=lambda item: isinstance(item[1], SparseColumn))
 
 
 class JsonWriter:

@@ -237,8 +237,8 @@ def plain_rows(batch: Batch, form: PlainForm, failed: dict[int, Exception]) -> l
     put into `failed` by position.
     """
     rows: list[dict[str, Any]] = [{} for _ in range(batch.size)]
-    for key, column in batch.columns.items():
-        for row, value in plain_cells(key, column, form, failed):
+    for key in batch.columns:
+        for row, value in plain_cells(key, batch.column(key), form, failed):
             rows[row][key] = value
     return rows
 

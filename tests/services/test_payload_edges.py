@@ -15,7 +15,9 @@ from google.protobuf import descriptor_pb2, message_factory
 from grpc_tools import protoc
 from onnx import TensorProto, helper, save
 
+import pipelines
 import streamer
+from pipelines import Data
 from pipelines.hotpath import HotPath
 
 Record: TypeAlias = Mapping[str, Any]
@@ -194,3 +196,33 @@ def test_a_nan_that_is_written_as_null_is_no_failure_of_the_report(model: Path) 
     assert second is not None
     assert list(first) == ["id"]
     assert list(second["y"]) == [1.5, 2.0]
+
+
+def same(data: Data) -> Data:
+    """A step that gives back what it is given."""
+    return data
+
+
+@pytest.mark.parametrize("hot_path", ["python", "auto"])
+@pytest.mark.parametrize(("written", "sink"), [("json", "json"), ("msgpack", "json"), ("json", "msgpack")])
+@pytest.mark.parametrize("step", [True, False], ids=["read by a function", "read by the sink"])
+def test_a_value_that_cannot_be_read_is_named_wherever_it_is_first_asked_for(
+    written: str, sink: str, hot_path: HotPath, step: bool
+) -> None:
+    record = {"id": "a", "outer": {"tags": [1, "a"]}, "tags": [1, "a"]}
+    write: Write = msgpack.packb if written == "msgpack" else lambda one: json.dumps(one).encode()
+    service = streamer.Service(
+        name="edges",
+        source=streamer.KafkaSource(topics="in", codec=written),
+        pipeline=pipelines.Sequence([same if step else pipelines.Logging()]),
+        sink=streamer.KafkaSink(topic="out", codec=sink),
+        dead_letter=streamer.KafkaSink(topic="dead"),
+        hot_path=hot_path,
+    )
+    for key in ("outer", "tags"):
+        report = streamer.testing.run(service, [write({"id": "a", key: record[key]}), write({"id": "b"})])
+        assert [result["id"] for result in report.results if result is not None][-1] == "b"
+        for letter in report.dead:
+            assert f'key "{key}" cannot be read' in letter.error
+        # What is written as it came is not looked into.
+        assert len(report.dead) == 1 or not step

@@ -72,8 +72,9 @@ def _side_by_side(parts: Sequence[Sequence[Any]], entries: Entries) -> Spans | N
 
 def divided(batch: Batch) -> tuple[dict[str, Column], dict[str, SparseColumn]]:
     """The columns of keys that many rows have, and those of rare keys, whose entries come last in a message."""
-    rare = {key: column for key, column in batch.columns.items() if isinstance(column, SparseColumn)}
-    return {key: column for key, column in batch.columns.items() if key not in rare}, rare
+    columns = {key: batch.column(key) for key in batch.columns}
+    rare = {key: column for key, column in columns.items() if isinstance(column, SparseColumn)}
+    return {key: column for key, column in columns.items() if key not in rare}, rare
 
 
 def rare_entries(columns: Mapping[str, SparseColumn], size: int, failed: Failures) -> list[bytes]:
