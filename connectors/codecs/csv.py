@@ -226,6 +226,10 @@ def _shown(field: str) -> Type:
 
 
 def _field(value: Any, name: str) -> str:
+    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
+        # The output of a model for one record, mostly. A float32 keeps its own digits: 0.1, not 0.10000000149011612.
+        number = value.reshape(())[()]
+        value = number.item() if value.dtype.kind != "f" else float(str(number))
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

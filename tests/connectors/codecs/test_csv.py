@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from codecsupport import block, read, service_of
 from hypothesis import given, settings
@@ -153,6 +154,30 @@ def test_any_bytes_are_a_row_or_the_failure_of_their_record(raw: bytes) -> None:
         decoded = config.build().decode(block([raw]), None)
         assert decoded.batch.size + len(decoded.failed) == 1
         assert all(isinstance(error, (WireError, DataError)) for error in decoded.failed.values())
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (np.array([25.75], "f4"), b"25.75"),
+        (np.array([0.1], "f4"), b"0.1"),
+        (np.array([[0.1]], "f2"), b"0.1"),
+        (np.array(2**53 + 1), b"9007199254740993"),
+        (np.array([255], "u1"), b"255"),
+        (np.array([True]), b"true"),
+        (np.array([math.nan], "f4"), b"nan"),
+        (np.array([math.inf]), b"inf"),
+    ],
+    ids=str,
+)
+def test_an_array_of_one_number_as_models_give_it_is_written_as_that_number(value: Any, written: bytes) -> None:
+    encoded = CsvConfig(names=("id", "risk")).build().encode(Batch.of([Data({"id": "a", "risk": value})]))
+    assert list(encoded.values) == [b"a," + written]
+
+
+def test_an_array_of_several_numbers_is_no_field() -> None:
+    encoded = CsvConfig(names=("risk",)).build().encode(Batch.of([Data({"risk": np.zeros(2)})]))
+    assert 'but "risk" is of type NDARRAY' in str(encoded.failed[0])
 
 
 def test_a_service_reads_rows_of_a_table() -> None:
