@@ -64,7 +64,9 @@ class Msgpack(Codec):
         except self._msgpack.ExtraData as error:
             raise WireError(f"{len(error.extra)} bytes follow the map in the payload") from None
         except ValueError as error:
-            raise WireError(f"the payload is no MessagePack: {error or 'it has a byte that means nothing'}") from None
+            # Maps with keys of other types may be made to collide: the library refuses them at any depth.
+            reason = str(error).replace(" when strict_map_key=True", ", at any depth; write keys as texts")
+            raise WireError(f"the payload is no MessagePack: {reason or 'it has a byte that means nothing'}") from None
         if not isinstance(found, dict):
             raise WireError(f"a record is a map, but the payload is of type {type(found).__name__}")
         checked_keys(found, self._limits)

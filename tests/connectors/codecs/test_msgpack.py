@@ -120,3 +120,15 @@ def test_any_bytes_are_a_record_or_the_failure_of_one(raw: bytes, as_map: bool) 
     decoded = MsgpackConfig().build().decode(block([b"\x82" + raw if as_map else raw]), None)
     assert decoded.batch.size + len(decoded.failed) == 1
     assert all(isinstance(error, (WireError, DataError)) for error in decoded.failed.values())
+
+
+@pytest.mark.parametrize(
+    ("payload", "told"),
+    [
+        (msgpack.packb({"a": {1: 2}}), "int is not allowed for map key, at any depth; write keys as texts"),
+        (b"\xc1", "it has a byte that means nothing"),
+    ],
+)
+def test_what_is_wrong_with_a_payload_is_told_in_plain_words(payload: bytes, told: str) -> None:
+    decoded = codec_of("msgpack").decode(block([payload]), None)
+    assert str(decoded.failed[0]) == f"the payload is no MessagePack: {told}"
