@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, save
 
 import pipelines
 import streamer
-from pipelines import Data
+from pipelines import Batch, Data
 from pipelines.hotpath import HotPath
 
 Record: TypeAlias = Mapping[str, Any]
@@ -226,3 +226,23 @@ def test_a_value_that_cannot_be_read_is_named_wherever_it_is_first_asked_for(
             assert f'key "{key}" cannot be read' in letter.error
         # What is written as it came is not looked into.
         assert len(report.dead) == 1 or not step
+
+
+@pytest.mark.parametrize("odd", [[1, "a"], [1, None], 2**70, {"in": [1, "a"]}], ids=str)
+def test_a_batched_function_passes_on_what_is_no_value_where_it_does_not_ask_for_it(odd: Any) -> None:
+    service = streamer.Service(
+        name="edges",
+        source=streamer.KafkaSource(topics="in", codec="json"),
+        pipeline=pipelines.Sequence([with_y]),
+        sink=streamer.KafkaSink(topic="out", codec="json"),
+        dead_letter=streamer.KafkaSink(topic="dead"),
+    )
+    report = streamer.testing.run(service, [json.dumps({"a": 1, "odd": odd}).encode()])
+    (message,) = report.sinks["kafka"]
+    assert json.loads(message.value or b"") == {"a": 1, "odd": odd, "y": 1}
+
+
+@pipelines.batched
+def with_y(batch: Batch) -> Batch:
+    """A step that asks for one key."""
+    return batch.with_columns({"y": batch["a"]})
