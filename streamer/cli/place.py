@@ -59,8 +59,9 @@ def place_named(
 def place_of_sink(file: Path, name: str | None, topic: str | None, client: Mapping[str, Any]) -> TopicPlace:
     """Where a sink of the service writes: that of this name (`dead_letter` too), else the first one on a bus.
 
-    `topic` says which topic if the sink makes topics from values; `client` goes before the service's own login. Raises
-    `DefinitionError` for a file that is wrong, and where there is no such sink, bus or topic.
+    `topic` says which topic if the sink makes topics from values; `client` goes before the service's own login. Dead
+    letters are read with the codec of the source, unless the dead letter names one. Raises `DefinitionError` for a file
+    that is wrong, and where there is no such sink, bus or topic.
     """
     service = load(file)
     sinks: list[ConnectorConfig] = [*service.sinks, *filter(None, [service.dead_letter])]
@@ -69,7 +70,12 @@ def place_of_sink(file: Path, name: str | None, topic: str | None, client: Mappi
     written = config.place if config.addressing is None else config.addressing.topic
     if topic is None and (not written or "{" in written):
         raise DefinitionError(f'{file}: the sink "{config.label}" writes to {written}; --topic says which to read')
-    return TopicPlace(topic or written, bus, config.codec)
+    codec = config.codec
+    if config is service.dead_letter and "codec" not in config.model_fields_set:
+        # Dead letters hold records as they came: what read those reads these, if it is the same for all sources.
+        first, *others = (source.codec for source in service.sources)
+        codec = first if all(other == first for other in others) else codec
+    return TopicPlace(topic or written, bus, codec)
 
 
 def place_of_source(file: Path, name: str | None, topic: str | None, client: Mapping[str, Any]) -> TopicPlace:
