@@ -103,7 +103,9 @@ def _sink(config: SinkConfig, service: Service) -> str:
     SinkRoute.of(config, config.build(), codec, config.label, service.record_names)
     config.check_client()
     outbox = "" if config.outbox is None else f", outbox {config.outbox.path}: {contents(config.outbox.path)}"
-    return f"{described(config)}, {_codec(config.codec)}{outbox}"
+    # Records go into a dead letter as they came, by no codec.
+    encoded = "" if config is service.dead_letter else f", {_codec(config.codec)}"
+    return f"{described(config)}{encoded}{outbox}"
 
 
 def _part(part: Part, context: OpenContext, service: Service) -> str:

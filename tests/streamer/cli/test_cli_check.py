@@ -46,6 +46,8 @@ def test_a_good_service_is_reported_part_by_part_with_the_models_inputs_and_outp
         "at_least_once",
     ):
         assert text in ended.out
+    (letters,) = [line for line in ended.out.splitlines() if "dead letters" in line]
+    assert "codec" not in letters  # records go there as they came
 
 
 def test_the_group_is_told_whether_the_file_says_it_or_not(cli: Any, digits: Path) -> None:
