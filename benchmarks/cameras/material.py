@@ -19,7 +19,8 @@ def write_film(path: Path, width: int, height: int, pictures: int) -> Path:
 
     Two seconds of it are encoded, and repeated.
     """
-    options = {"preset": "superfast", "tune": "zerolatency", "g": "30", "bf": "0", "b": "6M" if height > 720 else "3M"}
+    rate = next(bits for least, bits in ((1080, "6M"), (720, "3M"), (0, "100k")) if height >= least)
+    options = {"preset": "superfast", "tune": "zerolatency", "g": "30", "bf": "0", "b": rate}
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=30, options=options)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
