@@ -1,15 +1,23 @@
-"""Rows of plain JSON as they were parsed, and the texts that their values came as."""
+"""Rows of plain JSON as they were parsed, and the texts that their values came as.
+
+Rows of a topic have the same keys as a rule: `alike` reads these into `AlikeRows`, by a parser that is made for the
+keys, and leaves the texts of values that nobody asks for as they are. `Documents` are rows of any keys.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, overload
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, Final, Protocol, overload
 
 import msgspec
 
-from pipelines.data.columns import Rows
+from pipelines.data.columns import Rows as Places
 from pipelines.values.native import INT64_MAX, INT64_MIN
-from pipelines.wire.jsontext import Pointer, members
+from pipelines.wire.jsontext import REFUSED, Pointer, members, parsed_all, quickly_parsed
 
 Fields = tuple[tuple[str, Pointer], ...]
 """Keys whose values lie inside of a row, and where."""
@@ -36,15 +44,6 @@ class Documents:
         # Their fields are in their values.
         taken._fields = self._fields
         return taken
-
-    def alike(self) -> tuple[str, ...] | None:
-        """The keys of every row, if all have the same and none of them is null; `None` if that is not so."""
-        if not self.values or self._fields:
-            return None
-        keys = tuple(self.values[0])
-        if list(map(tuple, self.values)).count(keys) < len(self.values):
-            return None
-        return None if self._has(b"null") else keys
 
     def plain(self, key: str, rows: Sequence[int] | None) -> list[Any]:
         """The parsed values of a key in these rows, in all of them for `None`; `None` where a row has none."""
@@ -87,13 +86,85 @@ class Documents:
     def _escaped(self) -> bool:
         """Whether a string of a row has an escape."""
         if self._escapes is None:
-            self._escapes = self._has(b"\\")
+            # One search in all of them is quicker than one in each.
+            self._escapes = b"\\" in b"\n".join(self.texts)
         return self._escapes
 
-    def _has(self, part: bytes) -> bool:
-        """Whether this stands somewhere in a text."""
-        # One search in all of them is quicker than one in each.
-        return part in b"\n".join(self.texts)
+
+class AlikeRows:
+    """N rows that all have the same keys, and no nulls: parsed values of wanted keys, and the texts of all others."""
+
+    __slots__ = ("_fields", "_rows")
+
+    def __init__(self, rows: list[Any], fields: Mapping[str, str]) -> None:
+        """`fields`: each key, in its order, and the attribute of the rows that holds its values, or `msgspec.Raw`."""
+        self._rows = rows
+        self._fields = fields
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The keys of every row, in the order of the first one."""
+        return list(self._fields)
+
+    def give(self, key: str) -> list[Any]:
+        """The parsed values of a wanted key, once: the rows no longer hold them, as lists take up much memory."""
+        values = list(map(attrgetter(self._fields[key]), self._rows))
+        deque(map(setattr, self._rows, repeat(self._fields[key]), repeat(None)), maxlen=0)
+        return values
+
+    def plain(self, key: str, rows: Sequence[int] | None) -> list[Any]:
+        """The values of another key in these rows, in all of them for `None`."""
+        return parsed_all(self.raw(key, rows))
+
+    def raw(self, key: str, rows: Sequence[int] | None) -> list[bytes]:
+        """The texts of these values."""
+        chosen = self._rows if rows is None else [self._rows[row] for row in rows]
+        return list(map(bytes, map(attrgetter(self._fields[key]), chosen)))
+
+
+def alike(payloads: Sequence[bytes], wanted: frozenset[str]) -> AlikeRows | None:
+    """The rows of these payloads, if all are objects with the same keys, and no nulls; `None` if that is not so.
+
+    It is also `None` for what `quickly_parsed` refuses under a wanted key, for so few rows that a parser of their own
+    is not worth while, and for very many keys.
+    """
+    # One look at all of them is quicker than one at each.
+    every = b"\n".join(payloads)
+    if len(payloads) < _FEW or b"null" in every:
+        return None
+    try:
+        if not every.isascii():
+            # The parser does not look into texts that stay.
+            every.decode()
+        first, last = quickly_parsed(payloads[0]), quickly_parsed(payloads[-1])
+        if not isinstance(first, dict) or not isinstance(last, dict):
+            return None
+        keys = tuple(first)
+        # Strangers may send other keys each time: a parser is made for such as come again.
+        if keys != tuple(last) or not 0 < len(keys) <= _MOST_KEYS:
+            return None
+        fields, read = _reader(keys, wanted.intersection(keys))
+        return AlikeRows(list(map(read, payloads)), fields)
+    except REFUSED:
+        return None
+
+
+@lru_cache(maxsize=64)
+def _reader(keys: tuple[str, ...], wanted: frozenset[str]) -> tuple[Mapping[str, str], Callable[[bytes], Any]]:
+    """The attribute of each key, and a parser of objects with these keys and no others, which raises `REFUSED`."""
+    fields = {key: f"field_{number}" for number, key in enumerate(keys)}
+    row = msgspec.defstruct(
+        "Row",
+        [(fields[key], Any if key in wanted else msgspec.Raw) for key in keys],
+        rename={field: key for key, field in fields.items()},
+        forbid_unknown_fields=True,
+        # Its values refer to nothing but other parsed values.
+        gc=False,
+    )
+    return fields, msgspec.json.Decoder(row).decode
 
 
 def _with_fields(values: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
@@ -101,12 +172,24 @@ def _with_fields(values: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
     return {**{key: value for key, value in values.items() if key not in inside}, **inside}
 
 
+class Rows(Protocol):
+    """Rows of which some values were not asked for."""
+
+    def __len__(self) -> int: ...
+
+    def plain(self, key: str, rows: Sequence[int] | None) -> list[Any]:
+        """The parsed values of a key in these rows, in all of them for `None`; `None` where a row has none."""
+
+    def raw(self, key: str, rows: Sequence[int] | None) -> Sequence[bytes | None]:
+        """The texts of these values."""
+
+
 class Undecoded(Sequence["bytes | None"]):
     """The texts of a key's values in N rows, found when they are asked for; `None` where a row has none."""
 
     __slots__ = ("_rows", "documents", "key")
 
-    def __init__(self, documents: Documents, key: str, rows: Sequence[int] | None = None) -> None:
+    def __init__(self, documents: Rows, key: str, rows: Sequence[int] | None = None) -> None:
         self.documents = documents
         self.key = key
         self._rows = rows
@@ -128,11 +211,11 @@ class Undecoded(Sequence["bytes | None"]):
     def __iter__(self) -> Iterator[bytes | None]:
         return iter(self.texts())
 
-    def texts(self) -> list[bytes | None]:
+    def texts(self) -> Sequence[bytes | None]:
         """All texts."""
         return self.documents.raw(self.key, self._rows)
 
-    def take(self, rows: Rows) -> Undecoded:
+    def take(self, rows: Places) -> Undecoded:
         """The texts at these positions, still not looked for."""
         places = rows.tolist()
         if self._rows is not None:
@@ -144,5 +227,8 @@ class Undecoded(Sequence["bytes | None"]):
         return self.documents.plain(self.key, self._rows)
 
 
+_FEW: Final = 16
+"""Rows below which a parser of their own takes as long as it saves."""
+_MOST_KEYS: Final = 256
 _written: Final = msgspec.json.Encoder().encode
 """Writes a text without escapes, an integer and a boolean as they came."""

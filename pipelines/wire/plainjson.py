@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -24,7 +23,7 @@ from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError, without_traceback
 from pipelines.hotpath import compiled
 from pipelines.values import ValueType
-from pipelines.wire.jsondocuments import Documents, Undecoded
+from pipelines.wire.jsondocuments import Documents, Undecoded, alike
 from pipelines.wire.jsontext import REFUSED, Pointer, check_size, documents, parsed, quickly_parsed, text_of
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.plainvalues import PlainForm, PlainRules, read_column
@@ -65,7 +64,10 @@ def read_json(values: Sequence[Any], wanted: frozenset[str], options: JsonOption
     rows: Sequence[int]
     failed: dict[int, WireError] = {}
     payloads = list(values)
-    plains = _usual(payloads, options)
+    is_usual = _are_usual(payloads, options)
+    if is_usual and (every := _alike_columns(payloads, wanted, options)) is not None:
+        return ReadJson(every, np.arange(len(payloads)), failed)
+    plains = _plains(payloads) if is_usual else None
     if plains is not None:
         rows = range(len(payloads))
         found = Documents(plains, payloads, options.fields)
@@ -263,12 +265,15 @@ def _without_exponent(numbers: Any) -> bool:
     return bool(((sizes < 1e16) & ((sizes >= 1e-4) | (sizes == 0))).all())
 
 
-def _usual(payloads: list[Any], options: JsonOptions) -> list[dict[str, Any]] | None:
-    """The objects of payloads all of which are one, and far from the limits; `None` if they need a look at each."""
+def _are_usual(payloads: list[Any], options: JsonOptions) -> bool:
+    """Whether all payloads are bytes and far from the limits; else each needs a look."""
     if set(map(type, payloads)) != {bytes} or max(map(len, payloads)) >= _short(options):
-        return None
-    if _most(payloads, b"{") + _most(payloads, b"[") > options.limits.max_depth:
-        return None
+        return False
+    return _most(payloads, b"{") + _most(payloads, b"[") <= options.limits.max_depth
+
+
+def _plains(payloads: list[bytes]) -> list[dict[str, Any]] | None:
+    """The objects of payloads all of which are one; `None` if they are not."""
     try:
         plains = list(map(quickly_parsed, payloads))
     except REFUSED:
@@ -330,6 +335,23 @@ def _documents(text: str, options: JsonOptions) -> list[tuple[dict[str, Any], st
     return found
 
 
+def _alike_columns(payloads: list[bytes], wanted: frozenset[str], options: JsonOptions) -> dict[str, Column] | None:
+    """The columns of rows that all have the same keys; `None` if they have not, or a wanted key of one has no value."""
+    found = None if options.fields else alike(payloads, wanted)
+    if found is None:
+        return None
+    decoder, rules = JsonDecoder(options.limits), PlainRules(options.limits, finite=True)
+    columns: dict[str, Column] = {}
+    for key in found.keys:
+        if key not in wanted:
+            columns[key] = WireColumn(Undecoded(found, key), decoder)
+            continue
+        columns[key], failed = read_column(found.give(key), rules)
+        if failed:
+            return None
+    return columns
+
+
 def _columns(
     found: Documents, wanted: frozenset[str], options: JsonOptions
 ) -> tuple[dict[str, Column], dict[int, WireError]]:
@@ -344,15 +366,6 @@ def _columns(
         for row, error in errors.items():
             failed.setdefault(row, WireError(f'key "{key}" cannot be read: {error}'))
 
-    keys = found.alike()
-    if keys is not None and all(map(_is_text, keys)):
-        # Values that nobody asks for are not looked at.
-        for key in keys:
-            if key in wanted:
-                read(key, list(map(itemgetter(key), found.values)))
-            else:
-                columns[key] = WireColumn(Undecoded(found, key), decoder)
-        return {key: column for key, column in columns.items() if not column.empty}, failed
     for key, positions, values in by_key(found.values, None):
         listed = _present(positions, values)
         if not _is_text(key):

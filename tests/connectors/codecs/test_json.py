@@ -541,3 +541,75 @@ def test_whatever_is_not_asked_for_is_what_python_reads(
                 assert json.dumps(value) == json.dumps(there[key])
             elif isinstance(value, (int, float, str)):
                 assert (value, type(value)) == (there[key], type(there[key]))
+
+
+ODD_AMONG_MANY = [
+    b'{"a": 1, "b": "x", "c": [1.5]}',
+    b'{"a": 1, "b": "x", "b": "y", "c": [1.5]}',
+    b'{"c": [1.5], "b": "x", "a": 1}',
+    b'{"a": 1, "b": "x"}',
+    b'{"a": 1, "b": "x", "c": [1.5], "d": 4}',
+    b'{"a": null, "b": "x", "c": [1.5]}',
+    b'{"a": 1, "b": null, "c": [1.5]}',
+    b'{"a": 1, "b": "null", "c": [null]}',
+    b'{"a": 1.10, "b": 1.10, "c": [1, 2]}',
+    b'{"a": -0, "b": -0, "c": []}',
+    b'{"a": 1e999, "b": "x", "c": [1.5]}',
+    b'{"a": 1, "b": 1e999, "c": [1.5]}',
+    b'{"a": 1, "b": %d, "c": [%d]}' % (2**70, 2**63),
+    b'{"a": 1, "b": %s, "c": [1.5]}' % (b"9" * 5000),
+    b'{"a": true, "b": {"deep": [1, {"er": 2}]}, "c": [true]}',
+    b'{"\\u0061": 1, "b": "\\u00e9\\n", "c": [1.5]}',
+    '{"a": "\u00e9", "b": "\u00e9", "c": [1.5]}'.encode(),
+    b'{"a": 1, "b": "\\ud800", "c": [1.5]}',
+    b'{"a": "\xff", "b": "x", "c": [1.5]}',
+    b'{"a": 1, "b": "\xff", "c": [1.5]}',
+    b'{"a": 1, "b": {"\xed\xa0\x80": 2}, "c": [1.5]}',
+    b'{"a": 1, "b": "x", "c": [1.5]',
+    b'{"a": 01, "b": "x", "c": [1.5]}',
+    b'{"a": 1, "b": 01, "c": [1.5]}',
+    b'{"a": 1, "b": nul, "c": [1.5]}',
+    b'{"a": 1, "b": "x", "c": %s}' % (b"[" * 200 + b"]" * 200),
+    b'\xef\xbb\xbf {"a": 1, "b": "x", "c": [1.5]} ',
+    b"[1, 2]",
+    b"null",
+    b"{}",
+    b"",
+]
+
+
+def outcome(payloads: Sequence[bytes], row: int, wanted: Sequence[str]) -> tuple[Any, Any, Any]:
+    """Why a row fails, else its values (or why they are none) and the text that is written of it."""
+    found = decoded(payloads, wanted)
+    if row in found.failed:
+        return str(found.failed[row]), None, None
+    place = found.batch.rows.tolist().index(row)
+    alone = found.batch.take(np.array([place]))
+    (text,) = written(alone)
+    values = {}
+    for key in (key for key, column in alone.columns.items() if not column.empty):
+        try:
+            values[key] = [repr(value) for value in alone.column(key).values()]
+        except RowsFailed as error:
+            values[key] = [str(reason) for reason in error.failures.values()]
+    return None, values, json.loads(text, parse_float=str, parse_int=str)
+
+
+@pytest.mark.parametrize("wanted", [(), ("a",), ("a", "b", "c")])
+@pytest.mark.parametrize("odd", ODD_AMONG_MANY)
+def test_an_odd_row_among_many_alike_is_read_and_written_as_it_is_alone(odd: bytes, wanted: tuple[str, ...]) -> None:
+    usual = [b'{"a": %d.5, "b": "text %d", "c": [0.25, %d.5]}' % (row, row, row) for row in range(40)]
+    alone = outcome([odd], 0, wanted)
+    for place in (0, 20, 39):
+        payloads = [*usual[:place], odd, *usual[place + 1 :]]
+        assert outcome(payloads, place, wanted) == alone
+        other = (place + 7) % 40
+        assert outcome(payloads, other, wanted) == outcome([usual[other]], 0, wanted)
+
+
+def test_of_many_rows_with_the_same_keys_each_passes_through_as_it_came() -> None:
+    payloads = [b'{"a":%d.10,"\\u00fc":"\\/ %d","":{"x" : [ %d ]}}' % (row, row, row) for row in range(50)]
+    found = decoded(payloads, ["a"])
+    texts = written(found.batch.without(["a"]))
+    assert texts == [f'{{"\u00fc":"\\/ {row}","":{{"x" : [ {row} ]}}}}' for row in range(50)]
+    assert found.batch.take(np.array([7, 3])).column("").values() == [Data({"x": [7]}), Data({"x": [3]})]
