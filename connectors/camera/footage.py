@@ -60,7 +60,9 @@ class Kept:
 class Footage:
     """A ring of packets: the camera's thread adds them, and a sink that writes clips reads them.
 
-    Keeps the last `seconds`, from a key frame on, and what a sink still `needs`, in `max_bytes` at most. Thread-safe.
+    Keeps the last `seconds`, from a key frame on, and what a sink still `needs`, in `max_bytes` at most. A film is read
+    ahead of what is run, far where few of its pictures are: of it the `seconds` before the first picture are kept that
+    is not `settled`. Thread-safe.
     """
 
     def __init__(self, seconds: float = 0.0, max_bytes: int = 0, *, live: bool) -> None:
@@ -77,6 +79,7 @@ class Footage:
         self._kept: deque[Kept] = deque()
         self._keys: deque[Kept] = deque()
         self._pictures: deque[tuple[int, float]] = deque()
+        self._unsettled: deque[tuple[int, float]] = deque()
         self._needs: dict[object, float] = {}
         self._next = 0
         self._template: Template | None = None
@@ -133,15 +136,27 @@ class Footage:
             self.byte_count += len(kept.data)
             if kept.is_keyframe:
                 self._keys.append(kept)
-            self._trim(min(at - self._seconds, *self._needs.values()) if self._needs else at - self._seconds)
+            self._trim(min(self._wanted_from(at), *self._needs.values()) if self._needs else self._wanted_from(at))
         return at
 
     def picture(self, number: int, at: float) -> None:
         """The picture of this number came out of the packet at this time."""
         with self._lock:
             self._pictures.append((number, at))
-            while self._pictures[0][1] < at - self._seconds:
+            if not self.live and self._kept:
+                self._unsettled.append((number, at))
+                # What there was no memory for is gone, whether or not something comes of it.
+                while self._unsettled[0][1] < min(self._kept[0].at, at):
+                    self._unsettled.popleft()
+            oldest = self._wanted_from(at)
+            while self._pictures[0][1] < oldest:
                 self._pictures.popleft()
+
+    def settled(self, number: int) -> None:
+        """Nothing comes any more of the pictures before this number."""
+        with self._lock:
+            while self._unsettled and self._unsettled[0][0] < number:
+                self._unsettled.popleft()
 
     def needs(self, reader: object, at: float | None) -> None:
         """This reader has still to read what came at this time and later; `None`: it waits for nothing.
@@ -202,6 +217,10 @@ class Footage:
             now = self._now if stamp is None or base is None else self._base + float(stamp * Fraction(base))
         self._now = max(self._now, now)
         return self._now
+
+    def _wanted_from(self, at: float) -> float:
+        """The time from which on to keep what came, where the newest is that of `at`."""
+        return (min(self._unsettled[0][1], at) if self._unsettled else at) - self._seconds
 
     def _trim(self, oldest: float) -> None:
         while self._kept and (self.byte_count > self._most or self._is_spare(self._kept[0], oldest)):

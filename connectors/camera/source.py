@@ -44,7 +44,7 @@ class CameraSource(Source):
     were dropped have numbers too. Each camera has a thread that reads it, and comes back when it lost it: a camera that
     is away disturbs no other, and none has to be there when the source opens.
 
-    Nothing is delivered twice, and acknowledging does nothing. Raises `ConnectorError` in `poll` once all cameras are
+    Nothing is delivered twice, whatever is acknowledged. Raises `ConnectorError` in `poll` once all cameras are
     files of which not one could be read.
     """
 
@@ -108,7 +108,11 @@ class CameraSource(Source):
         return self._block(taken, size)
 
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
-        """Nothing: no camera gives a picture again."""
+        """As `Source.acknowledge`. No camera gives a picture again; packets for clips of it need not be kept longer."""
+        for lane, position in positions.items():
+            footage = self._footage.get(lane.partition)
+            if footage is not None:
+                footage.settled(position)
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
         """As `Source.rewind`; new lanes begin, and go on with what the cameras show now."""

@@ -160,7 +160,7 @@ class ClipSinkConfig(SinkConfig):
     longest: Annotated[Duration, Field(gt=0, le=86400)] = 600.0
     """How long a clip is made at most by events that follow on one another; then another one goes on."""
     memory: Size = 32 * 2**20
-    """What is kept in memory of each camera at most, of the last `before` and ten seconds more, as results come later than pictures."""  # noqa: E501
+    """What is kept in memory of each camera at most, of the last `before` and ten seconds more, as results come later than pictures; of a film, that before the first picture whose result is not out."""  # noqa: E501
     max_files: PositiveInt = 1000
     """How many files are kept; the oldest of those with such names are deleted."""
     max_size: Size = 10 * 2**30

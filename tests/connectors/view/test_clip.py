@@ -245,10 +245,26 @@ def test_an_http_camera_has_clips_with_times_of_receipt(recording: Any) -> None:
         assert times[-1] > 0.6
 
 
-def test_an_event_that_comes_late_has_what_is_left(recording: Any, tmp_path: Path) -> None:
+def test_an_event_of_a_film_that_was_read_on_meanwhile_has_its_clip(recording: Any, tmp_path: Path) -> None:
+    video(str(tmp_path / "film.mp4"), frames=400, fps=10, gop=10)
+    # One picture in two seconds: those that wait to be run are many times the eleven seconds that are kept anyway.
+    cameras = {"film": {"url": str(tmp_path / "film.mp4"), "fps": 0.5}}
+    clips, reader = recording(cameras, before="1s", after="1s")
+    reader.to_the_end()
+    for one in reader.of("film")[1:3]:
+        assert clips.event(one) == {}
+        assert clips.sink.barrier(time.monotonic() + 60) == {}
+    clips.sink.close()
+    assert [numbers(path) for path in clips.files()] == [list(range(10, 31)), list(range(30, 51))]
+
+
+def test_an_event_that_comes_after_its_picture_was_settled_has_what_is_left(recording: Any, tmp_path: Path) -> None:
     video(str(tmp_path / "film.mp4"), frames=400, fps=10, gop=20)
     clips, reader = recording({"film": str(tmp_path / "film.mp4")}, before="1s", after="1s")
-    reader.to_the_end()
+    while len(reader.of("film")) < 400:
+        reader.poll()
+        for one in reader.of("film")[-1:]:
+            clips.source.acknowledge({one.lane: one.position + 1})
     clips.event(reader.of("film")[0])
     clips.sink.close()
     assert clips.confirmed() == [0]
