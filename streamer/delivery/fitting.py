@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from connectors.codecs.registry import CODECS, codec_of
 from connectors.message import Message, records_of
-from pipelines.errors import StreamerError
 
 if TYPE_CHECKING:
     from streamer.agent.decodedbatch import DecodedBatch
@@ -26,9 +25,13 @@ def fitting_codec(payload: bytes) -> str | None:
             decoded = codec_of(name).decode(records, None)
             if not decoded.failed and any(len(data) for data in decoded.batch.to_list()):
                 return name
-        except StreamerError:
-            continue  # its package is not installed, or the values themselves cannot be read
+        except Exception:  # noqa: BLE001, S112 - no package, no values, or bytes made to break it: no hint is worth that
+            continue
     return None
+
+
+LARGEST: Final = 1 << 20
+"""Bytes of a payload that a running service tries with other codecs at most: its records wait meanwhile."""
 
 
 class CodecHints:
@@ -44,14 +47,14 @@ class CodecHints:
     def look(self, decoded: DecodedBatch, place: Callable[[int], str]) -> None:
         """Try the payload of the first row that could not be decoded, if none of its source was tried before.
 
-        `place` gives topic, partition and offset of a row's record, as text. Empty payloads, and those that are no
-        bytes, such as a camera's picture, tell nothing.
+        `place` gives topic, partition and offset of a row's record, as text. Payloads that are empty, larger than
+        `LARGEST`, or no bytes, such as a camera's picture, are passed over.
         """
         if decoded.source in self._found:
             return
         for row in decoded.failed:
             payload = decoded.records.values[row - decoded.first]
-            if isinstance(payload, bytes) and payload:
+            if isinstance(payload, bytes) and 0 < len(payload) <= LARGEST:
                 found = self._found[decoded.source] = fitting_codec(payload)
                 if found is not None:
                     self._log.warning(

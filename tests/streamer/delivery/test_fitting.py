@@ -5,7 +5,7 @@ import pytest
 import streamer
 from pipelines import Data
 from streamer.definition.service import Service
-from streamer.delivery.fitting import fitting_codec
+from streamer.delivery.fitting import LARGEST, fitting_codec
 from streamer.testing import payload
 from streamer.testing.running import ServiceFailed
 
@@ -51,4 +51,20 @@ def test_nothing_is_said_of_records_that_are_only_broken(
     records: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     streamer.testing.run(service("on_error: drop", codec="json"), records)
+    assert not hints(caplog)
+
+
+def test_a_codec_that_breaks_costs_only_the_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr("connectors.codecs.konduitjson.KonduitJson.decode", broken)
+    monkeypatch.setattr("connectors.codecs.json.Json.decode", broken)
+    assert fitting_codec(JSON) is None
+    assert fitting_codec(payload(Data({"a": 1}), "msgpack")) == "msgpack"
+
+
+def test_what_is_large_is_not_tried_while_records_wait(caplog: pytest.LogCaptureFixture) -> None:
+    large = b'{"a": "' + b"x" * LARGEST + b'"}'
+    streamer.testing.run(service("on_error: drop"), [large])
     assert not hints(caplog)
