@@ -70,18 +70,20 @@ class _Messages:
 
     def cut(self) -> Cut:
         """These messages in entries."""
-        found = cut(self.left)
-        if found.odd:
-            self.rewrite(found.odd)
-            found = cut(self.left)
-        return found
+        size, found = len(self.left), cut(self.left)
+        if not found.odd:
+            return found
+        broken = self.rewrite(found.odd)
+        # Mostly these are broken; where protobuf has written others anew, they have to be cut again.
+        return found.without(broken, size) if broken == found.odd else cut(self.left)
 
-    def rewrite(self, rows: set[int]) -> None:
-        """Let protobuf write these messages anew, or find that they are none."""
-        self._replace(rows, rewritten)
+    def rewrite(self, rows: set[int]) -> set[int]:
+        """Let protobuf write these messages anew. Those that it finds to be none are left out, and returned."""
+        return self._replace(rows, rewritten)
 
-    def _replace(self, rows: Iterable[int], replaced: Callable[[Any], bytes]) -> None:
-        """Put another message into each of these rows; those for which that raises `WireError` are left out."""
+    def _replace(self, rows: Iterable[int], replaced: Callable[[Any], bytes]) -> set[int]:
+        """Put another message into each of these rows. Those for which that raises `WireError` are left out, and
+        returned."""
         broken: set[int] = set()
         for row in rows:
             try:
@@ -92,6 +94,7 @@ class _Messages:
         if broken:
             self.left = [message for row, message in enumerate(self.left) if row not in broken]
             self.positions = [position for row, position in enumerate(self.positions) if row not in broken]
+        return broken
 
 
 class _Table(NamedTuple):

@@ -50,6 +50,23 @@ class Cut(NamedTuple):
     odd: set[int]
     """Messages that are broken, or have anything but entries in the usual form, each with a key of its own."""
 
+    def without(self, left_out: set[int], size: int) -> Cut:
+        """The same of the other ones of `size` messages, which are numbered anew. Those left out were all odd ones."""
+        kept = np.ones(size, np.bool_)
+        kept[list(left_out)] = False
+        numbers = kept.cumsum() - 1
+        entries: dict[bytes, Entries] = {}
+        for raw, (rows, cells) in self.entries.items():
+            if isinstance(cells, Spans):
+                places = np.flatnonzero(kept[rows])
+                left = Entries(numbers[np.array(rows)[places]].tolist(), cells.take(places))
+            else:
+                pairs = [(int(numbers[row]), cell) for row, cell in zip(rows, cells, strict=True) if kept[row]]
+                left = Entries([row for row, _ in pairs], [cell for _, cell in pairs])
+            if left.rows:
+                entries[raw] = left
+        return Cut(entries, numbers[[row for row in self.with_metadata if kept[row]]].tolist(), set())
+
 
 def cut(messages: Sequence[bytes]) -> Cut:
     """The entries of these messages."""

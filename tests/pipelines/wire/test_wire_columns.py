@@ -703,3 +703,21 @@ def test_arrays_in_any_byte_order_and_layout_are_written_little_endian_and_in_c_
 def test_rows_without_any_value_are_empty_messages() -> None:
     assert encode_columns(Batch({}, 2)).messages == [b"", b""]
     assert encode_columns(Batch({"a": Column.absent(2)}, 2)).messages == [b"", b""]
+
+
+@pytest.mark.parametrize("count", [20, 200])
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_broken_messages_among_many_leave_keys_metadata_and_order_of_all_others(count: int, rewritten: bool) -> None:
+    data = [Data({"n": row, "x": np.full(row % 3 + 1, row, np.float32)}) for row in range(count)]
+    data[5]["rare"] = "only here"
+    data[9].metadata = Data({"m": 9})
+    messages = [one.to_bytes() for one in data]
+    for row in (0, 7, 8, count - 1):
+        messages[row] = b"\x0a\xff\xff broken"
+    if rewritten:
+        messages[6] += field(7, b"of a later version")
+    found = decoded(messages, "x")
+    assert sorted(found.failed) == [0, 7, 8, count - 1]
+    assert found.rows.tolist() == [row for row in range(count) if row not in found.failed]
+    assert batch_of(found).to_list() == [data[row] for row in found.rows.tolist()]
+    assert [metadata for metadata in found.metadata or () if metadata is not None] == [Data({"m": 9})]
