@@ -158,6 +158,15 @@ class Footage:
             while self._unsettled and self._unsettled[0][0] < number:
                 self._unsettled.popleft()
 
+    def awaits(self, at: float) -> bool:
+        """Whether results may still come of pictures of a film at this time or before."""
+        with self._lock:
+            if self.live:
+                return False
+            # A decoder gives pictures some packets later than it was given theirs.
+            to_come = not self.ended and (not self._pictures or self._pictures[-1][1] <= at)
+            return to_come or bool(self._unsettled and self._unsettled[0][1] <= at)
+
     def needs(self, reader: object, at: float | None) -> None:
         """This reader has still to read what came at this time and later; `None`: it waits for nothing.
 

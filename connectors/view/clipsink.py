@@ -74,7 +74,8 @@ class _Clip:
 
 class ClipSink(Sink):
     """Writes a clip for each event: the packets of its camera from `before` seconds before the picture of the result
-    until `after` seconds behind it. An event while a clip of its camera is written makes that clip longer.
+    until `after` seconds behind it. An event while a clip of its camera is written makes that clip longer; that of a
+    film is written until the results of all pictures before its end are out.
 
     Nothing is encoded again: a clip begins with the last key frame before its time. What a camera sends after it was
     connected to anew, or with another codec or size, goes to a file of its own, with a number in its name.
@@ -296,7 +297,10 @@ class ClipSink(Sink):
         at = footage.oldest if event.at is None else event.at
         begin = float("-inf")
         clip = self._open.get(event.camera)
-        if clip is not None and at > max(clip.end, clip.begin + self._span.longest - self._span.after):
+        # Of a live camera packets behind its end may not have been looked at yet; of a film they wait for results.
+        if clip is not None and at > (
+            max(clip.end, clip.begin + self._span.longest - self._span.after) if footage.live else clip.end
+        ):
             # All its packets are there. The next one goes on where it ends.
             self._write(event.camera, clip, closing=True)
             begin, clip = clip.end, None
@@ -312,12 +316,14 @@ class ClipSink(Sink):
         """Write what has come of a clip, and finish it at its end."""
         footage = clip.footage
         # Read first: what comes after it is too late for this look, and found by the next.
-        over = closing or footage.ended or (footage.live and footage.now > clip.end + _SILENCE)
+        ended = footage.ended and not footage.awaits(clip.end)
+        over = closing or ended or (footage.live and footage.now > clip.end + _SILENCE)
         lost: ConnectorError | None = None
         try:
             for kept in footage.since(clip.next):
                 if kept.at > clip.end:
-                    over = True
+                    # Results that are still to come of a film's pictures before may make it longer.
+                    over = over or not footage.awaits(clip.end)
                     break
                 if clip.file is not None and (kept.number != clip.next or not clip.file.takes(kept)):
                     self._finish(clip)

@@ -97,6 +97,12 @@ def until(happened: Callable[[], bool], reader: CameraReader | None = None) -> N
             time.sleep(0.02)
         else:
             reader.poll()
+            settle(reader)
+
+
+def settle(reader: CameraReader) -> None:
+    """No further results come of the pictures so far."""
+    reader.cameras.acknowledge({one.lane: one.position + 1 for one in reader.received})
 
 
 def follow(found: list[int], modulo: int = 20) -> bool:
@@ -258,6 +264,20 @@ def test_an_event_of_a_film_that_was_read_on_meanwhile_has_its_clip(recording: A
     assert [numbers(path) for path in clips.files()] == [list(range(10, 31)), list(range(30, 51))]
 
 
+def test_results_that_come_after_the_film_was_read_make_one_clip_longer(recording: Any, tmp_path: Path) -> None:
+    video(str(tmp_path / "film.mp4"), frames=100, fps=10, gop=10)
+    clips, reader = recording({"film": str(tmp_path / "film.mp4")}, before="1s", after="1s")
+    reader.to_the_end()
+    for number in range(20, 60):
+        assert clips.event(reader.of("film")[number]) == {}
+        # The sink has looked at all packets, those behind the end of the clip among them.
+        assert clips.sink.barrier(time.monotonic() + 60) == {}
+    settle(reader)
+    until(lambda: clips.sink.files == 1)
+    [path] = clips.files()
+    assert numbers(path) == list(range(10, 70))
+
+
 def test_an_event_that_comes_after_its_picture_was_settled_has_what_is_left(recording: Any, tmp_path: Path) -> None:
     video(str(tmp_path / "film.mp4"), frames=400, fps=10, gop=20)
     clips, reader = recording({"film": str(tmp_path / "film.mp4")}, before="1s", after="1s")
@@ -290,7 +310,7 @@ def test_names_are_made_of_values_without_leaving_the_folder(recording: Any, tmp
     for at, label in enumerate(["../../etc/passwd", "a b/c\x00d" * 100, ".hidden", "ok", "ok"]):
         clips.event(reader.of("film")[at], label=label, count=7, x=np.zeros(3))
         assert clips.sink.barrier(time.monotonic() + 60) == {}
-        until(lambda at=at: clips.sink.files > at)  # type: ignore[misc]
+        until(lambda at=at: clips.sink.files > at, reader)  # type: ignore[misc]
     clips.sink.close()
     names = sorted(path.name for path in (tmp_path / "clips").iterdir())
     assert len(names) == 5
@@ -311,7 +331,7 @@ def test_the_oldest_clips_are_deleted_and_nothing_else(recording: Any, tmp_path:
     for at in range(4):
         clips.event(reader.of("film")[at])
         assert clips.sink.barrier(time.monotonic() + 60) == {}
-        until(lambda at=at: clips.sink.files > at)  # type: ignore[misc]
+        until(lambda at=at: clips.sink.files > at, reader)  # type: ignore[misc]
     made = {path.name for path in folder.iterdir()} - set(others)
     assert len(made) == 2
     assert all((folder / name).read_bytes() == b"precious" for name in others)
@@ -342,7 +362,7 @@ FULL = """
 import resource, signal, sys, time
 from pathlib import Path
 sys.path[:0] = sys.argv[1:3]
-from tests.connectors.view.test_clip import Recording
+from tests.connectors.view.test_clip import Recording, settle
 from camerareader import CameraReader, shown
 from connectors.view import clipsink
 clipsink._AGAIN = 0.3
@@ -352,6 +372,8 @@ clips = Recording({"film": str(folder / "film.mp4")}, {}, {"directory": folder /
 clips.sink.open()
 with CameraReader(clips.source) as reader:
     reader.to_the_end()
+    # A film's clip is finished when no result before its end is to come.
+    settle(reader)
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
     assert clips.event(reader.of("film")[150]) == {}
     lost = clips.sink.barrier(time.monotonic() + 60)
@@ -448,7 +470,7 @@ KILLED = """
 import sys
 from pathlib import Path
 sys.path[:0] = sys.argv[1:3]
-from tests.connectors.view.test_clip import Recording
+from tests.connectors.view.test_clip import Recording, settle
 from camerareader import CameraReader
 from rtspcamera import RtspCamera
 folder = Path(sys.argv[3])
