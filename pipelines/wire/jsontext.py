@@ -225,7 +225,7 @@ def _elements_of(text: str, at: int) -> Iterator[tuple[Any, str]]:
                 raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
             at = _space(text, at + 1)
     if _space(text, at + 1) != len(text):
-        raise json.JSONDecodeError("Extra data", text, at + 1)
+        raise WireError(f"the payload is no JSON: more follows its array at character {at + 1}")
 
 
 def _value(text: str, at: int) -> tuple[Any, int]:
@@ -244,6 +244,11 @@ def _space(text: str, at: int) -> int:
 
 
 def _no_json(error: json.JSONDecodeError) -> WireError:
+    if not error.doc.strip():
+        return WireError("the payload is no JSON: it is empty")
+    if error.msg == "Extra data":
+        hint = "; each: true in the codec makes a row of every line" if error.lineno > 1 else ""
+        return WireError(f"the payload is no JSON: more follows its value at character {error.pos}{hint}")
     return WireError(f"the payload is no JSON: {error}")
 
 

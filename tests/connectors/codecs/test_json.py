@@ -382,6 +382,22 @@ def test_if_one_of_a_records_rows_fails_all_of_them_do(bad: bytes) -> None:
     assert found.batch["n"].array.tolist() == [1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("each", "payload", "why"),
+    [
+        (False, b"", "it is empty"),
+        (False, b" \n", "it is empty"),
+        (False, b'{"n": 0}\n{"n": 1}\n', "at character 9; each: true in the codec makes a row of every line"),
+        (False, b'{"n": 0} x', "more follows its value at character 9"),
+        (True, b'[{"n": 0}] 1', "more follows its array at character 10"),
+        (True, b'{"n": 0} {"n": 1}', "a second value in one line, at character 9"),
+    ],
+)
+def test_a_payload_that_holds_nothing_or_more_than_a_record_says_so(each: bool, payload: bytes, why: str) -> None:
+    found = decoded([b'{"n": 1}', payload], ["n"], each=each)
+    assert str(found.failed[1]).endswith(why)
+
+
 def test_a_record_of_many_rows_is_acknowledged_once_all_of_them_are_done(hot_path: HotPath) -> None:
     """Also one without rows; a tombstone is not one."""
     service = Service(
