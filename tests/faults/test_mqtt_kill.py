@@ -182,5 +182,6 @@ def test_nothing_is_lost_when_the_service_is_killed_ten_times(make: Make, broker
 @pytest.mark.parametrize("broker", ["mosquitto"], indirect=True)
 def test_a_service_that_acknowledges_first_loses_what_it_had_when_it_is_killed(make: Make) -> None:
     """What the tests above would find, if it happened to them."""
-    taken, found = kill_again_and_again(make("at_most_once"), 2)
+    # A kill, and even two, may meet a moment at which the service has nothing in hand.
+    taken, found = kill_again_and_again(make("at_most_once"), 6)
     assert taken - set(found)
