@@ -68,6 +68,7 @@ def test_what_is_sent_arrives(broker: FaultyMqtt) -> None:
         assert [one.value for one in messages_of_records(reader.poll(10.0))] == [b"1"]
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_not_there_is_an_error_that_may_pass() -> None:
     with pytest.raises(ConnectorError, match="does not answer") as raised:
         bus("mqtt://127.0.0.1:1", None).topics()
