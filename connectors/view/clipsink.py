@@ -161,6 +161,7 @@ class ClipSink(Sink):
                     self._take(value, rows)
             except ConnectorError as error:
                 refused[index] = ConnectorError(f"sink {self.name}: {error}", retriable=error.retriable)
+        self._tell_needs()
         return refused
 
     def barrier(self, deadline: float) -> Lost:
@@ -234,7 +235,6 @@ class ClipSink(Sink):
         at = None if record.offset is None else footage.time_of(record.offset)
         with self._changed:
             self._events.append(_Event(camera, at, record.timestamp, values, rows))
-            self._tell_needs(camera)
             self._changed.notify_all()
 
     def _run(self) -> None:
@@ -252,8 +252,7 @@ class ClipSink(Sink):
                     self._write(camera, clip, closing=closing)
                 with self._changed:
                     self._taken = []
-                    for camera in self._footage:
-                        self._tell_needs(camera)
+                self._tell_needs()
                 if closing:
                     return
                 if self._down is not None and time.monotonic() >= self._try_at:
@@ -265,16 +264,15 @@ class ClipSink(Sink):
             with self._changed:
                 self._changed.notify_all()
 
-    def _tell_needs(self, camera: tuple[str, str]) -> None:
-        """Have the packets kept that clips of this camera still take. Called with `_changed` held."""
-        times = [
-            float("-inf") if event.at is None else event.at - self._span.before
-            for event in (*self._taken, *self._events)
-            if event.camera == camera
-        ]
-        if (clip := self._open.get(camera)) is not None:
-            times.append(clip.reached)
-        self._footage[camera].needs(self, min(times, default=None))
+    def _tell_needs(self) -> None:
+        """Have the packets kept that clips still take."""
+        with self._changed:
+            times: dict[tuple[str, str], float] = {camera: clip.reached for camera, clip in self._open.copy().items()}
+            for event in (*self._taken, *self._events):
+                at = float("-inf") if event.at is None else event.at - self._span.before
+                times[event.camera] = min(at, times.get(event.camera, at))
+            for camera, footage in self._footage.items():
+                footage.needs(self, times.get(camera))
 
     def _patience(self) -> float | None:
         """Seconds to wait for events at most; `None`: there is nothing else to do."""
