@@ -57,7 +57,7 @@ def main(
         for name, why in left_out.items():
             console.print(f"left out: {name}: {why}", highlight=False, markup=False)
         with open_broker("the benchmark", progress=say.note) as broker:
-            console.print(broker.describe(), highlight=False)
+            console.print(broker.description, highlight=False)
             bench = Bench(Topics(broker.bootstrap), Path(folder), say, programs, share=QUICK_SHARE if quick else 1.0)
             bench.found.left_out = left_out
             chosen = [row for row in _rows(rows, quick=quick) if row.exactly_once or not exactly_once]

@@ -24,6 +24,11 @@ class Backoff:
         self.failures += 1
         return random.uniform(0.0, bound)  # noqa: S311 - no secret hangs on it
 
+    def longest(self) -> float:
+        """Seconds to wait, half of `most` at least, after a failure that more attempts make worse: a refused login."""
+        self.failures += 1
+        return random.uniform(self._most / 2, self._most)  # noqa: S311 - no secret hangs on it
+
     def reset(self) -> None:
         """The connection holds: begin anew with short waits."""
         self.failures = 0

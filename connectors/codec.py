@@ -84,9 +84,9 @@ class Codec(ABC):
     A payload that cannot be decoded fails its own row (`WireError`) and no other. Payloads are hostile:
     sizes, depths and counts are limited, and nothing in them is ever executed.
 
-    What is missing for every record, a schema registry that does not answer, is no failure of records: `decode` and
-    `encode` raise a `ConnectorError`. If it is retriable, the service waits and calls again with the same records; else
-    it stops.
+    A schema registry that does not answer, or anything else that is missing for every record, is no failure of records:
+    `decode` and `encode` raise a `ConnectorError`. If it is retriable, the service waits and calls again with the same
+    records; else it stops.
     """
 
     opens_images: ClassVar[bool] = True

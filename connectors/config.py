@@ -133,14 +133,14 @@ class ConnectorConfig(BaseModel, ABC):
         """Raise `ConnectorError` for settings that its client library refuses. Nothing is connected to."""
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
-        """The same connector as part of the service of this name with these sources, from which it may fill in what it
-        does not say itself.
+        """The same connector as part of the service of this name with these sources, from which it may take fields that
+        are not given.
         """
         return self
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What its fields mean that whoever wrote them may not expect, in a few words each, for `streamer check`."""
+        """Effects of its fields that their author may not expect, in a few words each, for `streamer check`."""
         return ()
 
     def conflicts(self, others: Sequence[ConnectorConfig]) -> list[str]:
@@ -271,7 +271,7 @@ class SinkConfig(ConnectorConfig):
             )
 
     def for_dead_letters(self) -> Self:
-        """The same sink as the place of dead letters, for which it may fill in what it does not say itself."""
+        """The same sink as the place of dead letters, for which it may change fields that are not given."""
         return self
 
     def outside_transactions(self, source: SourceConfig, first: SinkConfig) -> str | None:

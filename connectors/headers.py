@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from typing import Any, overload
 
 import numpy as np
@@ -79,7 +79,12 @@ class Headers(Sequence[Sequence[Header] | None]):
         return [((name or b"").decode(errors="replace"), value) for name, value in found]
 
     def __iter__(self) -> Iterator[Sequence[Header] | None]:
-        return (self[row] for row in range(len(self)))
+        ends = np.cumsum(self.counts)
+        # Where they stand, whichever records were taken: all are read at once, which costs as much as those of one.
+        places = np.repeat(self.starts - ends + self.counts, self.counts) + np.arange(int(self.counts.sum()))
+        names = [(name or b"").decode(errors="replace") for name in self.names.take(places).tolist()]
+        pairs = list(zip(names, self.values.take(places).tolist(), strict=True))
+        return (pairs[begin:end] or None for begin, end in pairwise([0, *ends.tolist()]))
 
     def __repr__(self) -> str:
         return f"Headers({len(self)} rows, {len(self.names)} headers)"

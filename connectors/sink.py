@@ -116,17 +116,17 @@ class Voided(ConnectorError):
 class TransactionalSink(Sink):
     """A sink that makes messages and acknowledged positions visible as one, or not at all.
 
-    Its siblings send in the same transactions, which one of them begins, commits and aborts. What is sent is confirmed,
-    by `barrier` and `confirmed`, when the transaction has it. A message that is lost voids the transaction: `barrier`
-    names it, and where no message is to blame `send` and `barrier` raise `Voided`. Sending without a transaction raises
-    another `ConnectorError`.
+    Its siblings send in the same transactions, which one of them begins, commits and aborts. A message is confirmed, by
+    `barrier` and `confirmed`, when it is part of the transaction. A message that is lost voids the transaction:
+    `barrier` names it, and where no message is to blame `send` and `barrier` raise `Voided`. Sending without a
+    transaction raises another `ConnectorError`.
 
     `begin`, `commit` and `abort` may be called by another thread than the other methods, but not during `send`. Each
     of them
 
     - returns: it is done;
-    - or raises a retriable `ConnectorError`: nobody knows whether it is done. The same call is to be made again, until
-      it ends in another way. A commit that ended so is never aborted: it may have been carried out;
+    - or raises a retriable `ConnectorError`: it is not known whether it is done. The same call is to be made again,
+      until it ends in another way. A commit that ended so is never aborted: it may have been carried out;
     - or raises `Voided`: the transaction is to be aborted, `abort` called until it returns;
     - or raises another error, which stops the service.
     """

@@ -109,9 +109,9 @@ class Source(ABC):
     name: str
     replays: Replays
     perishable: bool = False
-    """Whether records lose their worth while they wait, and newer ones replace those that nobody has polled (cameras).
+    """Whether records lose their worth while they wait, and newer ones replace those that were not polled (cameras).
 
-    Then a service polls only when it can run what it gets at once, so that it gets the newest.
+    Then a service polls only when it can run the records at once, so that it gets the newest.
     """
 
     @property
@@ -218,7 +218,7 @@ class Source(ABC):
         return ()
 
     def pages(self) -> Mapping[str, Callable[[], Any]]:
-        """What it tells of itself besides numbers, as values of JSON: the control port shows `{"cameras": ...}` at
+        """Facts about the source besides numbers, as values of JSON: the control port shows `{"cameras": ...}` at
         `/cameras`.
 
         Each is called from any thread, also before `open` and after `close`, and waits for nothing.

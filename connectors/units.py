@@ -1,4 +1,4 @@
-"""Durations, sizes and positions as they are written in service files."""
+"""Durations, sizes, positions and lists of texts as they are written in service files."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ _BYTES = {
     "GiB": 2**30,
 }
 _NUMBER_AND_UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
+
+
+def _listed(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+OneOrMore = Annotated[tuple[str, ...], BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...])]
+"""Texts of a service file; one that is not in a list is the only one."""
 
 
 def seconds(value: object) -> object:

@@ -22,7 +22,7 @@ from pydantic import BaseModel, BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 from steppages import OURS, about, has_fields, index, missing_pages, part_name, settings
 
-from connectors.camera.config import CameraFields
+from connectors.camera.config import CameraFields, FrameSize
 from connectors.codecs.config import MessageConfig
 from connectors.codecs.registry import CODECS
 from connectors.codecs.schemas.config import RegistryAuth, RegistryConfig
@@ -212,6 +212,8 @@ def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:
         return "size"
     if functions & _functions(get_args(Position)):
         return "`earliest`, `latest`, or a time"
+    if functions & _functions(get_args(FrameSize)):
+        return "`WIDTHxHEIGHT`"
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _kind(inner[0], inner[1:])

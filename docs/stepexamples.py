@@ -24,6 +24,7 @@ from pageblocks import Block, blocks_of
 
 import pipelines
 from pipelines import BoundingBox, Data, Image, Point, StepError
+from pipelines.data.data import as_data
 
 TOLERANCE: Final = 1e-3
 """How far numbers may lie from the page's: pages round them."""
@@ -84,7 +85,7 @@ class Example:
         assert self.input is not None
         exec(self.given, dict(_NAMES))  # noqa: S102 - our own pages
         given = eval(self.input, dict(_NAMES))  # noqa: S307
-        return [Data(one) for one in (given if isinstance(given, list) else [given])]
+        return [as_data(one) for one in (given if isinstance(given, list) else [given])]
 
     def run_many(self, folder: Path, records: list[Data]) -> list[Any]:
         """What the definition makes of these records, one item a record."""

@@ -9,6 +9,7 @@ from .definitions.definition import load, loads
 from .definitions.functions import batched
 from .definitions.graph import Graph
 from .definitions.graphbuilder import GraphBuilder, Stage
+from .definitions.pipeline import Pipeline
 from .definitions.schema import pipeline_schema
 from .definitions.sequence import Sequence
 from .definitions.validation import UnknownKeyWarning
@@ -24,7 +25,7 @@ from .errors import (
     WireError,
     WrongTypeError,
 )
-from .executors.pipeline import Executor, Pipeline
+from .executors.executor import Executor
 from .observe.observing import Observer, StepRun
 from .observe.profiler import Profiler
 from .observe.tracing import Trace

@@ -40,7 +40,19 @@ class ReservedKeyError(DataError, ValueError):
 
 
 class WireError(StreamerError, ValueError):
-    """Bytes or text that are not a `Data`, or a `Data` that the form cannot carry."""
+    """Bytes or text that are not a `Data`, or a `Data` that the form cannot carry.
+
+    `key` is the record's key whose value is wrong, where the message begins with it.
+    """
+
+    key: str | None = None
+
+    @classmethod
+    def unreadable(cls, key: str, why: object) -> WireError:
+        """The error of a record whose value of `key` cannot be read."""
+        error = cls(f'key "{key}" cannot be read: {why}')
+        error.key = key
+        return error
 
 
 class DefinitionError(StreamerError, ValueError):
@@ -76,6 +88,11 @@ class StepError(StreamerError):
         error = cls(f"{step}: {type(cause).__name__}: {cause}", step=step)
         error.__cause__ = cause
         return error
+
+
+def step_of(error: BaseException) -> str:
+    """The name of the step that failed with this error; empty if it is not known, or was no step."""
+    return (error.step or "") if isinstance(error, StepError) else ""
 
 
 class RowsFailed(StreamerError):

@@ -12,7 +12,8 @@ from stepexamples import Example, difference, examples
 from steppages import FAMILIES, FOLDER, KINDS, OURS, page_name, part_name
 
 import pipelines
-from pipelines import Data, Image, StepError
+from pipelines import Image, StepError
+from pipelines.data.data import as_data
 from pipelines.errors import DISTRIBUTION
 from pipelines.plugins.registry import OURS as BUILT_IN
 from pipelines.plugins.registry import default_registry
@@ -104,7 +105,7 @@ def test_a_record_that_lacks_a_value_fails_alone_and_says_which(example: Example
         pytest.skip("what becomes of a record depends on the records before it")
     first, *others = example.records()
     for key in first:
-        less = Data({**{name: value for name, value in first.items() if name != key}, "other": "x"})
+        less = as_data({**{name: value for name, value in first.items() if name != key}, "other": "x"})
         given = [first, *others, less, first]
         together = example.run_many(folder, given)
         alone = [example.run_many(folder, [one])[0] for one in given]

@@ -43,6 +43,7 @@ _GENERATORS: Final = frozenset(
 _SAID_IN_PATH: Final = re.compile(r"(?i)((?:pass(?:word)?|pwd|token|secret|key)=)([^&/;_]*)")
 """Some cameras want their login in the path: /user=admin&password=1234&channel=1."""
 _MASK: Final = "**********"
+_MISSPELT: Final = re.compile(r"(?i)(rtsps?|https?)(//|:/(?!/))")
 _SCHEMES: Final = ("rtsp", "rtsps", "http", "https", "file")
 
 
@@ -78,6 +79,16 @@ class Address:
         return self.kind not in (Kind.FILE, Kind.FOLDER)
 
     @property
+    def host(self) -> str | None:
+        """The host that is connected to; `None` if none is."""
+        return urlsplit(self.shown).hostname if self.kind in (Kind.RTSP, Kind.HTTP) else None
+
+    @property
+    def has_login(self) -> bool:
+        """Whether a user name is told to the camera."""
+        return self.host is not None and urlsplit(self.target).username is not None
+
+    @property
     def path(self) -> Path | None:
         """The file or folder that is read; `None` if none is."""
         return None if self.live else Path(self.target)
@@ -110,10 +121,15 @@ def address(url: str, base: Path | None = None, username: str | None = None, pas
 
     Raises `ValueError` for what is no URL of a camera, without showing it.
     """
+    if not url.strip():
+        raise ValueError(f"the URL is empty; there are {_known()}")
     if url.startswith(_GENERATED):
         return _generated(url.removeprefix(_GENERATED))
     if url.startswith("/dev/video"):
         return Address(Kind.DEVICE, url, url, format="v4l2")
+    misspelt = _MISSPELT.match(url)
+    if misspelt is not None:
+        raise ValueError(f"the URL lacks a part of ://; write {misspelt[1].lower()}://HOST/PATH")
     scheme = url.partition(":")[0].lower() if "://" in url or url.startswith("file:") else ""
     if scheme and scheme not in _SCHEMES:
         raise ValueError(f'"{scheme}" is no kind of camera; there are {_known()}')
@@ -132,9 +148,16 @@ def _remote(url: str, scheme: str, username: str | None, password: str | None) -
         ) from None
     if not host:
         raise ValueError(f"the {scheme} URL has no host: write {scheme}://HOST/PATH")
-    place = parts.netloc.rpartition("@")[2]
-    login = parts.netloc.rpartition("@")[0]
+    login, _, place = parts.netloc.rpartition("@")
+    if "@" in parts.fragment or ("@" in parts.path and (login or scheme.startswith("rtsp"))):
+        # The password would be taken for a host and a path, and shown as these.
+        raise ValueError(
+            f"the {scheme} URL has an @ behind its host; a password that has / ? # @ or % belongs into `password`, "
+            "and an @ of the path is written %40"
+        )
     if username is not None:
+        if login:
+            raise ValueError("there is a login in the URL, and another in `username`; leave one of them out")
         login = quote(username, safe="") + (":" + quote(password, safe="") if password else "")
     target = urlunsplit((scheme, f"{login}@{place}" if login else place, parts.path, parts.query, ""))
     shown = urlunsplit((scheme, place, _SAID_IN_PATH.sub(r"\1" + _MASK, parts.path), "", ""))

@@ -41,10 +41,12 @@ class CameraBrowser(Browser):
         # Other than a camera's own, these threads end before the process does.
         with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(self._cameras))) as pool:
             looks = dict(zip(self._cameras, pool.map(_seen, self._cameras.values()), strict=True))
-        text = "; ".join(f"{name}: {look}" for name, (_, look) in looks.items())
-        if not all(good for good, _ in looks.values()):
-            raise ConnectorError(text)
-        return text
+        wrong = [f"{name}: {look}" for name, (good, look) in looks.items() if not good]
+        right = [f"{name}: {look}" for name, (good, look) in looks.items() if good]
+        if wrong:
+            # First, or nobody finds them among a hundred cameras.
+            raise ConnectorError("; ".join([*wrong, *([f"in order are {'; '.join(right)}"] if right else [])]))
+        return "; ".join(right)
 
     def reader(self, topic: str, group: str) -> TopicReader:
         """Raises `ConnectorError`: there is nothing to read again."""

@@ -16,7 +16,7 @@ from connectors.camera.footage import Footage
 from connectors.camera.frame import Facts, Frame
 from connectors.camera.health import Health, State
 from connectors.camera.rate import Rate
-from connectors.camera.video import Opening, Picture, SilentError, Video, VideoError, open_video
+from connectors.camera.video import Opening, Picture, RefusedError, SilentError, Video, VideoError, open_video
 from connectors.camera.waiting import Cause, Policy, Waiting
 from connectors.camera.watch import Watch
 
@@ -120,6 +120,7 @@ class Camera:
         while not self._stop.is_set():
             self._becomes(State.CONNECTING)
             before = self.health.pictures
+            refused = False
             try:
                 self._read_to_the_end()
                 trouble = "the camera ended the stream" if self.address.live else ""
@@ -128,7 +129,7 @@ class Camera:
                 if self.connection:
                     self._becomes(State.STALLED, trouble)
             except VideoError as error:
-                trouble = str(error)
+                trouble, refused = str(error), isinstance(error, RefusedError)
             except Exception as error:  # noqa: BLE001 - a camera's trouble is its own, whatever it is
                 trouble = self.address.scrubbed(f"{type(error).__name__}: {error}")
             with self._arrived:
@@ -141,10 +142,9 @@ class Camera:
                 self._becomes(State.FAILED, trouble)
                 return
             if trouble and not self._stop.is_set():
-                self._wait(trouble)
+                self._wait(trouble, self._backoff.longest() if refused else self._backoff.wait())
 
-    def _wait(self, trouble: str) -> None:
-        seconds = self._backoff.wait()
+    def _wait(self, trouble: str, seconds: float) -> None:
         _log.warning("camera %s: %s; connects again in %.1f s", self.name, trouble, seconds)
         self._becomes(State.BACKOFF, trouble)
         self._stop.wait(seconds)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -15,14 +17,17 @@ from pydantic import (
     PositiveInt,
     PrivateAttr,
     SecretStr,
+    ValidationError,
     ValidationInfo,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 
 from connectors.browser import Browser
 from connectors.camera.address import Address, Kind, address
 from connectors.camera.camera import Settings
+from connectors.camera.picturefolder import pictures
 from connectors.camera.source import COLUMNS, CameraSource
 from connectors.camera.video import Opening
 from connectors.config import SourceConfig
@@ -32,11 +37,25 @@ from pipelines.plugins.requirements import Package, Requires
 _SIZE = re.compile(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})")
 
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
 def _as_size(value: object) -> object:
     found = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        raise ValueError("a size is written like 640x360")
+        raise ValueError(f"a size is written like 640x360, not {value!r}")
     return int(found[1]), int(found[2])
+
+
+def _checked_name(name: str) -> str:
+    if _NAME.fullmatch(name):
+        return name
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    instead = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("._-")
+    raise ValueError(
+        "a camera's name is its topic and a part of file names: letters from a to z, digits, and . _ - behind the first"
+        + (f'; write "{instead}"' if instead else "")
+    )
 
 
 def _as_text(value: object) -> object:
@@ -52,6 +71,12 @@ FrameSize = Annotated[
     WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$", "examples": ["640x360"]}),
 ]
 """Width and height in pixels, written like `640x360`."""
+
+
+CameraName = Annotated[
+    str, AfterValidator(_checked_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"})
+]
+"""What a camera may be called."""
 
 
 class CameraFields(BaseModel):
@@ -70,7 +95,7 @@ class CameraFields(BaseModel):
     transport: Literal["tcp", "udp"] = "tcp"
     """How RTSP sends pictures. UDP loses packets, and so parts of pictures."""
     policy: Literal["latest", "fifo", "block"] | None = None
-    """What happens to pictures that come faster than they are run. latest: a newer one takes the place of one that waits. fifo: they wait in a queue of max_frames, the oldest are dropped. block: a file is read more slowly. By default latest for what is live or read in real time, block for files."""  # noqa: E501
+    """What happens to pictures that come faster than they are run. latest: a newer one takes the place of one that waits. fifo: they wait in a queue of max_frames, the oldest are dropped. block: a file is read more slowly. By default latest for cameras that are live or read in real time, block for files."""  # noqa: E501
     max_frames: PositiveInt = 8
     """How many pictures wait, with fifo and block."""
     max_age: Duration | None = None
@@ -107,7 +132,11 @@ class CameraFields(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _only_a_url(cls, fields: Any) -> Any:
-        return {"url": fields} if isinstance(fields, (str, SecretStr)) else fields
+        if isinstance(fields, (str, SecretStr)):
+            return {"url": fields}
+        if not isinstance(fields, (Mapping, CameraFields)):
+            raise ValueError("a camera is a URL, or a mapping with `url`")
+        return fields
 
     @model_validator(mode="after")
     def _of_this_kind(self, info: ValidationInfo) -> Self:
@@ -164,6 +193,18 @@ class CameraFields(BaseModel):
         )
 
 
+class EachCamera(CameraFields):
+    """Fields that several cameras have."""
+
+    url: SecretStr = SecretStr("")
+
+    @model_validator(mode="after")
+    def _of_this_kind(self, info: ValidationInfo) -> Self:
+        if self.url.get_secret_value():
+            raise ValueError("`url` is of one camera: write it there")
+        return self
+
+
 class CameraSourceConfig(SourceConfig):
     """Pictures of cameras, video files and folders of pictures. Topic and key of a record are its camera's name."""
 
@@ -176,11 +217,9 @@ class CameraSourceConfig(SourceConfig):
     """Which connector this is."""
     codec: str | dict[str, Any] = "frame"
     """How pictures become values: frame gives the value `image`, which is decoded already."""
-    cameras: Annotated[
-        dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")], CameraFields], Field(min_length=1)
-    ]
+    cameras: Annotated[dict[CameraName, CameraFields], Field(min_length=1)]
     """The cameras by name, each a URL or its fields: `{gate: rtsp://10.0.0.7/live, dock: {url: ..., fps: 5}}`."""
-    each: dict[str, Any] = Field(default_factory=dict)
+    each: EachCamera | None = None
     """Fields that every camera has that does not say otherwise: `{fps: 5, username: ai, password: ${CAMERAS}}`."""
 
     @model_validator(mode="before")
@@ -189,9 +228,18 @@ class CameraSourceConfig(SourceConfig):
         if not isinstance(fields, Mapping):
             return fields
         cameras, each = fields.get("cameras"), fields.get("each")
-        if not isinstance(cameras, Mapping) or not isinstance(each, Mapping) or not each:
+        if not isinstance(cameras, Mapping) or not isinstance(each, Mapping) or not _is_right(each):
+            # What is wrong in `each` is told once, there.
             return fields
-        return {**fields, "each": {}, "cameras": {name: _with(each, camera) for name, camera in cameras.items()}}
+        return {**fields, "each": None, "cameras": {name: _with(each, camera) for name, camera in cameras.items()}}
+
+    @field_validator("cameras", mode="before")
+    @classmethod
+    def _by_name(cls, cameras: Any) -> Any:
+        if not isinstance(cameras, Mapping):
+            # The value, which may hold a login, is not shown.
+            raise ValueError("cameras have names: write {gate: rtsp://HOST/PATH, ...}")
+        return cameras
 
     @property
     def topic_names(self) -> tuple[str, ...]:
@@ -202,6 +250,18 @@ class CameraSourceConfig(SourceConfig):
     def place(self) -> str:
         """The cameras' names."""
         return ", ".join(self.cameras)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The files and folders that are not there, and folders without a picture."""
+        found = []
+        for name, camera in self.cameras.items():
+            path = camera.address.path
+            if path is not None and not path.exists():
+                found.append(f"camera {name}: there is no file {path}")
+            elif path is not None and camera.address.kind is Kind.FOLDER and not pictures(path):
+                found.append(f"camera {name}: there is no picture in {path}")
+        return tuple(found)
 
     @property
     def file_keys(self) -> Mapping[str, Path]:
@@ -223,6 +283,14 @@ class CameraSourceConfig(SourceConfig):
     def build(self) -> CameraSource:
         """The source, not yet open."""
         return CameraSource({name: camera.settings for name, camera in self.cameras.items()}, self.label)
+
+
+def _is_right(each: Mapping[str, Any]) -> bool:
+    try:
+        EachCamera.model_validate(each)
+    except ValidationError:
+        return False
+    return True
 
 
 def _with(each: Mapping[str, Any], camera: Any) -> Any:

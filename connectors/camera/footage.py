@@ -61,8 +61,8 @@ class Footage:
     """A ring of packets: the camera's thread adds them, and a sink that writes clips reads them.
 
     Keeps the last `seconds`, from a key frame on, and what a sink still `needs`, in `max_bytes` at most. A film is read
-    ahead of what is run, far where few of its pictures are: of it the `seconds` before the first picture are kept that
-    is not `settled`. Thread-safe.
+    ahead of the pictures that are run, far ahead where few of its pictures are run: of a film the `seconds` before the
+    first picture whose result is not out (`settled`) are kept. Thread-safe.
     """
 
     def __init__(self, seconds: float = 0.0, max_bytes: int = 0, *, live: bool) -> None:
@@ -145,7 +145,7 @@ class Footage:
             self._pictures.append((number, at))
             if not self.live and self._kept:
                 self._unsettled.append((number, at))
-                # What there was no memory for is gone, whether or not something comes of it.
+                # Packets that there was no memory for are gone, also if a later result would have needed them.
                 while self._unsettled[0][1] < min(self._kept[0].at, at):
                     self._unsettled.popleft()
             oldest = self._wanted_from(at)
@@ -168,7 +168,7 @@ class Footage:
             return to_come or bool(self._unsettled and self._unsettled[0][1] <= at)
 
     def needs(self, reader: object, at: float | None) -> None:
-        """This reader has still to read what came at this time and later; `None`: it waits for nothing.
+        """This reader still needs the packets from this time on; `None`: it waits for nothing.
 
         A film is read faster than it plays, so that its last `seconds` may be over in a moment.
         """
@@ -228,7 +228,7 @@ class Footage:
         return self._now
 
     def _wanted_from(self, at: float) -> float:
-        """The time from which on to keep what came, where the newest is that of `at`."""
+        """The time from which on packets are kept, where `at` is the time of the newest."""
         return (min(self._unsettled[0][1], at) if self._unsettled else at) - self._seconds
 
     def _trim(self, oldest: float) -> None:
@@ -278,7 +278,7 @@ def annexb_parameters(packet: bytes, codec: str) -> bytes:
     begin = packet.find(b"\x00\x00\x01") + 3
     while begin >= 3 and begin < len(packet):
         kind = packet[begin] & 31 if codec == "h264" else packet[begin] >> 1 & 63
-        # A picture follows its parameters; what is behind it is of no interest, and long.
+        # A picture follows its parameters; the bytes behind it are many and are not needed.
         if (1 <= kind <= 5) if codec == "h264" else kind < 32:
             break
         end = packet.find(b"\x00\x00\x01", begin)

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from connectors.camera.address import Address
+from connectors.camera.upright import Upright
 from connectors.camera.video import Opening, Picture, Video, VideoError, check_size, pyav, reason
+
+_log = logging.getLogger(__name__)
 
 SUFFIXES: Final = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 """What counts as a picture."""
 RATE: Final = 25.0
 """Pictures a second that the times in the stream are made of."""
+
+
+def pictures(folder: Path) -> list[Path]:
+    """The files of the folder that have a picture's suffix, in the order of names; hidden ones are left out."""
+    return sorted(
+        file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
+    )
 
 
 class PictureFolder(Video):
@@ -30,14 +41,13 @@ class PictureFolder(Video):
     def __init__(self, address: Address, opening: Opening) -> None:
         self._address = address
         self._opening = opening
-        self._files = sorted(
-            file
-            for file in Path(address.target).iterdir()
-            if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
-        )
+        self._files = pictures(Path(address.target))
         self._next = 0
+        self._upright = Upright()
         if not self._files:
-            raise VideoError(f"there is no picture in {address.shown}: {', '.join(sorted(SUFFIXES))}")
+            raise VideoError(
+                f"there is no picture in {address.shown}, no file that ends with {' '.join(sorted(SUFFIXES))}"
+            )
 
     def read(self) -> Sequence[Picture] | None:
         """As `Video.read`: the picture of the next file."""
@@ -47,8 +57,9 @@ class PictureFolder(Video):
         self._next += 1
         try:
             return [self._picture(file)]
-        except VideoError:
+        except VideoError as error:
             self.corrupt += 1
+            _log.warning("%s is passed over: %s", file, error)
             return []
 
     def close(self) -> None:
@@ -63,6 +74,7 @@ class PictureFolder(Video):
                 frame = next(container.decode(stream))
         except (av.FFmpegError, OSError, ValueError, IndexError, StopIteration) as error:
             raise reason(error, self._address, 0.0, "picture") from None
+        check_size(frame.width, frame.height, self._opening.max_pixels)
+        frame = self._upright.turned(frame)
         self.size = frame.width, frame.height
-        check_size(*self.size, self._opening.max_pixels)
         return Picture(frame, (self._next - 1) / RATE, None, time.time())

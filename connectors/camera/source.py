@@ -29,7 +29,7 @@ from pipelines.errors import ConnectorError
 _log = logging.getLogger(__name__)
 
 COLUMNS: Final = ("pts", "clock", "receipt", "epoch", "drops")
-"""What is known of a frame besides its camera, number and timestamp; also the names of its headers."""
+"""Properties of a frame besides its camera, number and timestamp; also the names of its headers."""
 
 _OPEN_WAIT: Final = 2.0
 """Seconds that `open` waits for first pictures, so that a service of working cameras starts as one that is ready."""
@@ -99,7 +99,7 @@ class CameraSource(Source):
                 left = deadline - time.monotonic()
                 if left <= 0 or self._woken or self._all_over():
                     break
-                # Frames that wait for company tell nobody that they have waited long enough.
+                # Frames that wait for others do not notify when they have waited long enough.
                 self._arrived.wait(min(left, self._look_after))
             self._woken = False
             taken, size = self._take(lanes, max_records, max_bytes)
@@ -250,7 +250,7 @@ class CameraSource(Source):
         if known is not None:
             return known
         if camera.name in self._lanes:
-            # What is in hand of the connection before is run, as it does not come again.
+            # Frames of the connection before that were polled are run, as they do not come again.
             self._events.append(LaneEnded(self._lanes.pop(camera.name), finish=True))
         self._connections[camera.name] = connection
         return self._begin(camera.name, frame.facts.number)
@@ -314,7 +314,7 @@ class CameraSource(Source):
         for lane, of_lane in taken.items():
             spans.append(Span(lane, len(frames), len(frames) + len(of_lane)))
             frames += of_lane
-        # The facts alone: what is asked later must not keep the pictures.
+        # Only these facts are kept: functions that are called later must not keep the pictures in memory.
         facts = [frame.facts for frame in frames]
         lanes = [span.lane for span in spans for _ in range(span.start, span.stop)]
         return Records(

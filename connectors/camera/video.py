@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import socket
 import struct
 import time
 from abc import ABC, abstractmethod
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from connectors.camera.address import Address, Kind
+from connectors.camera.upright import Upright
 from pipelines.errors import ConnectorError, MissingPackageError, nearest
 
 if TYPE_CHECKING:
@@ -34,6 +37,10 @@ class VideoError(ConnectorError):
 
 class SilentError(VideoError):
     """The stream is open, and nothing came within the time that was given."""
+
+
+class RefusedError(VideoError):
+    """The camera refuses the login. Those who try again soon are locked out by many cameras."""
 
 
 class Picture(NamedTuple):
@@ -120,6 +127,7 @@ class Stream(Video):
         self._opening = opening
         self._footage = footage
         self._errors = pyav().FFmpegError, OSError, ValueError
+        self._upright = Upright()
         self._container = _opened(address, opening, further)
         # The demuxer of multipart HTTP counts 25 pictures a second, whatever comes.
         self._timed = self._container.format.name != "mpjpeg"
@@ -149,7 +157,7 @@ class Stream(Video):
             return None
         receipt = time.time()
         clock = _clock(packet) if self._clocked else None
-        at = 0.0 if self._footage is None else self._footage.add(packet, self.size)
+        at = 0.0 if self._footage is None else self._footage.add(packet, self._coded_size)
         if packet.pts is not None:
             self._received[packet.pts] = receipt, clock, at
             if len(self._received) > _REMEMBERED:
@@ -170,9 +178,11 @@ class Stream(Video):
         seconds = None if frame.pts is None or not self._timed else frame.time
         if frame.pts is not None:
             receipt, clock, at = self._received.pop(frame.pts, (receipt, clock, at))
-        self.size = frame.width, frame.height
         # Not all decoders know the limit.
-        check_size(*self.size, self._opening.max_pixels)
+        check_size(frame.width, frame.height, self._opening.max_pixels)
+        self._coded_size = frame.width, frame.height
+        frame = self._upright.turned(frame)
+        self.size = frame.width, frame.height
         return Picture(frame, seconds, clock, receipt, at)
 
     def _chosen(self) -> VideoStream:
@@ -185,7 +195,7 @@ class Stream(Video):
         if context is None:
             raise VideoError("its codec is not known to this libav")
         self.codec = context.name
-        self.size = context.width, context.height
+        self.size = self._coded_size = context.width, context.height
         self.rate = None if stream.average_rate is None else float(stream.average_rate)
         check_size(*self.size, self._opening.max_pixels)
         # Threads that decode several frames at once deliver each as many frames late.
@@ -209,6 +219,10 @@ def _opened(address: Address, opening: Opening, further: Mapping[str, str]) -> A
     av = pyav()
     options = {"max_pixels": str(opening.max_pixels), **address.options, **further, **(opening.options or {})}
     hardware = None if opening.hardware is None else _accelerator(opening.hardware)
+    if opening.format is not None and opening.format not in av.formats_available:
+        raise VideoError(
+            f'format: libav has no "{opening.format}"{nearest(opening.format, sorted(av.formats_available))}'
+        )
     if address.path is not None and not address.path.exists():
         raise VideoError(f"there is no file {address.shown}")
     try:
@@ -247,9 +261,16 @@ def reason(error: Exception, address: Address, seconds: float, awaited: str) -> 
 
     if isinstance(error, av.error.ExitError):
         return SilentError(f"no {awaited} within {seconds:g} s")
+    if isinstance(error, av.error.HTTPUnauthorizedError):
+        another = (
+            "another user name and password" if address.has_login else "a user name and a password: write both down"
+        )
+        return RefusedError(f"the camera wants {another} (401)")
+    if isinstance(error, av.error.HTTPForbiddenError):
+        return RefusedError("the camera forbids it to this user (403)")
+    if getattr(error, "errno", None) == errno.EIO and address.host is not None and not _is_known(address.host):
+        return VideoError(f'there is no host "{address.host}", or no name server that knows it')
     for kind, words in (
-        (av.error.HTTPUnauthorizedError, "the camera wants another user name and password (401)"),
-        (av.error.HTTPForbiddenError, "the camera forbids it to this user (403)"),
         (av.error.HTTPNotFoundError, "the camera has no such stream (404): is the path of the URL right?"),
         (ConnectionRefusedError, "nobody listens there: connection refused"),
         (PermissionError, "this process may not read it"),
@@ -264,6 +285,15 @@ def reason(error: Exception, address: Address, seconds: float, awaited: str) -> 
             return VideoError(words)
     text = getattr(error, "strerror", None) or (str(error) if not isinstance(error, OSError) else type(error).__name__)
     return VideoError(address.scrubbed(str(text)))
+
+
+def _is_known(host: str) -> bool:
+    """Whether the host's name has an address; libav does not tell that from other troubles."""
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True
 
 
 def _clock(packet: av.Packet[Any]) -> float | None:

@@ -1,4 +1,4 @@
-"""`Waiting`: the frames of one camera that nobody has taken yet."""
+"""`Waiting`: the frames of one camera that were not polled yet."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Waiting:
     """Frames between a camera's thread, which puts them, and the source, which takes them.
 
     `latest` keeps one frame, the newest. `fifo` keeps `max_frames`, and drops the oldest beyond them and those older
-    than `max_age` seconds. `block` keeps `max_frames`, and makes the camera wait. `arrived` is the source's: whoever
-    calls a method but `put` holds it. `drop` is told of each frame that is dropped.
+    than `max_age` seconds. `block` keeps `max_frames`, and makes the camera wait. `arrived` is the source's: callers of
+    any method but `put` hold it. `drop` is told of each frame that is dropped.
 
     Frames of a file (`block`) are in no hurry, so they are taken together: that costs one batch instead of many.
     """
@@ -100,11 +100,11 @@ class Waiting:
         return frame
 
     def leave(self) -> None:
-        """No more are taken for now, as those that were fill a batch: what is left waits for company again."""
+        """No more are taken for now, as those that were fill a batch: frames that are left wait for others again."""
         self._complete = False
 
     def close(self) -> None:
-        """Drop what waits, and take nothing more."""
+        """Drop the frames that wait, and take no more."""
         self.closed = True
         while self._frames:
             self._frames.popleft()

@@ -11,7 +11,7 @@ from connectors.codec import Decoded, Encoded, RecordsOrigin
 from connectors.codecs.compression import FORMATS, Format, detected
 from connectors.codecs.described import CONTENT_ENCODING, CONTENT_TYPE, header_texts, media_type
 from connectors.codecs.registry import codec_of
-from connectors.codecs.rows import payload_bytes
+from connectors.codecs.rows import payload_bytes, read_each
 from connectors.codecs.wrapping import Wrapper, WrapperConfig
 from connectors.records import Header, Records
 from connectors.units import Size
@@ -26,7 +26,7 @@ _WITH_ZSTD: Final = any_of("compression.zstd", "backports.zstd", extra="zstd")
 
 
 class CompressedConfig(WrapperConfig):
-    """Payloads of another codec, compressed with gzip or zstd; what comes out is bounded."""
+    """Payloads of another codec, compressed with gzip or zstd; the output is bounded."""
 
     type: Literal["compressed"] = "compressed"
     """Which codec this is."""
@@ -89,20 +89,16 @@ class Compressed(Wrapper):
         """What the codec inside makes of the decompressed payloads. `content-encoding` is a record's no more."""
         form = self._reader(records)
         limit = self._config.max_size
-        values: list[bytes | None] = []
-        failed: dict[int, Exception] = {}
-        for row, payload in enumerate(records.values):
-            # Left to the codec inside, a failed one is nothing.
-            value = None
-            if payload is not None:
-                try:
-                    value = payload_bytes(payload, "compressed")
-                    found = form(row, value)
-                    value = value if found is None else found.decompressed(value, limit)
-                except Exception as error:  # noqa: BLE001 - whatever is raised belongs to this record
-                    value, failed[first + row] = None, error
-            values.append(value)
-        inside = self._inside.decode(records.with_values(values), wanted, first)
+
+        def opened_payload(row: int, payload: object) -> bytes:
+            raw = payload_bytes(payload, "compressed")
+            found = form(row, raw)
+            return raw if found is None else found.decompressed(raw, limit)
+
+        values, failed = read_each(records, first, opened_payload)
+        # To the codec inside a payload that failed is none.
+        payloads = [values.get(row) for row in range(len(records))]
+        inside = self._inside.decode(records.with_values(payloads), wanted, first)
         opened = records.without_headers((CONTENT_ENCODING,))
         return Decoded(inside.batch.with_origin(RecordsOrigin(opened, first)), failed | dict(inside.failed))
 

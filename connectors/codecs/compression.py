@@ -1,4 +1,4 @@
-"""gzip and zstd of payloads from strangers: what comes out is bounded while it is decompressed."""
+"""gzip and zstd of payloads from strangers: the output is bounded while it is decompressed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Format(ABC):
     """The levels of compression that there are."""
 
     def decompressed(self, payload: bytes, limit: int) -> bytes:
-        """What was compressed, all members of it one after the other.
+        """The decompressed payload, all members of it one after the other.
 
         Raises `WireError` for more than `limit` bytes, without making them, and for what is damaged, incomplete or
         followed by anything else.

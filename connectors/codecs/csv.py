@@ -12,18 +12,19 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
-from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin
+from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import CodecConfig
-from connectors.codecs.rows import encode_rows, payload_bytes
+from connectors.codecs.onevalue import only_element
+from connectors.codecs.rows import decode_mappings, encode_rows, payload_bytes
 from connectors.records import Records
 from connectors.units import Size
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data, check_key
-from pipelines.data.sparsecolumn import columns_of
+from pipelines.data.describing import described
 from pipelines.errors import WireError, nearest
 from pipelines.steps.config import Key
-from pipelines.values import type_of
 from pipelines.values.native import native
+from pipelines.wire.plainvalues import PlainForm
 
 Type = Literal["text", "integer", "number", "boolean"]
 """What the fields of a column are."""
@@ -98,20 +99,7 @@ class Csv(Codec):
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """A row for each payload, with all its columns."""
-        rows: list[dict[str, Any]] = []
-        numbers: list[int] = []
-        failed: dict[int, Exception] = {}
-        for row, payload in enumerate(records.values):
-            if payload is None:
-                continue
-            try:
-                rows.append(self._row(payload))
-            except Exception as error:  # noqa: BLE001 - whatever is raised belongs to this record
-                failed[first + row] = error
-            else:
-                numbers.append(first + row)
-        origin = RecordsOrigin(records, first)
-        return Decoded(Batch(columns_of(rows), len(rows), rows=np.array(numbers, np.int64), origin=origin), failed)
+        return decode_mappings(records, first, lambda _, payload: self._row(payload))
 
     def encode(self, batch: Batch) -> Encoded:
         """A row for each record, with the named columns, or with a header row of its own keys."""
@@ -197,7 +185,10 @@ def _integer(field: str) -> Any:
 def _number(field: str) -> float:
     if not _NUMBER.fullmatch(field):
         raise ValueError("which is no number")
-    return float(field)
+    found = float(field)
+    if math.isinf(found) and "i" not in field.lower():
+        raise ValueError("which is beyond the largest number, 1.8e308")
+    return found
 
 
 def _boolean(field: str) -> bool:
@@ -225,11 +216,14 @@ def _shown(field: str) -> Type:
     return "number" if _NUMBER.fullmatch(field) else "text"
 
 
+_PLAIN: Final = PlainForm()
+
+
 def _field(value: Any, name: str) -> str:
-    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
-        # The output of a model for one record, mostly. A float32 keeps its own digits: 0.1, not 0.10000000149011612.
-        number = value.reshape(())[()]
-        value = number.item() if value.dtype.kind != "f" else float(str(number))
+    if isinstance(value, np.ndarray) and value.size == 1:
+        # A float32 keeps its own digits: 0.1, not 0.10000000149011612.
+        value = _PLAIN.array(value)
+    value = only_element(value)
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -237,6 +231,6 @@ def _field(value: Any, name: str) -> str:
     if isinstance(value, (int, float)):
         return str(value) if isinstance(value, int) or math.isfinite(value) else repr(float(value))
     raise WireError(
-        f'the csv codec writes texts, numbers and booleans, but "{name}" is of type {type_of(value).name}; '
+        f'the csv codec writes texts, numbers and booleans, but "{name}" is {described(value)}; '
         "choose what the sink writes (keys: [NAME], drop: [NAME]), or use json"
     )

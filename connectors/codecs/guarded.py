@@ -111,7 +111,7 @@ class Guarded(Codec):
         for numbers, decoded in found:
             failed.update((first + int(numbers[row]), error) for row, error in decoded.failed.items())
             batches.append(decoded.batch.numbered(first + numbers[decoded.batch.rows], None))
-        batch = concatenated(batches, failed)
+        batch = concatenated(batches)
         return Decoded(batch.with_origin(RecordsOrigin(records, first)), failed)
 
     def _encoded_apart(self, batch: Batch) -> Encoded:

@@ -84,7 +84,7 @@ class Json(Codec):
         return self._hot_path
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
-        """Columns of these records; what is wrong with a key that is not `wanted` shows when it is decoded."""
+        """Columns of these records; an error in a key that is not `wanted` shows when the key is decoded."""
         found = self._read(records.values, wanted or frozenset())
         count = len(found.rows)
         whole = count == len(records) and not self._each
@@ -93,7 +93,7 @@ class Json(Codec):
         return Decoded(batch, {first + row: error for row, error in found.failed.items()})
 
     def encode(self, batch: Batch) -> Encoded:
-        """One object for each row, without metadata. Values that nobody asked for go out as they came."""
+        """One object for each row, without metadata. Values that were not asked for are written as they came."""
         batch, unwritten = self._config.with_images(batch)
         values, failed = self._write(batch)
         if not unwritten:

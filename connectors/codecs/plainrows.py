@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from connectors.codec import Decoded, Encoded, RecordsOrigin
+from connectors.codecs.rows import read_each
 from connectors.records import Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import DenseColumn
@@ -42,21 +43,12 @@ def decode_plain(
 ) -> Decoded:
     """What `read(row, payload)` makes of each payload; one for which it raises, a `WireError` as a rule, fails.
 
-    Keys that are `wanted` are checked now. Others are when somebody asks, and else are what was read.
+    Keys that are `wanted` are checked now. Others are checked when they are asked for; until then they are the values
+    that were read.
     """
-    rows: list[dict[str, Any]] = []
-    numbers: list[int] = []
-    failed: dict[int, Exception] = {}
-    for row, payload in enumerate(records.values):
-        if payload is None:
-            continue
-        try:
-            rows.append(read(row, payload))
-        except Exception as error:  # noqa: BLE001 - whatever is raised belongs to this record
-            failed[first + row] = error
-        else:
-            numbers.append(first + row)
-    return decoded_rows(records, first, wanted, rows, numbers, failed, rules)
+    found, failed = read_each(records, first, read)
+    numbers = [first + position for position in found]
+    return decoded_rows(records, first, wanted, list(found.values()), numbers, failed, rules)
 
 
 def decoded_rows(
@@ -69,7 +61,8 @@ def decoded_rows(
     rules: PlainRules = RULES,
     names: Sequence[str] | None = None,
 ) -> Decoded:
-    """A batch of these rows, which have these numbers. `failed` are others, and gets those whose values are none.
+    """A batch of these rows, which have these numbers. `failed` holds the errors of other rows, and gets those of rows
+    whose values are wrong.
 
     `names` are the keys of every row, if all have the same.
     """

@@ -31,7 +31,7 @@ class ProtoDataConfig(WritesImages, HasCompiledForm, MessageConfig):
 
 
 class ProtoData(Codec):
-    """Keys that nobody reads stay undecoded, and go out again byte for byte."""
+    """Keys that are not asked for stay undecoded, and are written again byte for byte."""
 
     opens_images: ClassVar[bool] = False
 
@@ -50,7 +50,7 @@ class ProtoData(Codec):
         return self._hot_path
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
-        """Columns of these records; what is wrong with a key that is not `wanted` shows when it is decoded."""
+        """Columns of these records; an error in a key that is not `wanted` shows when the key is decoded."""
         found = self._read(records.values, wanted or frozenset())
         count = len(found.rows)
         # Rows are in the order of their records.

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from connectors.codec import Decoded, Encoded, RecordsOrigin
-from connectors.records import Records
+from connectors.records import Ints, Records
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
 from pipelines.data.data import Data, is_reserved
+from pipelines.data.sparsecolumn import columns_of
 from pipelines.errors import WireError
+
+T = TypeVar("T")
 
 MOST_KEYS: Final = 50
 """Keys that the error of a record names at most."""
@@ -30,21 +33,40 @@ def payload_bytes(payload: object, codec: str) -> bytes:
     )
 
 
-def decode_rows(records: Records, first: int, read: Callable[[Any], Data]) -> Decoded:
-    """Each payload by itself; one for which `read` raises, a `WireError` as a rule, cannot be decoded."""
-    found: list[Data] = []
-    rows: list[int] = []
+def read_each(records: Records, first: int, read: Callable[[int, Any], T]) -> tuple[dict[int, T], dict[int, Exception]]:
+    """What `read(position, payload)` makes of each payload that is there, by position, and errors by row number.
+
+    A payload for which `read` raises, a `WireError` as a rule, fails alone.
+    """
+    found: dict[int, T] = {}
     failed: dict[int, Exception] = {}
-    for row, payload in enumerate(records.values):
+    for position, payload in enumerate(records.values):
         if payload is None:
             continue
         try:
-            found.append(read(payload))
+            found[position] = read(position, payload)
         except Exception as error:  # noqa: BLE001 - whatever is raised belongs to this record
-            failed[first + row] = error
-        else:
-            rows.append(first + row)
-    return Decoded(Batch.of(found).numbered(np.array(rows, np.int64), RecordsOrigin(records, first)), failed)
+            failed[first + position] = error
+    return found, failed
+
+
+def row_numbers(positions: Collection[int], first: int) -> Ints:
+    """The row numbers of the records at these positions, `int64 (N,)`."""
+    return np.fromiter(positions, np.int64, len(positions)) + first
+
+
+def decode_rows(records: Records, first: int, read: Callable[[Any], Data]) -> Decoded:
+    """Each payload by itself; one for which `read` raises, a `WireError` as a rule, cannot be decoded."""
+    found, failed = read_each(records, first, lambda _, payload: read(payload))
+    batch = Batch.of(list(found.values()))
+    return Decoded(batch.numbered(row_numbers(found, first), RecordsOrigin(records, first)), failed)
+
+
+def decode_mappings(records: Records, first: int, read: Callable[[int, Any], Mapping[str, Any]]) -> Decoded:
+    """As `decode_rows`, where `read(position, payload)` gives the values of a record, as a `Data` holds them."""
+    found, failed = read_each(records, first, read)
+    columns, origin = columns_of(list(found.values())), RecordsOrigin(records, first)
+    return Decoded(Batch(columns, len(found), rows=row_numbers(found, first), origin=origin), failed)
 
 
 def decoded_column(

@@ -1,4 +1,4 @@
-"""Codecs that open an envelope and leave what is inside to another codec: their configuration and their base."""
+"""Codecs that open an envelope and leave its content to another codec: their configuration and their base."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class WrapperConfig(HasCompiledForm, CodecConfig):
     """A codec around another codec, which takes its service's choice of a hot path."""
 
     codec: str | dict[str, Any] = "protodata"
-    """The codec of what is inside: its name, or `{type: NAME, OPTION: ...}`."""
+    """The codec of the content: its name, or `{type: NAME, OPTION: ...}`."""
 
     @field_validator("codec")
     @classmethod
@@ -40,7 +40,7 @@ class WrapperConfig(HasCompiledForm, CodecConfig):
 
 
 class Wrapper(Codec):
-    """A codec around another one, which answers what is not about the envelope."""
+    """A codec around another one, which answers all questions that are not about the envelope."""
 
     def __init__(self, inside: Codec) -> None:
         self._inside = inside

@@ -71,7 +71,8 @@ class CodecContract:
         assert not decoded.failed
         origin = decoded.batch.origin
         assert origin is not None
-        assert [getattr(origin.record(row), "offset", None) for row in (700, 702)] == [1000, 1002]
+        contexts = [origin.record(row) for row in (700, 702)]
+        assert [context and context.offset for context in contexts] == [1000, 1002]
 
     def test_keys_that_are_wanted_make_no_difference_to_values(self, codec: Codec, record: Data) -> None:
         """Decoded now or later: the same."""

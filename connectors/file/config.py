@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import model_validator
@@ -22,6 +23,16 @@ Format = Literal["protodata", "jsonl", "lines", "images"]
 
 CODECS: dict[str, str] = {"protodata": "protodata", "jsonl": "json", "lines": "text", "images": "image"}
 """The codec that fits a format, where none is named."""
+
+
+_ENDINGS: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".txt": "lines",
+    ".csv": "lines",
+}
+"""The format that is meant by an ending."""
 
 
 class FileSourceConfig(SourceConfig):
@@ -48,6 +59,11 @@ class FileSourceConfig(SourceConfig):
     @classmethod
     def _codec_of_format(cls, fields: Any) -> Any:
         return _with_codec(fields)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """That its path says another format than it has."""
+        return _other_ending(self.path, self.format)
 
     @property
     def place(self) -> str:
@@ -95,6 +111,11 @@ class FileSinkConfig(SinkConfig):
         return self
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """That its path says another format than it has."""
+        return _other_ending(self.path, self.format)
+
+    @property
     def place(self) -> str:
         """Its path."""
         return str(self.path)
@@ -114,6 +135,14 @@ class FileSinkConfig(SinkConfig):
         if self.format == IMAGES:
             return ImageSink(self.path, name=self.label)
         return FileSink(self.path, self.format, max_record=self.max_record, letters=self.dead_letters, name=self.label)
+
+
+def _other_ending(path: Path, chosen: Format) -> tuple[str, ...]:
+    """A note where the ending of a path is that of text, and the format is the default, messages with their length."""
+    meant = _ENDINGS.get(path.suffix.lower())
+    if meant is None or chosen != "protodata":
+        return ()
+    return (f"{path.name} holds messages with their length before each; for lines write format: {meant}",)
 
 
 def _with_codec(fields: Any) -> Any:

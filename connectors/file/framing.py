@@ -84,6 +84,9 @@ class Delimited(Framing):
     def rest(self, buffer: bytes) -> tuple[int, int] | str:
         """A part of a message is never one."""
         missing = self.find(buffer, 2**63).missing
+        if buffer[:2] in (b'{"', b"[{"):
+            # { is taken for a length of 123; but no message begins with a quotation mark.
+            return "it is no message behind its length; if the file holds JSON, a record a line, write format: jsonl"
         return (
             f"it ends inside a message, {missing} bytes or more are missing: its writer was stopped, or still writes "
             "(then follow it, or wait)"

@@ -112,7 +112,7 @@ class FileSink(Sink):
         return confirmed
 
     def close(self) -> None:
-        """Let go of the file. What was sent since the last barrier is in it, but may not survive a power cut."""
+        """Let go of the file. Messages since the last barrier are in it, but may not survive a power cut."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -27,11 +27,10 @@ IMAGES = "images"
 class FileSource(Source):
     """Delivers the records of a file, of the files of a folder, or of those that a pattern (`data/*.jsonl`) names.
 
-    Each file is a lane; they are read one after the other in the order of their names (all at once when
-    followed). With `format` images the folder is one lane, and each file a record with its name as key.
-    `pattern` says which files of a folder; hidden ones never. Positions are record, line or file numbers. With a
-    `checkpoint` file a later run goes on after what was acknowledged; without one it begins at the first record
-    again. One process at a time.
+    Each file is a lane; they are read one after the other in the order of their names (all at once when followed). With
+    `format` images the folder is one lane, and each file a record with its name as key. `pattern` says which files of a
+    folder; hidden ones never. Positions are record, line or file numbers. With a `checkpoint` file a later run goes on
+    after the last acknowledged record; without one it begins at the first record again. One process at a time.
 
     `ConnectorError` for an unknown format.
     """
@@ -119,7 +118,7 @@ class FileSource(Source):
         return events
 
     def close(self) -> None:
-        """Let go of the files; what was acknowledged is written down."""
+        """Let go of the files; the acknowledged position is written to the file."""
         self._open = False
         self._lanes.clear()
         for reading in self._readings.values():
@@ -177,7 +176,7 @@ class FileSource(Source):
                 try:
                     rows = reading.read(max_records - count, max_bytes - size)
                 except ConnectorError:
-                    # What came before it goes out first; the next poll meets it again.
+                    # Records before it are delivered first; the next poll meets it again.
                     if gathered:
                         return max_records, size
                     raise

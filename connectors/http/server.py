@@ -1,7 +1,7 @@
 """`HttpServer`: a few answers over HTTP, short ones and streams, by one thread, whatever clients do.
 
 It is there for probes, scrapes and pages beside a service, and has to answer them while others hold connections, drip
-bytes or never read. So everything is bounded: connections, bytes and time. Whoever comes gets in; when there are too
+bytes or never read. So everything is bounded: connections, bytes and time. Every client is let in; when there are too
 many connections, the one that has been open longest has to go.
 """
 

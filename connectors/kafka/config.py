@@ -19,7 +19,7 @@ from pydantic import (
 from connectors import units
 from connectors.browser import Browser
 from connectors.compiledform import HasCompiledForm
-from connectors.config import Addressing, SinkConfig, SourceConfig
+from connectors.config import Addressing, ConnectorConfig, SinkConfig, SourceConfig
 from connectors.kafka.client.properties import (
     OF_SINKS,
     OF_SOURCES,
@@ -34,7 +34,7 @@ from connectors.kafka.client.properties import (
     require_client,
 )
 from connectors.secrets import wrapped
-from connectors.units import Duration, Position, Size
+from connectors.units import Duration, OneOrMore, Position, Size
 from pipelines.errors import DefinitionError
 from pipelines.plugins.requirements import Package, Requires
 
@@ -49,29 +49,58 @@ Client = dict[str, InstanceOf[SecretStr] | bool | int | float | str]
 """Properties of librdkafka by name; those whose name tells a secret are masked wherever they are shown."""
 
 
-def _secrets_wrapped(data: Any) -> Any:
-    # Before anything else looks at the fields: a validation error quotes what it was given.
-    if isinstance(data, dict) and isinstance(data.get("client"), dict):
-        return {**data, "client": wrapped(data["client"])}
-    return data
-
-
 _OF_PRODUCER = ("bootstrap", "compression", "linger", "partitioner", "client", "timeout", "hot_path")
 """Fields of sinks that are settings of the producer."""
 _OTHERWISE = "use a sink of type kafka on the source's cluster, or at_least_once"
 
 
-class KafkaSourceConfig(HasCompiledForm, SourceConfig):
-    """Records from Kafka topics, as a member of a consumer group."""
+class _KafkaClientConfig(HasCompiledForm, ConnectorConfig):
+    """What a source and a sink share: a client of librdkafka, with its properties."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
     requires: ClassVar[Requires] = Package("confluent_kafka", "kafka")
+
+    if TYPE_CHECKING:
+        # A field of both; here it would stand before all others.
+        client: Client
+
+    @model_validator(mode="before")
+    @classmethod
+    def _secrets_wrapped(cls, data: Any) -> Any:
+        # Before anything else looks at the fields: a validation error quotes what it was given.
+        if isinstance(data, dict) and isinstance(data.get("client"), dict):
+            return {**data, "client": wrapped(data["client"])}
+        return data
+
+    @property
+    def code_keys(self) -> tuple[str, ...]:
+        """`when` of a sink, if it is a function, and what librdkafka is told to call, load or run."""
+        return (*super().code_keys, *code_in(self.client))
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """`oauth_cb`."""
+        return functions_in(self.client)
+
+    @property
+    def file_keys(self) -> Mapping[str, Path]:
+        """Those of the codec, and keys to log in with."""
+        return {**super().file_keys, **files_in(self.client)}
+
+    @property
+    def identity_keys(self) -> tuple[str, ...]:
+        """Properties that have librdkafka ask the machine's cloud for a token."""
+        return identities_in(self.client)
+
+
+class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
+    """Records from Kafka topics, as a member of a consumer group."""
 
     type: Literal["kafka"] = "kafka"
     """Which connector this is."""
     bootstrap: str = "localhost:9092"
     """`host:port` of some of the brokers, separated by commas."""
-    topics: tuple[str, ...] = Field(min_length=1)
+    topics: OneOrMore = Field(min_length=1)
     """Names of topics; one text instead of a list is one name. One that begins with ^ is a regular expression: topics that match are found as they appear, within `topic.metadata.refresh.interval.ms` (5 min)."""  # noqa: E501
     group: str | None = Field(default=None, min_length=1)
     """The consumer group: its members share the partitions, and positions are kept under its name. By default the service's name. Two services that read the same topic need groups of their own: in one group each record goes to one of them."""  # noqa: E501
@@ -93,13 +122,6 @@ class KafkaSourceConfig(HasCompiledForm, SourceConfig):
     """Any property of librdkafka, such as `security.protocol`; `oauth_cb` may name a function as module:function."""
     reset: Position | None = None
     """Put the group back to this position before anything is read, wherever it was. Fails while the group has other members."""  # noqa: E501
-
-    _wrap = model_validator(mode="before")(_secrets_wrapped)
-
-    @field_validator("topics", mode="before", json_schema_input_type=str | tuple[str, ...])
-    @classmethod
-    def _one_topic(cls, topics: object) -> object:
-        return (topics,) if isinstance(topics, str) else topics
 
     @field_validator("topics")
     @classmethod
@@ -170,26 +192,6 @@ class KafkaSourceConfig(HasCompiledForm, SourceConfig):
 
         return KafkaBrowser(address, client)
 
-    @property
-    def code_keys(self) -> tuple[str, ...]:
-        """What librdkafka is told to call, load or run."""
-        return (*super().code_keys, *code_in(self.client))
-
-    @property
-    def functions(self) -> tuple[str, ...]:
-        """`oauth_cb`."""
-        return functions_in(self.client)
-
-    @property
-    def file_keys(self) -> Mapping[str, Path]:
-        """Those of the codec, and keys to log in with."""
-        return {**super().file_keys, **files_in(self.client)}
-
-    @property
-    def identity_keys(self) -> tuple[str, ...]:
-        """Properties that have librdkafka ask the machine's cloud for a token."""
-        return identities_in(self.client)
-
     def starting(self, position: str) -> Self:
         """The same source with its group put back to `position` first: earliest, latest or a time.
 
@@ -215,11 +217,8 @@ class KafkaSourceConfig(HasCompiledForm, SourceConfig):
         return KafkaSource(self)
 
 
-class KafkaSinkConfig(HasCompiledForm, SinkConfig):
+class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
     """Messages to Kafka topics, confirmed when all in-sync replicas have them."""
-
-    model_config = ConfigDict(hide_input_in_errors=True)
-    requires: ClassVar[Requires] = Package("confluent_kafka", "kafka")
 
     type: Literal["kafka"] = "kafka"
     """Which connector this is."""
@@ -227,7 +226,7 @@ class KafkaSinkConfig(HasCompiledForm, SinkConfig):
     """`host:port` of some of the brokers, separated by commas; by default those of the service's Kafka source, with its security properties."""  # noqa: E501
     topic: str = Field(min_length=1)
     """The topic; may be made from values: `results.{label}`, `{record.topic}.out`. Then `topics` says which are allowed."""  # noqa: E501
-    topics: tuple[str, ...] = ()
+    topics: OneOrMore = ()
     """Topics that may be made from values: names, or regular expressions that begin with ^."""
     key: str | None = None
     """The value of the result that becomes the message's key, instead of the record's key."""
@@ -246,16 +245,9 @@ class KafkaSinkConfig(HasCompiledForm, SinkConfig):
     max_message: Annotated[Size, Field(ge=1000, le=1_000_000_000)] = 1 << 20
     """Largest message, counted before compression with its key and headers; one that is larger is refused alone. The topic's `max.message.bytes` has to allow it too. By default what topics take by default, as a dead letter 16 MiB."""  # noqa: E501
     timeout: Annotated[Duration, Field(gt=0)] = 120.0
-    """How long a message may take until it is confirmed; then it counts as lost and is sent again. As long a topic that was deleted is waited for; then the service stops."""  # noqa: E501
+    """How long a topic that was deleted is waited for; then the service stops. Where it is written down, a message that is not confirmed for so long counts as lost: its record comes again, also after results of later ones. Otherwise messages wait as long as it takes."""  # noqa: E501
     client: Client = Field(default={})
     """Any property of librdkafka, such as `security.protocol`; `oauth_cb` may name a function as module:function."""
-
-    _wrap = model_validator(mode="before")(_secrets_wrapped)
-
-    @field_validator("topics", mode="before", json_schema_input_type=str | tuple[str, ...])
-    @classmethod
-    def _one_topic(cls, topics: object) -> object:
-        return (topics,) if isinstance(topics, str) else topics
 
     @field_validator("client")
     @classmethod
@@ -272,6 +264,15 @@ class KafkaSinkConfig(HasCompiledForm, SinkConfig):
                 f"such a message would wait for ever; raise {QUEUE} under client, or lower max_message"
             )
         return self
+
+    @property
+    def message_timeout(self) -> float | None:
+        """Seconds after which an unconfirmed message counts as lost; `None`: it waits as long as it takes.
+
+        A limit breaks the order of a key's results: what was sent later may still be confirmed, and what was lost comes
+        again after it.
+        """
+        return self.timeout if "timeout" in self.model_fields_set else None
 
     @property
     def addressing(self) -> Addressing:
@@ -312,26 +313,6 @@ class KafkaSinkConfig(HasCompiledForm, SinkConfig):
         if self.bootstrap is None:
             raise DefinitionError(f'sink "{self.label}": bootstrap is missing; name the brokers, as in localhost:9092')
         return _browser(self, self.bootstrap, client)
-
-    @property
-    def code_keys(self) -> tuple[str, ...]:
-        """`when`, if it is a function, and what librdkafka is told to call, load or run."""
-        return (*super().code_keys, *code_in(self.client))
-
-    @property
-    def functions(self) -> tuple[str, ...]:
-        """`oauth_cb`."""
-        return functions_in(self.client)
-
-    @property
-    def file_keys(self) -> Mapping[str, Path]:
-        """Those of the codec, and keys to log in with."""
-        return {**super().file_keys, **files_in(self.client)}
-
-    @property
-    def identity_keys(self) -> tuple[str, ...]:
-        """Properties that have librdkafka ask the machine's cloud for a token."""
-        return identities_in(self.client)
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
         """The same sink; where it names no brokers, those of the first Kafka source, and how to log in to them."""

@@ -153,7 +153,7 @@ class KafkaSink(Sink):
         return time.monotonic() - self._outstanding[0].at if self._outstanding else 0.0
 
     def close(self) -> None:
-        """See `Sink.close`. What is not confirmed is dropped."""
+        """See `Sink.close`. Messages that are not confirmed are dropped."""
         self._open = False
         self._client.detach(self._calls)
 

@@ -125,7 +125,7 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
     def barrier(self, deadline: float) -> Lost:
         """See `KafkaSink.barrier`. Raises `Voided` if the client was fenced.
 
-        Once the transaction has failed, it waits for nothing more: what is not confirmed is lost.
+        Once the transaction has failed, it waits for nothing more: messages that are not confirmed are lost.
         """
         lost = dict(super().barrier(deadline))
         if self._transactions.failed:
@@ -148,7 +148,7 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
         return super().behind() if self._transactions.is_active else 0.0
 
     def look(self) -> None:
-        """Learn what is confirmed or lost by now."""
+        """Learn which messages are confirmed or lost by now."""
         with self._transactions.lock:
             self._collect()
 
@@ -179,7 +179,7 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
                     raise
 
     def _turn_down(self, sent: Sent, refusals: Refusals) -> Refusals:
-        # A transaction that has failed takes nothing: then these are lost, as what it took before.
+        # A transaction that has failed takes no messages: these are lost, as are those it took before.
         void = {index for index, error in refusals.items() if error.code() in _OF_THE_TRANSACTION}
         for index in void:
             sent.lose(index, refusals[index])

@@ -1,4 +1,4 @@
-"""Consumer groups of a memory topic: who reads which partition, and how far is acknowledged."""
+"""Consumer groups of a memory topic: the members that read its partitions, and the acknowledged positions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Group:
             self.members.append(member)
 
     def leave(self, member: object) -> None:
-        """The member is gone, and so is what it owned."""
+        """The member is gone, and its partitions are free."""
         if member in self.members:
             self.members.remove(member)
         self.owners = {partition: owner for partition, owner in self.owners.items() if owner is not member}

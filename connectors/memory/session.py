@@ -57,7 +57,7 @@ class MemorySession:
             self.changed.notify_all()
 
     def connect(self) -> None:
-        """The client is there, perhaps again: what it has not acknowledged waits for it once more."""
+        """The client is there, perhaps again: records that it has not acknowledged are delivered to it once more."""
         with self.changed:
             self._waiting.extendleft(reversed(self._given.items()))
             self._given = {}

@@ -93,7 +93,7 @@ class MemorySink(Sink):
         """As `Sink.confirmed`."""
         self._flow()
         confirmed, self._confirmed = self._confirmed, []
-        # As one: what is entered into the ledger together costs as much as one row.
+        # Together: entering many rows into the ledger costs as much as one.
         return [np.concatenate(confirmed)] if len(confirmed) > 1 else confirmed
 
     def close(self) -> None:

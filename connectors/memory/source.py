@@ -17,11 +17,11 @@ from pipelines.data.data import Data
 from pipelines.errors import ConnectorError
 
 SETTLE_SECONDS = 30.0
-"""How long whoever is about to lose a lane may take to settle it."""
+"""How long a source that is about to lose a lane may take to finish and acknowledge its records."""
 
 
 class MemorySource(Source):
-    """Delivers `records`, or what is fed to it, or what is in a `MemoryTopic`.
+    """Delivers `records`, the records that are fed to it, or those of a `MemoryTopic`.
 
     `records` are `Message`s, payloads (bytes, `None` for a tombstone, or any object) or `Data`; they are taken
     from the iterable as they are polled, so that it may be endless, and the source ends with it. Without
@@ -29,7 +29,7 @@ class MemorySource(Source):
     topic, and what its `extras` say is in the columns of that name. Sources of one topic with the same
     `group` share its partitions and acknowledged positions.
 
-    Delivers again what was not acknowledged, also to the next source of the group; the topic keeps it.
+    Unacknowledged records are delivered again, also to the next source of the group; the topic keeps the positions.
     """
 
     replays = Replays.OFFSET
@@ -244,7 +244,7 @@ class MemorySource(Source):
         return True
 
     def _wait(self, deadline: float) -> bool:
-        """Until something changed; false when there is no more time or somebody called `wake`."""
+        """Until something changed; false when there is no more time or `wake` was called."""
         with self.topic.changed:
             left = deadline - time.monotonic()
             if left > 0 and not self._woken and not self._something_to_do():

@@ -17,10 +17,10 @@ MAX_BYTES = 64 * 2**20
 
 
 class MemoryTopic:
-    """Messages by partition, and who has read how far. Safe to use from all threads.
+    """Messages by partition, and the position of each group. Safe to use from all threads.
 
-    It keeps messages until there is no room for more (`max_bytes` of payloads and keys); then it forgets what
-    all its groups have acknowledged, and if that gives no room, whoever appends has to wait.
+    It keeps messages until there is no room for more (`max_bytes` of payloads and keys); then it forgets messages that
+    all its groups have acknowledged, and if that gives no room, `append` waits.
     """
 
     def __init__(self, name: str = "memory", partitions: int = 1, *, max_bytes: int = MAX_BYTES) -> None:

@@ -36,7 +36,7 @@ class Canary:
         self._payload, self._next_at = b"", time.monotonic()
 
     def ended(self) -> None:
-        """The connection is gone, and what was under way with it."""
+        """The connection is gone, and the messages under way with it."""
         self._payload, self._next_at = b"", float("inf")
 
     def next(self) -> Publish | None:

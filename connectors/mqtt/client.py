@@ -102,7 +102,7 @@ class MqttClientFields(ConnectorConfig):
     @field_validator("version", mode="before")
     @classmethod
     def _version_as_text(cls, version: object) -> object:
-        # YAML reads 5 as a number, and 3.1.1 as text; who counts protocol levels writes 4 for 3.1.1.
+        # YAML reads 5 as a number, and 3.1.1 as text; some write the protocol level, 4, for 3.1.1.
         known: dict[object, str] = {5: "5", 4: "3.1.1", "5.0": "5", "4": "3.1.1"}
         return known.get(version, version) if isinstance(version, (int, float, str)) else version
 

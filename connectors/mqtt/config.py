@@ -16,7 +16,7 @@ from connectors.mqtt.protocol.packets import Subscription
 from connectors.mqtt.protocol.reading import LARGEST
 from connectors.mqtt.protocol.topics import SHARE, TopicPatterns, matches, why_no_name
 from connectors.mqtt.session.settings import Settings
-from connectors.units import Duration, Size
+from connectors.units import Duration, OneOrMore, Size
 from pipelines.errors import DefinitionError, nearest
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
 
     type: Literal["mqtt"] = "mqtt"
     """Which connector this is."""
-    topics: tuple[str, ...] = Field(min_length=1)
+    topics: OneOrMore = Field(min_length=1)
     """Topic filters; one text instead of a list is one filter. A level may have a name, which `into` and topics of sinks can use: `factory/{line}/{device}/+`."""  # noqa: E501
     qos: Literal[0, 1, 2] = 1
     """How messages are handed over: 0 at most once, 1 at least once, 2 as 1 with one more round, for brokers that want it. What was published with less comes with less."""  # noqa: E501
@@ -106,11 +106,6 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
     """Whether messages are taken that the broker stored before: it sends the last of each topic at a new subscription."""  # noqa: E501
     max_message: Annotated[Size, Field(ge=128, le=LARGEST - 1024)] = 16 << 20
     """Bytes of the largest payload. What is larger is not received: a broker of MQTT 5 is told, one of 3.1.1 sends it, and it is counted and passed over."""  # noqa: E501
-
-    @field_validator("topics", mode="before", json_schema_input_type=str | tuple[str, ...])
-    @classmethod
-    def _one_topic(cls, topics: object) -> object:
-        return (topics,) if isinstance(topics, str) else topics
 
     @field_validator("topics")
     @classmethod
@@ -161,6 +156,16 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
     def record_names(self) -> tuple[str, ...]:
         """The named levels of its topics, and what every message says."""
         return (*(f"levels.{name}" for name in TopicPatterns(self.topics).names), *COLUMNS)
+
+    def check_into(self) -> None:
+        """As `SourceConfig.check_into`; where no level has a name, the error says how to give it one."""
+        wanted = next((name for name in self.into if name.startswith("levels.")), None)
+        if wanted is not None and not TopicPatterns(self.topics).names:
+            plus = next((topic for topic in self.topics if "+" in topic.split("/")), "devices/+")
+            level = wanted.partition(".")[2]
+            named = plus.replace("+", f"{{{level}}}", 1)
+            raise DefinitionError(f'no level of topics has the name "{level}": write one in braces, as in {named}')
+        super().check_into()
 
     @property
     def topic_names(self) -> tuple[str, ...]:

@@ -30,11 +30,11 @@ class MqttSink(Sink):
     batches.
 
     With QoS 1 a message is confirmed by its PUBACK, with QoS 2 by its PUBCOMP, with QoS 0 by the answer to a ping that
-    follows it. When the connection is lost, what was not confirmed is published again: with DUP and the same packet ids
-    where the broker has kept the session, else as new messages. So nothing is lost and some may come twice, with QoS 0
-    too. A message that the broker has no room for (quota exceeded) is tried again; one that it refuses is lost for good
-    and named by the barrier. Over a connection of MQTT 5 headers become user properties and the key correlation data;
-    MQTT 3.1.1 has no place for them, except in dead letters, which are JSON documents there.
+    follows it. When the connection is lost, messages that were not confirmed are published again: with DUP and the same
+    packet ids where the broker has kept the session, else as new messages. So nothing is lost and some may come twice,
+    with QoS 0 too. A message that the broker has no room for (quota exceeded) is tried again; one that it refuses is
+    lost for good and named by the barrier. Over a connection of MQTT 5 headers become user properties and the key
+    correlation data; MQTT 3.1.1 has no place for them, except in dead letters, which are JSON documents there.
 
     Unconfirmed messages are held in at most `buffer` bytes and 131,072 messages.
     """
@@ -152,7 +152,7 @@ class MqttSink(Sink):
         return None if self._publisher is None else self._publisher.down
 
     def close(self) -> None:
-        """See `Sink.close`. What is not confirmed is dropped."""
+        """See `Sink.close`. Messages that are not confirmed are dropped."""
         if self._publisher is not None:
             self._publisher.close()
             self._publisher = None

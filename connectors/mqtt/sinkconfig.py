@@ -16,7 +16,7 @@ from connectors.mqtt.protocol.properties import Place, Properties, encode_proper
 from connectors.mqtt.protocol.topics import why_no_name
 from connectors.mqtt.publishing.style import Style
 from connectors.mqtt.session.settings import Settings
-from connectors.units import Duration, Size
+from connectors.units import Duration, OneOrMore, Size
 from pipelines.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
     """The broker: `mqtt://host:1883`, or `mqtts://host:8883` with TLS; with `client: paho` also `ws://host/path` and `wss://host/path`. A sink that names none uses that of the service's first MQTT source, and its login."""  # noqa: E501
     topic: str = Field(min_length=1)
     """The topic; may be made from values: `results/{device}`, `{record.topic}/out`, `{record.response_topic}`. Then `topics` says which are allowed."""  # noqa: E501
-    topics: tuple[str, ...] = ()
+    topics: OneOrMore = ()
     """Topics that may be made from values: names, or regular expressions that begin with ^."""
     qos: Literal[0, 1, 2] = 1
     """How messages are handed over: 0 without acknowledgement (confirmed by a ping behind them), 1 at least once, 2 with one more round."""  # noqa: E501
@@ -109,11 +109,6 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
     """A message that the broker publishes when the connection is lost, and the sink when it leaves."""
     dead_letters: bool = False
     """Whether messages are dead letters: over MQTT 3.1.1, which has no user properties, each is a JSON document of its headers, key and payload. The dead letter of a service is."""  # noqa: E501
-
-    @field_validator("topics", mode="before", json_schema_input_type=str | tuple[str, ...])
-    @classmethod
-    def _one_topic(cls, topics: object) -> object:
-        return (topics,) if isinstance(topics, str) else topics
 
     @field_validator("topic")
     @classmethod

@@ -44,7 +44,7 @@ _OPEN_WAIT = 5.0
 _ACKNOWLEDGE_WAIT = 10.0
 """Seconds that the broker has to confirm that it has the acknowledgements."""
 _MOST_HELD = 1 << 20
-"""Bytes that are received beyond what is polled, as the broker's answer to something comes behind them."""
+"""Bytes that are received beyond the messages that are polled, to reach the broker's answer behind them."""
 _PARTITION = "0"
 _RETAINED = 1
 _DUPLICATE = 8
@@ -84,9 +84,9 @@ class MqttSource(Source):
 
     At QoS 1 and 2 a message is acknowledged to the broker (PUBACK, PUBREC) when its position is, in the order of
     arrival, and only on the connection on which it came. When the connection is cut and the broker has kept the
-    session, it sends what was not acknowledged again: what of that is in hand still, by packet id, topic and payload,
-    is not delivered again, but acknowledged when it is done. If the broker has lost the session, the lane ends, what is
-    in hand is finished, and a new lane begins. At QoS 0 nothing comes again.
+    session, it sends unacknowledged messages again: what of that is in hand still, by packet id, topic and payload, is
+    not delivered again, but acknowledged when it is done. If the broker has lost the session, the lane ends, polled
+    records are finished, and a new lane begins. At QoS 0 nothing comes again.
     """
 
     def __init__(self, config: MqttSourceConfig) -> None:
@@ -179,9 +179,9 @@ class MqttSource(Source):
             self._wait_until_known()
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
-        """See `Source.rewind`: connects anew, so that the broker delivers again what is not acknowledged.
+        """See `Source.rewind`: connects anew, so that the broker delivers unacknowledged messages again.
 
-        What came at QoS 0 does not come again: it is counted, and logged.
+        Messages of QoS 0 do not come again: it is counted, and logged.
         """
         if self._lane is None or self._lane not in set(lanes):
             return
@@ -313,7 +313,7 @@ class MqttSource(Source):
             self._open_session.send(Pubcomp(packet.packet_id))
 
     def ended(self, reason: str) -> None:
-        """The connection is gone: what is in hand may come again."""
+        """The connection is gone: polled records may come again."""
         self._unfinished = {**self._unfinished, **self._window.rows()}
         self._window.clear()
         self._subscribed = False
@@ -353,7 +353,7 @@ class MqttSource(Source):
                         return
 
     def _arrived(self, block: Scanned) -> None:
-        """Messages came: give them positions, and sort out what is not to be delivered."""
+        """Messages came: give them positions, and leave out those that are not to be delivered."""
         if self._awaiting_answer and self.held_bytes > _MOST_HELD:
             self._left_out = True
             return
@@ -416,7 +416,8 @@ class MqttSource(Source):
         self._acknowledge_done()
 
     def _match(self, block: Scanned, positions: Ints, wanted: Mask, passed: Mask) -> None:
-        """Find what was in hand before the connection was cut; it keeps its position, and is not delivered again."""
+        """Find the records that were polled before the connection was cut; it keeps its position, and is not delivered
+        again."""
         for row in np.flatnonzero(block.qos).tolist():
             packet_id = int(block.packet_ids[row])
             if packet_id in self._released:
@@ -446,7 +447,7 @@ class MqttSource(Source):
         self.counts.acknowledged += len(done.qos_1) + len(done.qos_2)
 
     def _wait_until_known(self) -> None:
-        """Return when the broker has every acknowledgement of what is done.
+        """Return when the broker has the acknowledgements of all finished records.
 
         Its answer comes behind messages: those that are too many are left out, and delivered again after a reconnect.
         """

@@ -150,7 +150,7 @@ class Window:
         self._kept.clear()
 
     def rows(self) -> dict[int, Row]:
-        """What is in it, and what it keeps, by packet id, without what is passed."""
+        """The messages in the window that are not passed, by packet id."""
         found: dict[int, Row] = {}
         for run in (*self._kept, *self._runs):
             for at in range(run.start, len(run.positions)):

@@ -1,4 +1,4 @@
-"""What somebody does with the messages in an outbox that its sink refused, while no service uses it."""
+"""Listing, sending again and removing messages in an outbox that its sink refused, while no service uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The thread of an outbox that sends what is stored through the real sink."""
+"""The thread of an outbox that sends stored messages through the real sink."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHORT_PAUSE = 0.1
 LONGEST_PAUSE = 1.0
 """Seconds between two attempts at most."""
 LAST_WAIT = 5.0
-"""Seconds that closing waits for what is stored to be sent, as long as some of it is confirmed each `LAST_PROGRESS`."""
+"""Seconds that closing waits for stored messages to be sent, as long as some are confirmed each `LAST_PROGRESS`."""
 LAST_PROGRESS = 1.0
 """Seconds without a confirmation after which closing gives up."""
 MOST_PENDING = 1000
@@ -43,8 +43,8 @@ _log = logging.getLogger(__name__)
 class Sending:
     """Sends the blocks of a store in their order, and removes those that the sink has confirmed.
 
-    It alone uses the sink. What the sink loses is sent again; what it refuses for good is set aside in the store.
-    `changed` guards the store, and is notified when something is added or removed.
+    It alone uses the sink. What the sink loses is sent again; messages that it refuses for good are set aside in the
+    store. `changed` guards the store, and is notified when something is added or removed.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Sending:
             raise self._unopened
 
     def close(self) -> None:
-        """Send what is stored as long as that goes on well, `LAST_WAIT` seconds at most, and close the sink."""
+        """Send stored messages as long as some are confirmed, `LAST_WAIT` seconds at most, and close the sink."""
         with self._changed:
             self._progress = self._closing = time.monotonic()
             self._changed.notify_all()
@@ -108,7 +108,7 @@ class Sending:
             self._sink.close()
 
     def _round(self) -> None:
-        """Hand over one block, and take in what is confirmed."""
+        """Hand one block to the sink, and collect its confirmations."""
         found = self._next_block()
         if found is not None:
             first, messages = found
@@ -123,7 +123,7 @@ class Sending:
             self._confirm()
 
     def _next_block(self) -> tuple[int, Messages] | None:
-        """What was lost, else what was stored next, and the first number of its block.
+        """The lost messages, if there are any, else the next stored block, and the first number of that block.
 
         Waits if there is nothing to send and nothing under way.
         """
@@ -177,7 +177,7 @@ class Sending:
             return
         self._says_it_waits(None)
         self._confirmed_at = time.monotonic()
-        # All but what was lost: a sink may be unable to say more.
+        # All but the lost messages: a sink may be unable to say more.
         self._sink.confirmed()
         pending, self._pending = self._pending, {}
         blocks = self._blocks_of(pending, lost)

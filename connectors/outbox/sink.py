@@ -37,8 +37,9 @@ _log = logging.getLogger(__name__)
 class OutboxSink(Sink):
     """Messages are confirmed when they are in the file; a thread sends them, in their order, through the real sink.
 
-    What the real sink has confirmed is removed from the file. What is left when the process ends, however it ends, is
-    sent first by the next one. Some messages may be sent twice then, none is lost but for those that `when_full` drops.
+    What the real sink has confirmed is removed from the file. Messages that are left when the process ends, however it
+    ends, are sent first by the next one. Some messages may be sent twice then, none is lost but for those that
+    `when_full` drops.
 
     The real sink refuses messages (too large, a wrong topic) when their records are long acknowledged: such a message
     is set aside in the file with the reason, or ends the service (`on_refused`). A real sink that is broken for good
@@ -144,7 +145,7 @@ class OutboxSink(Sink):
         return refused
 
     def barrier(self, deadline: float) -> Lost:
-        """As `Sink.barrier`: what is in the file is confirmed already. Raises as `send` does."""
+        """As `Sink.barrier`: messages in the file are confirmed already. Raises as `send` does."""
         self._raise_failure()
         return {}
 
@@ -165,7 +166,7 @@ class OutboxSink(Sink):
         return self._full if why is None else f"{self._full}; {why}"
 
     def close(self) -> None:
-        """Send what is left while that goes on well, for five seconds at most, and close the real sink and the file."""
+        """Send the messages that are left, for five seconds at most, and close the real sink and the file."""
         if self._sending is None:
             return
         self._sending.close()
@@ -213,7 +214,8 @@ class OutboxSink(Sink):
                 self._raise_failure()
 
     def _store_some(self, waiting: list[tuple[Columns, int]]) -> ConnectorError | None:
-        """Store what there is room for, and take it out of `waiting`; why there is no room for the rest."""
+        """Store as many messages as there is room for, and take them out of `waiting`; why there is no room for the
+        rest."""
         fitting = self._fitting(waiting)
         try:
             if self._config.when_full == "drop_oldest" and len(fitting) < len(waiting):

@@ -1,4 +1,4 @@
-"""Which sinks of a service have an outbox in front, and what is in its file."""
+"""The sinks of a service that have an outbox, and the messages in its file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def with_outbox(config: SinkConfig, sink: Sink, service: str) -> Sink:
 
 
 def contents(path: Path) -> str:
-    """What waits in an outbox, and what its sink refused, in words. Changes nothing, also while a service uses it.
+    """The messages that wait in an outbox, and those that its sink refused, in words. Changes nothing, also while a
+    service uses it.
 
     Raises `ConnectorError` for a file that is none.
     """

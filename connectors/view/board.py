@@ -1,4 +1,4 @@
-"""`Board`: the newest result of each camera, encoded by a thread of its own as long as somebody watches."""
+"""`Board`: the newest result of each camera, encoded by a thread of its own while a page is open."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Watcher:
         try:
             self.loop.call_soon_threadsafe(self.changed.set)
         except RuntimeError:
-            # The loop is closed: nobody watches any more.
+            # The loop is closed: no page is open any more.
             return
 
 
 class Board:
-    """Keeps the newest result of each camera, and encodes it only while somebody watches.
+    """Keeps the newest result of each camera, and encodes it only while a page is open.
 
     `show` is called by the run thread and returns at once. A picture that is replaced before it was encoded is passed
     over, so neither a slow browser nor a slow encoder holds up anything.
@@ -87,7 +87,7 @@ class Board:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to encode what is watched."""
+        """Begin to encode the cameras that are watched."""
         self._stop = False
         self._thread = threading.Thread(target=self._run, name="view encoder", daemon=True)
         self._thread.start()
@@ -109,7 +109,7 @@ class Board:
         """The newest result of its camera."""
         with self._changed:
             self.shown += 1
-            # Newest last, so that the first camera is the one that was silent for longest.
+            # Newest last, so that the first camera is the one without a result for longest.
             self._newest.pop(shown.camera, None)
             self._newest[shown.camera] = self.shown, shown
             if len(self._newest) > MOST_CAMERAS:
@@ -135,7 +135,7 @@ class Board:
             with self._changed:
                 self._watchers.discard(watcher)
                 if not self._watchers:
-                    # Nobody is shown what was new long ago.
+                    # A picture that is old by now is not shown.
                     self._encoded.clear()
 
     async def news(self, watcher: Watcher, patience: float) -> list[Encoded]:
@@ -199,7 +199,7 @@ class Board:
             watcher.tell()
 
     def _next(self) -> tuple[int, Shown, bool] | None:
-        """The picture to encode now, the one that waits for longest first."""
+        """The next picture to encode: the one that has waited longest."""
         now = time.monotonic()
         ready = [(self._due.get(key, 0.0), key) for key in self._waiting()]
         due = min((one for one in ready if one[0] <= now), default=None)

@@ -108,7 +108,7 @@ class ClipSink(Sink):
         self._taken: list[_Event] = []
         """Events whose clips are about to begin."""
         self._busy = 0
-        """Events that were taken up and are not settled."""
+        """Events whose clips are not finished."""
         self._confirmed: list[Ints] = []
         self._lost: dict[int, ConnectorError] = {}
         self._closing = False
@@ -190,7 +190,7 @@ class ClipSink(Sink):
         return 0.1 if self._events or self._busy else 0.0
 
     def close(self) -> None:
-        """Finish all clips with what there is of them."""
+        """Finish all clips with the pictures that they have."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -204,7 +204,7 @@ class ClipSink(Sink):
         return self._down
 
     def metrics(self) -> Sequence[Measure]:
-        """Clips and files written, failed and deleted, and the memory of what is kept."""
+        """Clips and files written, failed and deleted, and the memory that kept packets use."""
         return (
             Measure("begun", "Events that began a clip.", self.clips),
             Measure("files", "Files of clips that were finished.", self.files),
@@ -313,7 +313,7 @@ class ClipSink(Sink):
     def _write(self, camera: tuple[str, str], clip: _Clip, *, closing: bool) -> None:
         """Write what has come of a clip, and finish it at its end."""
         footage = clip.footage
-        # Read first: what comes after it is too late for this look, and found by the next.
+        # Read first: events that come after it are found by the next look.
         ended = footage.ended and not footage.awaits(clip.end)
         over = closing or ended or (footage.live and footage.now > clip.end + _SILENCE)
         lost: ConnectorError | None = None

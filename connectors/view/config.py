@@ -122,6 +122,12 @@ class VideoSinkConfig(ShownConfig):
             raise ValueError("path or url is needed, and only one of them")
         if self.url is not None and not _URL.match(self.url.get_secret_value()):
             raise ValueError("url: rtmp, rtmps, rtsp, rtsps, srt or udp is needed, as rtmp://host/live/{camera}")
+        place = str(self.path) if self.url is None else self.url.get_secret_value()
+        for name in re.findall(r"{(.*?)}", place):
+            if name != "camera":
+                raise ValueError(f'there is no "{{{name}}}" in the place of a video, only {{camera}}')
+        if self.path is not None and not self.path.suffix:
+            raise ValueError("path: its ending says the format of the video: write videos/{camera}.mp4")
         return self
 
     @property

@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 class ViewSink(Sink):
     """Shows the newest result of each camera in browsers. A message is confirmed as soon as the sink has it.
 
-    Nothing waits for browsers: what nobody sees in time is replaced by what is newer, and while nobody watches nothing
-    is encoded. Refuses results without a picture.
+    Nothing waits for browsers: a picture that is not shown in time is replaced by a newer one, and while no page is
+    open nothing is encoded. Refuses results without a picture.
     """
 
     def __init__(self, listen: str, board: Board, taking: Taking, token: str | None = None, name: str = "view") -> None:

@@ -30,7 +30,7 @@ _AGAIN: Final = 5.0
 """Seconds after which a peer that is away is tried again."""
 _FORMATS: Final = {"rtmp": "flv", "rtmps": "flv", "rtsp": "rtsp", "rtsps": "rtsp", "srt": "mpegts", "udp": "mpegts"}
 _FILE_OPTIONS: Final = {"movflags": "frag_keyframe+empty_moov+default_base_moof", "flush_packets": "1"}
-"""Whatever ends the process, what was written before can be played."""
+"""However the process ends, the file can be played up to the last picture that was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class VideoWriter:
 
     `target` gives where to write: the path of a new file, or a URL. Another file begins when the size of pictures
     changes. A file that cannot be written is an error for good; a peer that is away is tried again every few seconds,
-    and what comes meanwhile is passed over and counted. The time of a picture is that of its record.
+    and pictures that come meanwhile are passed over and counted. The time of a picture is that of its record.
     """
 
     def __init__(self, name: str, target: Callable[[], Path | str], encoding: Encoding) -> None:
@@ -102,7 +102,7 @@ class VideoWriter:
         return done
 
     def close(self, timeout: float) -> bool:
-        """Write what was taken, and finish the file; whether that was done in time."""
+        """Write the pictures that wait, and finish the file; whether that was done in time."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()

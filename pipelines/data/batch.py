@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipelines.data.columns import MISSING, Column, DenseColumn, ObjectColumn, Rows
-from pipelines.data.data import WRITABLE, Data, RecordContext, check_key, is_reserved, owned
+from pipelines.data.columns import Column, DenseColumn, ObjectColumn, Rows
+from pipelines.data.data import LENT, Data, RecordContext, check_key, is_reserved, owned
 from pipelines.data.rowrange import RowNumbers, RowRange, as_array, as_range, row_range
 from pipelines.data.sparsecolumn import SparseColumn, columns_of, concat, divide
 from pipelines.data.wirecolumn import WireColumn
-from pipelines.errors import MOST_KEYS, DataError, KeyNotInBatchError, RowsFailed, ValueNotFoundError, nearest
+from pipelines.errors import MOST_KEYS, DataError, KeyNotInBatchError, ValueNotFoundError, nearest
 
 
 class Origin(Protocol):
@@ -148,7 +148,7 @@ class Batch:
         return self if all(map(operator.is_, columns.values(), self._columns.values())) else self._having(columns)
 
     def returned(self) -> Batch:
-        """The same rows; columns of `lent` whose values were not asked for are the original ones again."""
+        """The same rows; columns of `lent` whose values were not asked for are replaced by the original ones."""
         return self._having({key: column.untouched for key, column in self._columns.items()})
 
     def holds(self, positions_of: object) -> bool:
@@ -204,11 +204,7 @@ class Batch:
 
     def copied(self) -> Batch:
         """The same rows with copies of all mutable values: the caller may change the originals."""
-        columns = {
-            key: ObjectColumn(list(map(owned, column.values())), column.type) if column.writable else column
-            for key, column in self._columns.items()
-        }
-        made = self._having(columns)
+        made = self._having({key: _copied(column) for key, column in self._columns.items()})
         if self.metadata is not None:
             made.metadata = list(map(owned, self.metadata))
         return made
@@ -246,16 +242,10 @@ class Batch:
 
     @staticmethod
     def concat(batches: Sequence[Batch]) -> Batch:
-        """The rows of all batches, one after the other; a key that only some have is missing in the rest.
-
-        Raises `RowsFailed` naming the rows with undecoded values that would have to be decoded and cannot be.
-        """
+        """The rows of all batches, one after the other; a key that only some have is missing in the rest."""
         if len(batches) == 1:
             return batches[0]
-        try:
-            columns = concat([batch._columns for batch in batches], [batch.size for batch in batches])
-        except RowsFailed as error:
-            raise RowsFailed(error.failures, of=batches) from None
+        columns = concat([batch._columns for batch in batches], [batch.size for batch in batches])
         metadata: list[Data | None] | None = None
         if any(batch.metadata is not None for batch in batches):
             metadata = [one for batch in batches for one in (batch.metadata or [None] * batch.size)]
@@ -325,22 +315,30 @@ class Batch:
 
     def row(self, position: int) -> Data:
         """The row at this position as a `Data` of its own, with its metadata and its record's context."""
-        cells = ((key, column[position]) for key, column in self._columns.items() if not is_reserved(key))
-        return self._data({key: value for key, value in cells if value is not MISSING}, position, lent=True)
+        return self.take([position]).to_list()[0]
 
     def to_list(self, values: Sequence[Mapping[str, Any]] | None = None, *, lent: bool = True) -> list[Data]:
-        """All rows, each as a `Data`. Raises `RowsFailed` naming the rows that cannot be decoded.
+        """All rows, each as a `Data`. Of a value that cannot be decoded it knows that it is odd (`Data.odd`).
 
-        `values` is an earlier result of `row_values`: then the rows hold these very objects. If the rows are `lent`,
-        their mutable values are copied when they are first asked for; without it the rows may only be read.
+        `values` is an earlier result of `all_values` or `row_values`: then the rows hold these very objects. If the
+        rows are `lent`, their mutable values are copied when they are first asked for; without it the rows may only be
+        read.
         """
         if values is None:
-            failed: dict[int, Exception] = {}
-            values = self.row_values(failed)
-            if failed:
-                raise RowsFailed(failed, of=self)
-        lent = lent and any(column.writable for column in self._columns.values())
+            values = self.all_values()
+        columns = self._columns.values()
+        lent = any(column.has_odd for column in columns) or (lent and any(column.writable for column in columns))
         return [self._data(dict(own), position, lent=lent) for position, own in enumerate(values)]
+
+    def all_values(self) -> list[dict[str, Any]]:
+        """Each row's keys and native values, with an `OddValue` for each that cannot be decoded."""
+        rows: list[dict[str, Any]] = [{} for _ in range(self.size)]
+        for key in self._columns:
+            if is_reserved(key):
+                continue
+            for row, value in self.column(key).all_cells():
+                rows[row][key] = value
+        return rows
 
     def row_values(self, failed: dict[int, Exception]) -> list[dict[str, Any]]:
         """Each row's keys and native values. The errors of rows that cannot be decoded are put into `failed`."""
@@ -362,7 +360,7 @@ class Batch:
     def _data(self, values: dict[str, Any], position: int, *, lent: bool) -> Data:
         metadata = None if self.metadata is None else self.metadata[position]
         parents = self.parents(position)
-        writable = {key for key, value in values.items() if isinstance(value, WRITABLE)} if lent else None
+        writable = {key for key, value in values.items() if isinstance(value, LENT)} if lent else None
         return Data.trusted(
             values,
             None if metadata is None else metadata.lent(),
@@ -407,6 +405,12 @@ class _Joined:
 
     def lane(self, row: int) -> Hashable:
         return next((found for origin in self.origins if (found := origin.lane(row)) is not None), None)
+
+
+def _copied(column: Column) -> Column:
+    if column.has_odd:
+        return column.lent()
+    return ObjectColumn(list(map(owned, column.values())), column.type) if column.writable else column
 
 
 def _undecoded(column: Column) -> bool:

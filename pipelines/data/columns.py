@@ -1,4 +1,4 @@
-"""Columns: the values of one key for N rows, in one of eight forms.
+"""Columns: the values of one key for N rows, in one of nine forms.
 
 | form | holds | for |
 | --- | --- | --- |
@@ -10,6 +10,7 @@
 | `SpansColumn` (`spanscolumn.py`) | N spans of one buffer | strings and bytes, as compiled decoders read them |
 | `WireColumn` (`wirecolumn.py`) | N undecoded spans of the input | values that no step has asked for yet |
 | `SparseColumn` (`sparsecolumn.py`) | the rows that have the key | keys that few rows have |
+| `OddColumn` (`oddcolumn.py`) | a list of N values | values that no `Data` can hold, among others |
 
 Columns are read-only and shared between batches: every change gives a new column.
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -29,6 +31,7 @@ from pipelines.data.data import WRITABLE, owned
 from pipelines.data.stacking import SCALARS, as_scalars, filled, is_double, stacked, unequal
 from pipelines.errors import DataError, RowsFailed, ValueNotFoundError
 from pipelines.values import Image, ValueType, type_of
+from pipelines.values.oddvalue import OddValue
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -113,6 +116,27 @@ class Column(ABC):
         if not _has_gaps(values):
             return enumerate(values)
         return ((row, value) for row, value in enumerate(values) if value is not MISSING)
+
+    def all_cells(self) -> Iterator[tuple[int, Any]]:
+        """As `cells`, with an `OddValue` for each value that cannot be decoded: for who passes values on unread."""
+        failed: dict[int, Exception] = {}
+        cells = self.cells(failed)
+        if not failed:
+            return cells
+        odd = [(row, OddValue(None, None, str(error))) for row, error in failed.items()]
+        return iter(sorted([*cells, *odd], key=operator.itemgetter(0)))
+
+    @property
+    def has_odd(self) -> bool:
+        """Whether it is known that some values cannot be decoded: somebody has asked for them."""
+        return False
+
+    def settled(self) -> Column:
+        """This column in a decoded form; as it is if some rows cannot be decoded."""
+        try:
+            return self.decoded()
+        except RowsFailed:
+            return self
 
     def positions(self) -> Sequence[int]:
         """The rows that have the key, rising, as far as that is known without decoding."""
@@ -222,7 +246,7 @@ class Column(ABC):
 
     @staticmethod
     def of(values: Sequence[Any]) -> Column:
-        """The best form for these values (native values or `MISSING`).
+        """The best form for these values (native values, odd ones or `MISSING`).
 
         Raises `WrongTypeError` for a value that a `Data` cannot hold.
         """
@@ -480,6 +504,10 @@ def _column_of(values: Sequence[Any]) -> Column:
     values = list(values)
     # One value of each class: classes are few, and the class decides the type.
     examples = {value.__class__: value for value in values}
+    if OddValue in examples:
+        from pipelines.data.oddcolumn import column_with_odd
+
+        return column_with_odd(values)
     if Missing in examples:
         return _with_gaps(values)
     if not values:
@@ -554,16 +582,14 @@ def _concat_ragged(columns: Sequence[RaggedColumn]) -> RaggedColumn:
 
 def _all_values(columns: Sequence[Column]) -> list[Any]:
     found: list[Any] = []
-    failures: dict[int, Exception] = {}
     for column in columns:
         try:
             found.extend(column.values())
-        except RowsFailed as error:
-            # Positions are those in the joined column.
-            failures.update({len(found) + position: reason for position, reason in error.failures.items()})
-            found.extend([MISSING] * len(column))
-    if failures:
-        raise RowsFailed(failures, of=columns)
+        except RowsFailed:
+            values: list[Any] = [MISSING] * len(column)
+            for row, value in column.all_cells():
+                values[row] = value
+            found.extend(values)
     return found
 
 

@@ -10,13 +10,22 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.data.record import RecordContext
-from pipelines.errors import MOST_KEYS, DataError, ReservedKeyError, ValueNotFoundError, WrongTypeError, nearest
+from pipelines.errors import (
+    MOST_KEYS,
+    DataError,
+    ReservedKeyError,
+    ValueNotFoundError,
+    WireError,
+    WrongTypeError,
+    nearest,
+)
 from pipelines.values.buffer import ByteBuffer
 from pipelines.values.geometry import BoundingBox, Point
 from pipelines.values.image import Image
 from pipelines.values.lists import TypedList, element_type, list_to_array
 from pipelines.values.native import native, native_class
 from pipelines.values.ndarray import ByteOrder, array_type
+from pipelines.values.oddvalue import OddValue, as_held
 from pipelines.values.valuetype import ValueType, type_of
 
 if TYPE_CHECKING:
@@ -66,13 +75,16 @@ class Data(MutableMapping[str, Any]):
 
     A `Data` that a step is given may share values with other branches and records. Mutable values (lists, nested
     `Data`, boxes, points) are copied when they are first asked for, so that changes stay in this `Data`; arrays are
-    read-only.
+    read-only. It may also have values that came in and that no `Data` can hold (a list of several types, 2**70,
+    `[1, None]`): `data[key]` gives these as the parser of their format does, as plain lists, dictionaries and numbers,
+    and what asks for a type raises `WireError`.
     """
 
     __slots__ = ("_lent", "_metadata", "_record", "_values")
 
     _lent: set[str] | None
-    """Keys whose values are shared with another `Data`, and copied when they are asked for; `None` for none."""
+    """Keys whose values are shared with another `Data`, and copied when they are asked for, and those of odd values
+    (`OddValue`); `None` for none."""
 
     def __init__(
         self,
@@ -101,7 +113,8 @@ class Data(MutableMapping[str, Any]):
         """A `Data` around `values`, unchecked, for codecs that made them.
 
         The caller promises native values (see `pipelines.values.native`), checked keys (`check_key`), and not to use
-        the dictionary and the set any more. Values named by `lent` are shared: they are copied when asked for.
+        the dictionary and the set any more. Values named by `lent` are shared: they are copied when asked for. A value
+        that is an `OddValue` is named there.
         """
         data = cls.__new__(cls)
         data._values = values
@@ -137,7 +150,7 @@ class Data(MutableMapping[str, Any]):
         check_key(key)
         try:
             self._values[key] = native(value)
-        except (DataError, WrongTypeError) as error:
+        except DataError as error:
             raise type(error)(f'key "{key}": {error}') from error
         if self._lent:
             self._lent.discard(key)
@@ -162,32 +175,55 @@ class Data(MutableMapping[str, Any]):
 
     @property
     def held(self) -> Mapping[str, Any]:
-        """The keys and values, shared ones not copied: they must not be changed."""
+        """The keys and values, shared ones not copied: they must not be changed. Odd ones are `OddValue`s."""
         return self._values
+
+    @property
+    def odd(self) -> Mapping[str, OddValue]:
+        """The values that no `Data` can hold; those that were asked for as they were given (`OddValue.own`)."""
+        if not self._lent:
+            return _NONE_ODD
+        return {key: value for key in self._lent if isinstance(value := self._values.get(key), OddValue)}
+
+    def hold(self, key: str, value: Any) -> None:
+        """Put a value that may be one that no `Data` can hold: an `OddValue`, or what `as_held` makes one of.
+
+        Raises as `data[key] = value` does for any other.
+        """
+        check_key(key)
+        try:
+            self._values[key] = value = value if isinstance(value, OddValue) else as_held(value)
+        except DataError as error:
+            raise type(error)(f'key "{key}": {error}') from error
+        if isinstance(value, OddValue):
+            self._lent = {key, *(self._lent or ())}
+        elif self._lent:
+            self._lent.discard(key)
 
     def lent(self) -> Data:
         """Another `Data` with the same entries, metadata and record; changes to it do not reach this one."""
-        lent = {key for key, value in self._values.items() if isinstance(value, WRITABLE)}
+        lent = {key for key, value in self._values.items() if isinstance(value, LENT)}
         metadata = None if self._metadata is None else self._metadata.lent()
-        return Data.trusted(dict(self._values), metadata, self._record, lent or None)
+        settled = {key: value.settled() for key, value in self.odd.items()}
+        return Data.trusted({**self._values, **settled}, metadata, self._record, lent or None)
 
     def type(self, key: str) -> ValueType:
-        """The type of the value of `key`. `ValueNotFoundError` if there is none."""
-        return type_of(self[key])
+        """The type of the value of `key`. `ValueNotFoundError` if there is none, `WireError` for an odd value."""
+        return type_of(self._known(key))
 
     def list_type(self, key: str) -> ValueType:
         """The element type of a list: `NONE` for an empty one that never had one.
 
         `ValueNotFoundError` if there is no such key or its value is no list.
         """
-        values = self[key]
+        values = self._known(key)
         if not isinstance(values, list):
             raise ValueNotFoundError(f'Value of key "{key}" is {type_of(values).name}, not a LIST')
         return element_type(values)
 
     def get_ndarray(self, key: str) -> npt.NDArray[Any]:
         """The array of `key`. A list of numbers, nested or not, comes as a float32 array of its shape."""
-        value = self[key]
+        value = self._known(key)
         if isinstance(value, list):
             return list_to_array(value, key)
         array: npt.NDArray[Any] = self._typed(key, ValueType.NDARRAY)
@@ -208,7 +244,7 @@ class Data(MutableMapping[str, Any]):
 
         `WrongTypeError` for any other value, a boolean too; `DataError` for an integer that a float would round.
         """
-        value = self[key]
+        value = self._known(key)
         if isinstance(value, int) and type_of(value) is ValueType.INT64:
             found = float(value)
             if found != value:
@@ -328,7 +364,7 @@ class Data(MutableMapping[str, Any]):
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{html.escape(key)}</td><td>{type_of(value).name}</td><td>{_html(value)}</td></tr>"
+            f"<tr><td>{html.escape(key)}</td><td>{_type_name(value)}</td><td>{_html(value)}</td></tr>"
             for key, value in self._values.items()
         )
         table = f"<table><tr><th>key</th><th>type</th><th>value</th></tr>{rows}</table>"
@@ -336,12 +372,26 @@ class Data(MutableMapping[str, Any]):
 
     def _own(self, key: str, value: Any) -> Any:
         assert self._lent is not None
+        if isinstance(value, OddValue):
+            try:
+                self._values[key] = lent = value.lent()
+            except WireError:
+                raise value.error(key) from None
+            return lent.own
         self._lent.discard(key)
         self._values[key] = value = owned(value)
         return value
 
-    def _typed(self, key: str, requested: ValueType) -> Any:
+    def _known(self, key: str) -> Any:
+        """The value of `key`, of a type that a `Data` has. Raises `WireError` for an odd one."""
         value = self[key]
+        if self._lent and key in self._lent:
+            # Any other is no longer shared, as it was asked for.
+            raise self._values[key].error(key)
+        return value
+
+    def _typed(self, key: str, requested: ValueType) -> Any:
+        value = self._known(key)
         actual = type_of(value)
         if actual is not requested:
             raise WrongTypeError(
@@ -353,13 +403,28 @@ class Data(MutableMapping[str, Any]):
         return ValueNotFoundError(f'Value not found for key "{key}"{nearest(str(key), self._values, MOST_KEYS)}')
 
 
-def as_data(values: Mapping[str, Any]) -> Data:
-    """A `Data` as it is, and of another mapping one with its keys and values. Raises as `Data` does."""
-    return values if isinstance(values, Data) else Data(values)
+def as_data(values: Mapping[str, Any], metadata: Data | None = None) -> Data:
+    """A `Data` as it is, and of another mapping one with its keys and values, and `metadata`.
+
+    Plain values that no `Data` can hold are taken all the same, as if they had come in a payload (`OddValue`).
+    Raises as `Data` does for others.
+    """
+    if isinstance(values, Data):
+        return values
+    try:
+        return Data(values, metadata=metadata)
+    except DataError:
+        data = Data(metadata=metadata)
+        for key, value in values.items():
+            data.hold(key, value)
+        return data
 
 
 WRITABLE = (list, Data, BoundingBox, Point)
 """Classes of mutable values. Arrays are shared read-only instead."""
+LENT = (*WRITABLE, OddValue)
+"""Classes of values that a `Data` which shares them has to know by their keys (`Data.trusted`)."""
+_NONE_ODD: Mapping[str, OddValue] = {}
 
 
 def owned(value: Any) -> Any:
@@ -370,7 +435,10 @@ def owned(value: Any) -> Any:
         return TypedList(value.element_type, made) if isinstance(value, TypedList) else made
     if isinstance(value, Data):
         entries = {key: owned(one) for key, one in value._values.items()}
-        return Data.trusted(entries, owned(value._metadata), value._record)
+        odd = {key for key, one in entries.items() if isinstance(one, OddValue)}
+        return Data.trusted(entries, owned(value._metadata), value._record, odd or None)
+    if isinstance(value, OddValue):
+        return value.settled()
     if isinstance(value, (BoundingBox, Point)):
         return value.copy()
     if isinstance(value, np.ndarray) and value.flags.writeable:
@@ -398,6 +466,8 @@ _RESERVED_LOWER = frozenset(key.lower() for key in RESERVED_KEYS)
 
 
 def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, OddValue) or isinstance(b, OddValue):
+        return bool(a == b)
     kind = type_of(a)
     if kind is not type_of(b):
         return False
@@ -425,6 +495,10 @@ def _summary(value: Any) -> str:
         return f"list of {len(value)} {element_type(value).name}"
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _type_name(value: Any) -> str:
+    return "none" if isinstance(value, OddValue) else type_of(value).name
 
 
 def _html(value: Any) -> str:

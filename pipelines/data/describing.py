@@ -9,11 +9,13 @@ import numpy as np
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column
 from pipelines.data.data import Data
+from pipelines.data.oddcolumn import OddColumn
 from pipelines.data.sparsecolumn import SparseColumn
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import StreamerError
 from pipelines.values import Image, ValueType, type_of
 from pipelines.values.lists import element_type
+from pipelines.values.oddvalue import OddValue
 
 MOST_KEYS = 20
 """Keys of one row that are described at most."""
@@ -59,6 +61,9 @@ def _described_cell(column: Column, position: int) -> str | None:
         return None if place is None else _described_cell(column.column, place)
     if isinstance(column, WireColumn) and not column.is_decoded:
         return None if column.entries[position] is None else "not decoded"
+    if isinstance(column, OddColumn):
+        value = column.objects[position]
+        return "of no type" if isinstance(value, OddValue) else None if value is MISSING else described(value)
     value = column[position]
     return None if value is MISSING else described(value)
 

@@ -9,6 +9,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from pipelines.data.entries import Entries, PackedEntries
 from pipelines.hotpath import compiled
 
 Bytes = npt.NDArray[np.uint8]
@@ -20,7 +21,7 @@ _GAPS = 1024
 """Bytes between two strings up to which copying them, too, is quicker than leaving them out."""
 
 
-class Spans(Sequence[bytes | None]):
+class Spans(PackedEntries[bytes | None]):
     """N byte strings, any of which may be null, as a sequence of `bytes | None`.
 
     `buffer` is `uint8 (bytes,)`; string i is `buffer[starts[i]:starts[i] + lengths[i]]`, null where `lengths[i]` is
@@ -96,6 +97,10 @@ class Spans(Sequence[bytes | None]):
     def take(self, rows: npt.NDArray[Any]) -> Spans:
         """The strings at these positions (numbers or a mask), in the same buffer."""
         return Spans(self.buffer, self.starts[rows], self.lengths[rows])
+
+    def joined(self, parts: Sequence[Entries]) -> Spans:
+        """The strings of all parts, one after the other."""
+        return Spans.concat([Spans.of(part) for part in parts])
 
     def compact(self) -> Spans:
         """The same strings in a buffer that holds nothing else."""

@@ -17,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.data.columns import MISSING, Column, Mask, ObjectColumn, Rows
+from pipelines.data.oddcolumn import column_with_odd
 from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import RowsFailed
+from pipelines.values.oddvalue import OddValue
 
 K = TypeVar("K")
 
@@ -65,6 +67,10 @@ class SparseColumn(Column):
         return not self.rows
 
     @property
+    def has_odd(self) -> bool:
+        return self.column.has_odd
+
+    @property
     def writable(self) -> bool:
         return self.column.writable
 
@@ -95,10 +101,17 @@ class SparseColumn(Column):
 
     def cells(self, failed: dict[int, Exception]) -> Iterator[tuple[int, Any]]:
         wrong: dict[int, Exception] = {}
-        cells = [(self.rows[place], value) for place, value in self.column.cells(wrong)]
+        cells = [(self.rows[place], value) for place, value in self._with_key().cells(wrong)]
         for place, error in wrong.items():
             failed.setdefault(self.rows[place], error)
         return iter(cells)
+
+    def all_cells(self) -> Iterator[tuple[int, Any]]:
+        return ((self.rows[place], value) for place, value in self._with_key().all_cells())
+
+    def _with_key(self) -> Column:
+        """`column`, with the key for the errors about its values."""
+        return self.column if self.key is None or self.column.key == self.key else self.column.called(self.key)
 
     def values(self) -> list[Any]:
         failed: dict[int, Exception] = {}
@@ -121,10 +134,16 @@ class SparseColumn(Column):
         return self._decoded
 
     def spread(self) -> Column:
-        """A column with a place for every row; undecoded values stay undecoded. Raises `RowsFailed`."""
+        """A column with a place for every row; undecoded values stay undecoded."""
         column = self.column
         if not isinstance(column, WireColumn):
-            return self.decoded()
+            try:
+                return self.decoded()
+            except RowsFailed:
+                values: list[Any] = [MISSING] * self._size
+                for row, value in self.all_cells():
+                    values[row] = value
+                return Column.of(values)
         entries: list[bytes | None] = [None] * self._size
         for row, entry in zip(self.rows, column.entries, strict=True):
             entries[row] = entry
@@ -148,11 +167,11 @@ class SparseColumn(Column):
         return _placed(size, list(zip(starts, columns, strict=True)))
 
     def overlaid(self, other: SparseColumn) -> SparseColumn:
-        """These values, and those of `other` in rows that have none here. Raises `RowsFailed`."""
+        """These values, and those of `other` in rows that have none here."""
         own = set(self.rows)
         more = [place for place, row in enumerate(other.rows) if row not in own]
         rows = [*self.rows, *(other.rows[place] for place in more)]
-        inner = _joined_inner([self.column, other.column.take(np.array(more, np.int64))], rows)
+        inner = Column.concat([self.column, other.column.take(np.array(more, np.int64))])
         order = sorted(range(len(rows)), key=rows.__getitem__)
         return SparseColumn(self._size, [rows[place] for place in order], inner.take(np.array(order, np.int64)))
 
@@ -167,9 +186,13 @@ def columns_of(
     """
     make = column or (lambda key, values: Column.of(values))
     return {
-        key: make(key, values) if positions is None else SparseColumn(len(rows), positions, ObjectColumn(values))
+        key: make(key, values) if positions is None else SparseColumn(len(rows), positions, _rare(values))
         for key, positions, values in by_key(rows, MISSING)
     }
+
+
+def _rare(values: list[Any]) -> Column:
+    return column_with_odd(values) if OddValue in set(map(type, values)) else ObjectColumn(values)
 
 
 def by_key(rows: Sequence[Mapping[K, Any]], default: Any) -> Iterator[tuple[K, list[int] | None, list[Any]]]:
@@ -219,31 +242,22 @@ def divide(columns: Mapping[str, Column], parts: Sequence[Rows | range]) -> Iter
 
 
 def concat(parts: Sequence[Mapping[str, Column]], sizes: Sequence[int]) -> dict[str, Column]:
-    """The rows of all parts, one after the other; part i has `sizes[i]` rows. A row may lack a key that others have.
-
-    Raises `RowsFailed` if the values of a key have to be decoded to be joined, and some cannot be.
-    """
+    """The rows of all parts, one after the other; part i has `sizes[i]` rows. A row may lack a key that others have."""
     *starts, size = itertools.accumulate(sizes, initial=0)
     having: dict[str, list[int]] = {}
     for number, part in enumerate(parts):
         for key in part:
             having.setdefault(key, []).append(number)
     columns: dict[str, Column] = {}
-    failures: dict[int, Exception] = {}
     for key, numbers in having.items():
         own = [parts[number][key] for number in numbers]
-        try:
-            if is_rare(sum(map(_places, own)), size):
-                placed = [(starts[number], column) for number, column in zip(numbers, own, strict=True)]
-                columns[key] = _placed(size, placed)
-            else:
-                columns[key] = Column.concat(
-                    [part[key] if key in part else Column.absent(rows) for part, rows in zip(parts, sizes, strict=True)]
-                )
-        except RowsFailed as error:
-            failures = {**error.failures, **failures}
-    if failures:
-        raise RowsFailed(failures)
+        if is_rare(sum(map(_places, own)), size):
+            placed = [(starts[number], column) for number, column in zip(numbers, own, strict=True)]
+            columns[key] = _placed(size, placed)
+        else:
+            columns[key] = Column.concat(
+                [part[key] if key in part else Column.absent(rows) for part, rows in zip(parts, sizes, strict=True)]
+            )
     return columns
 
 
@@ -295,11 +309,4 @@ def _placed(size: int, columns: Sequence[tuple[int, Column]]) -> SparseColumn:
             inner.append(column.column)
         else:
             inner.append(column if column.mask is None else column.take(np.array(positions, np.int64)))
-    return SparseColumn(size, rows, _joined_inner(inner, rows))
-
-
-def _joined_inner(columns: Sequence[Column], rows: Sequence[int]) -> Column:
-    try:
-        return Column.concat(columns)
-    except RowsFailed as error:
-        raise RowsFailed({rows[place]: reason for place, reason in error.failures.items()}) from error
+    return SparseColumn(size, rows, Column.concat(inner))

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pipelines.data.columns import MISSING, Column, Mask, Rows, cut_mask, joined_masks, taken_mask
-from pipelines.data.spans import Spans
-from pipelines.errors import RowsFailed, WireError
-
-Entries = Sequence[bytes | None]
-"""Serialised map entries, a list or `Spans`; `None` where a row has none."""
-
-
-@runtime_checkable
-class JoinedEntries(Protocol):
-    """Entries that can be joined with others without a look at each."""
-
-    def joined(self, parts: Sequence[Sequence[Any]]) -> Entries | None:
-        """The entries of all parts, these among them; `None` if each has to be looked at."""
+from pipelines.data.entries import Entries
+from pipelines.errors import RowsFailed, WireError, without_traceback
+from pipelines.values.oddvalue import OddValue
 
 
 class WireColumn(Column):
@@ -30,11 +21,11 @@ class WireColumn(Column):
 
     `entries[i]` is the serialised map entry of row i, tag and length included (so that joined entries are a
     message), or `None`; of plain JSON it is the text of the value. `decode` turns the entries into a decoded column or
-    raises `RowsFailed`. In a list, entries that a row lacks are `None`; with `Spans`, or any other sequence with a
-    method `take(rows)`, `present` has to say which these are.
+    raises `RowsFailed`. In a list, entries that a row lacks are `None`; with `PackedEntries`, `Spans` for example,
+    `present` has to say which these are.
     """
 
-    __slots__ = ("_decode", "_decoded", "entries")
+    __slots__ = ("_decode", "_decoded", "_odd", "entries")
 
     def __init__(self, entries: Entries, decode: Callable[[Entries], Column], present: Mask | None = None) -> None:
         if present is None and isinstance(entries, list) and None in entries:
@@ -43,6 +34,7 @@ class WireColumn(Column):
         self.entries = entries
         self._decode = decode
         self._decoded: Column | None = None
+        self._odd: dict[int, Exception] | None = None
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -53,13 +45,33 @@ class WireColumn(Column):
         return self._decoded is not None
 
     def decoded(self) -> Column:
+        if self._odd is not None:
+            raise RowsFailed(self._with_key(self._odd), of=self)
         if self._decoded is None:
             try:
                 self._decoded = self._decode(self.entries)
             except RowsFailed as error:
+                self._odd = {row: without_traceback(reason) for row, reason in error.failures.items()}
                 raise RowsFailed(self._with_key(error.failures), of=self) from None
         self._decoded.key = self.key
         return self._decoded
+
+    def all_cells(self) -> Iterator[tuple[int, Any]]:
+        try:
+            return self.decoded().cells({})
+        except RowsFailed as error:
+            return self._cells_with_odd(error.failures)
+
+    @property
+    def has_odd(self) -> bool:
+        return self._odd is not None
+
+    def _cells_with_odd(self, odd: Mapping[int, Exception]) -> Iterator[tuple[int, Any]]:
+        cells: dict[int, Any] = {row: OddValue(self.entries[row], self._decode, str(odd[row])) for row in odd}
+        others = [row for row in self.positions() if row not in odd]
+        if others:
+            cells.update((others[at], value) for at, value in self.take(np.array(others, np.int64)).all_cells())
+        return iter(sorted(cells.items(), key=operator.itemgetter(0)))
 
     @property
     def array(self) -> npt.NDArray[Any]:
@@ -78,17 +90,19 @@ class WireColumn(Column):
         """The same failures, with the key of the values; decoders of some forms know and name it themselves."""
         if self.key is None:
             return dict(failures)
-        what = f'key "{self.key}" '
         return {
-            row: WireError(f"{what}cannot be read: {error}")
-            if isinstance(error, WireError) and not str(error).startswith(what)
+            row: WireError.unreadable(self.key, error)
+            if isinstance(error, WireError) and error.key != self.key
             else error
             for row, error in failures.items()
         }
 
     @property
     def writable(self) -> bool:
-        return self.decoded().writable
+        try:
+            return self.decoded().writable
+        except RowsFailed:
+            return True
 
     def lent(self) -> WireColumn:
         if self._decoded is not None and not self._decoded.writable:
@@ -107,12 +121,10 @@ class WireColumn(Column):
 
     def take(self, rows: Rows) -> WireColumn:
         entries = self.entries
-        # Not by a protocol, which takes longer to look for than most entries to take.
-        own_take: Callable[[Rows], Entries] | None = getattr(entries, "take", None)
-        if own_take is not None:
-            taken = WireColumn(own_take(rows), self._decode, taken_mask(self.mask, rows))
-        else:
+        if isinstance(entries, list):
             taken = WireColumn([entries[row] for row in rows.tolist()], self._decode)
+        else:
+            taken = WireColumn(entries.take(rows), self._decode, taken_mask(self.mask, rows))
         if self._decoded is not None:
             taken._decoded = self._decoded.take(rows)
         return taken
@@ -135,12 +147,9 @@ class WireColumn(Column):
                 parts.append([None] * len(column))
             else:
                 return None
-        own = next((part for part in parts if isinstance(part, JoinedEntries)), None)
-        entries = None if own is None else own.joined(parts)
-        if entries is not None:
-            return WireColumn(entries, self._decode, joined_masks(columns))
-        if any(isinstance(part, Spans) for part in parts):
-            return WireColumn(Spans.concat([Spans.of(part) for part in parts]), self._decode, joined_masks(columns))
+        for part in parts:
+            if not isinstance(part, list) and (entries := part.joined(parts)) is not None:
+                return WireColumn(entries, self._decode, joined_masks(columns))
         return WireColumn(list(itertools.chain.from_iterable(parts)), self._decode)
 
 
@@ -154,13 +163,17 @@ class LentWireColumn(WireColumn):
         Column.__init__(self, None, source.mask)
         self.entries = source.entries
         self._decode = source._decode
-        self._decoded = None
+        self._decoded = self._odd = None
         self.source = source
 
     def decoded(self) -> Column:
         if self._decoded is None:
             self._decoded = self.source.decoded().lent()
         return super().decoded()
+
+    @property
+    def has_odd(self) -> bool:
+        return self.source.has_odd
 
     @property
     def untouched(self) -> WireColumn:

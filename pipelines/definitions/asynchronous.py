@@ -1,14 +1,14 @@
-"""`Async`: a pipeline that a trigger runs, whoever asks for its result."""
+"""`Async`: a pipeline that a trigger runs, independently of calls."""
 
 from __future__ import annotations
 
 import html
 from typing import Any, Final
 
-from pipelines.definitions.definedpipeline import DefinedPipeline, settings_text
+from pipelines.definitions.pipeline import Pipeline, settings_text
 from pipelines.errors import DefinitionError
 from pipelines.executors.clock import Clock
-from pipelines.executors.pipeline import Executor, Pipeline
+from pipelines.executors.executor import Executor
 from pipelines.runners.runner import OpenContext
 from pipelines.steps import Step, Trigger
 from pipelines.steps.config import Form
@@ -17,7 +17,7 @@ TRIGGER_KEY: Final = "@AsyncTrigger"
 """Key of the trigger in definitions, and what errors call it."""
 
 
-class Async(DefinedPipeline):
+class Async(Pipeline):
     """A pipeline and what runs it: `Async(Sequence([...]), SimpleLoopTrigger(frequency_ms=200))`.
 
     It runs from the moment it is opened. Id, name and folder are those of the pipeline. Immutable; equal to another

@@ -17,13 +17,13 @@ from pydantic.alias_generators import to_camel
 from pipelines.definitions.asynchronous import TRIGGER_KEY, Async
 from pipelines.definitions.documents import TEXT, Document, parse_document, read_document
 from pipelines.definitions.graph import INPUT_KEY, Graph
+from pipelines.definitions.pipeline import Pipeline
 from pipelines.definitions.problems import Problems
 from pipelines.definitions.sequence import Sequence
 from pipelines.definitions.typereader import Reading, kind_of, read_typed, read_typed_of
 from pipelines.definitions.validation import Unknown, nearest_or_known, warn_unknown
 from pipelines.definitions.wiring import Node, WiringError
 from pipelines.errors import DefinitionError, nearest
-from pipelines.executors.pipeline import Pipeline
 from pipelines.plugins.registry import Registry, default_registry
 from pipelines.steps import GraphStep, Step, Trigger, Typed
 from pipelines.steps.base import TYPE_KEY

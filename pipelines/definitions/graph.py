@@ -8,11 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from pipelines.definitions.definedpipeline import DefinedPipeline, as_step, settings_text
 from pipelines.definitions.drawing import drawn, mermaid
+from pipelines.definitions.pipeline import Pipeline, as_step, settings_text
 from pipelines.definitions.wiring import Node, ordered
 from pipelines.errors import DefinitionError
-from pipelines.executors.pipeline import Executor, Pipeline
+from pipelines.executors.executor import Executor
 from pipelines.plugins.registry import default_registry
 from pipelines.runners.runner import OpenContext
 from pipelines.steps import GraphStep, Step
@@ -25,7 +25,7 @@ GraphStepLike: TypeAlias = Step | GraphStep | Pipeline | Callable[..., Any]
 """What may stand for a step of a graph."""
 
 
-class Graph(DefinedPipeline):
+class Graph(Pipeline):
     """Steps by their names, each with the names of its inputs; `input` is the input of the graph.
 
         Graph(

@@ -10,28 +10,27 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipelines.definitions.asynchronous import Async
 from pipelines.definitions.graph import Graph
+from pipelines.definitions.pipeline import Pipeline
 from pipelines.definitions.sequence import Sequence
 from pipelines.definitions.wiring import Node
 from pipelines.errors import DefinitionError, nearest
-from pipelines.executors.pipeline import Pipeline
 from pipelines.steps import GraphStep, Step
 from pipelines.steps.code.pipeline import PipelineStep
 from pipelines.steps.config import Config
 
 
-def overridden(pipeline: Pipeline, settings: Mapping[str, Any], *, base: Path | None = None) -> Pipeline:
+def overridden(pipeline: Pipeline, settings: Mapping[str, Any]) -> Pipeline:
     """The pipeline with these fields of its steps set: `{"ONNX.modelUri": "b.onnx", "clean.args.limit": 3}`.
 
     Before the first dot stands a step's name, `outer/inner` for one in a pipeline inside another, or a type, which
     means all steps of that type; then a field, in any spelling that definitions have, and keys inside that field.
-    Pipelines in files of their own are read where a step in them is meant; `base` is where their paths start if the
-    pipeline has no folder. Raises `DefinitionError` for a step or field that there is not, or a value that does not
-    fit.
+    Pipelines in files of their own are read where a step in them is meant. Raises `DefinitionError` for a step or field
+    that there is not, or a value that does not fit.
     """
     if not settings:
         return pipeline
     work = _Overriding(settings)
-    found = work.pipeline(pipeline, "", base or Path.cwd())
+    found = work.pipeline(pipeline, "", Path.cwd())
     for key in settings:
         if key not in work.used:
             known = [*work.names, *work.types]

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from pipelines.definitions.definedpipeline import DefinedPipeline, as_step, settings_text
+from pipelines.definitions.pipeline import Pipeline, as_step, settings_text
 from pipelines.errors import DefinitionError
-from pipelines.executors.pipeline import Executor, Pipeline
+from pipelines.executors.executor import Executor
 from pipelines.plugins.registry import default_registry
 from pipelines.runners.runner import OpenContext
 from pipelines.steps import Step
 from pipelines.steps.config import Form
 
 
-class Sequence(DefinedPipeline):
+class Sequence(Pipeline):
     """Steps in the order in which they run: `Sequence([Onnx("model.onnx"), scale])`.
 
     A function stands for the step `Function(function)`, a pipeline for `PipelineStep(pipeline)`. Immutable; equal to

@@ -19,7 +19,7 @@ from pipelines.steps.base import TYPE_KEY
 from pipelines.steps.konduit import GRAPH_TYPES
 
 if TYPE_CHECKING:
-    from pipelines.executors.pipeline import Pipeline
+    from pipelines.definitions.pipeline import Pipeline
 
 Kind = TypeVar("Kind", bound=Typed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -126,7 +127,10 @@ _WORDING = (
     (", unable to parse string as an integer", ""),
     (", unable to parse string as a number", ""),
     (", unable to interpret input", ""),
+    (" after validation", ""),
 )
+_SHOULD_HAVE = re.compile(r"^(?:Tuple|List|Dictionary|Set|Frozenset|String) should have")
+_OR_INSTANCE = re.compile(r" or instance of \w+")
 _UNSHOWN = ("value_error", "assertion_error", "missing", "extra_forbidden", "union_tag_invalid", "union_tag_not_found")
 _SECRET = ("password", "secret", "token", "pem", "key", "credential", "auth")
 
@@ -147,7 +151,11 @@ def _message(error: ErrorDetails, path: KeyPath, model: type[BaseModel] | None) 
     text = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     for theirs, ours in _WORDING:
         text = text.replace(theirs, ours)
-    return text[:1].lower() + text[1:]
+    text = _OR_INSTANCE.sub("", _SHOULD_HAVE.sub("must have", text))
+    if kind == "string_type" and isinstance(error["input"], (int, float)):
+        text += " in quotes"
+    # What begins with a name in capitals, as a step's, keeps it.
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
 def _shown(error: ErrorDetails, path: KeyPath) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.definitions.asynchronous import TRIGGER_KEY, Async
 from pipelines.definitions.graph import Graph
-from pipelines.executors.pipeline import Pipeline
+from pipelines.definitions.pipeline import Pipeline
 from pipelines.steps import Typed
 
 if TYPE_CHECKING:
-    from pipelines.plugins.registry import Registry
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +29,22 @@ class Part:
     """The names of its inputs, if it is a step of a graph."""
 
 
-def walk(pipeline: Pipeline, base: Path | None = None, *, registry: Registry | None = None) -> Iterator[Part]:
+def walk(pipeline: Pipeline) -> Iterator[Part]:
     """The parts of a pipeline in their order, what is inside one after it; definitions in files of their own are read.
 
-    `base` serves where the pipeline has no folder of its own. Raises `DefinitionError` for a file that is wrong.
+    Raises `DefinitionError` for a file that is wrong.
     """
-    yield from _walk(pipeline, base or Path.cwd(), registry, "")
+    yield from _walk(pipeline, Path.cwd(), "")
 
 
-def _walk(pipeline: Pipeline, base: Path, registry: Registry | None, outer: str) -> Iterator[Part]:
+def _walk(pipeline: Pipeline, base: Path, outer: str) -> Iterator[Part]:
     base = base if pipeline.base is None else pipeline.base
     if isinstance(pipeline, Async):
         yield Part(outer + TRIGGER_KEY, pipeline.trigger, base)
         pipeline = pipeline.pipeline
     for part in _steps(pipeline, base, outer):
         yield part
-        yield from _inside(part, registry)
+        yield from _inside(part)
 
 
 def _steps(pipeline: Pipeline, base: Path, outer: str) -> list[Part]:
@@ -53,22 +53,21 @@ def _steps(pipeline: Pipeline, base: Path, outer: str) -> list[Part]:
     return [Part(outer + name, step, base) for name, step in pipeline.named_steps()]
 
 
-def _inside(part: Part, registry: Registry | None) -> Iterator[Part]:
+def _inside(part: Part) -> Iterator[Part]:
     for field, kind in part.what.parts.items():
         found = getattr(part.what, field)
         if kind == "pipeline":
-            yield from _walk(_pipeline(found, part.base, registry), part.base, registry, f"{part.name}/")
+            yield from _walk(_pipeline(found, part.base), part.base, f"{part.name}/")
         elif isinstance(found, Typed):
             inner = Part(f"{part.name}/{found.type_name}", found, part.base)
             yield inner
-            yield from _inside(inner, registry)
+            yield from _inside(inner)
 
 
-def _pipeline(found: Pipeline | str, base: Path, registry: Registry | None) -> Pipeline:
+def _pipeline(found: Pipeline | str, base: Path) -> Pipeline:
     if not isinstance(found, str):
         return found
     # Imported here because reading definitions needs the registry, which knows what stands in them.
     from pipelines.definitions.definition import load
 
-    load_: Callable[..., Pipeline] = load
-    return load_(base / found, registry=registry)
+    return load(base / found)

@@ -93,7 +93,7 @@ def joined(results: Iterable[Result]) -> Result:
             batches.append(result.batch)
         if len(result.held):
             held.append(result.held)
-    batch = concatenated(batches, failed)
+    batch = concatenated(batches)
     return Result(batch, failed, dropped, np.unique(np.concatenate(held)) if held else NONE_HELD)
 
 

@@ -12,8 +12,8 @@ from pipelines.data.data import Data, as_data
 from pipelines.data.result import Result
 from pipelines.errors import StepError, StreamerError
 from pipelines.executors.accounting import NO_ROWS
+from pipelines.executors.executor import Executor
 from pipelines.executors.openpipeline import Outcome, Output
-from pipelines.executors.pipeline import Executor
 from pipelines.executors.trigger import OpenTrigger
 from pipelines.observe.metrics import Metrics
 from pipelines.observe.observing import Observer
@@ -100,13 +100,9 @@ class AsyncExecutor:
         positions: list[int] = []
         failed: dict[int, Exception] = {}
         dropped: dict[int, str] = {}
-        unreadable: dict[int, Exception] = {}
-        datas = batch.to_list(batch.row_values(unreadable)) if self._trigger.uses_input else None
+        datas = batch.to_list() if self._trigger.uses_input else None
         for position in range(batch.size):
-            if position in unreadable:
-                outcome: Outcome = StepError.of(self._name, unreadable[position])
-            else:
-                outcome = self._outcome(Data() if datas is None else datas[position])
+            outcome = self._outcome(Data() if datas is None else datas[position])
             rows = batch.parents(position).tolist()
             if isinstance(outcome, StepError):
                 failed.update(dict.fromkeys(rows, outcome))

@@ -93,29 +93,10 @@ def _of_rows(error: RowsFailed, given: Sequence[Batch]) -> Exception:
     return next(iter(error.failures.values()))
 
 
-def concatenated(parts: Sequence[Batch], failed: dict[int, Exception]) -> Batch:
-    """The rows of all parts. Undecoded values are decoded where another part has decoded ones; rows whose value cannot
-    be decoded are left out, and their errors are added to `failed`, by row number.
-    """
-    while parts := [part for part in parts if part.size]:
-        try:
-            return Batch.concat(parts)
-        except RowsFailed as error:
-            parts = _spared(parts, error, failed)
-    return Batch({}, 0, rows=np.zeros(0, np.int64))
-
-
-def _spared(parts: Sequence[Batch], error: RowsFailed, failed: dict[int, Exception]) -> list[Batch]:
-    left = []
-    start = 0
-    for part in parts:
-        bad = {position - start: reason for position, reason in error.failures.items()}
-        mask = np.array([position not in bad for position in range(part.size)], np.bool_)
-        for position in np.flatnonzero(~mask).tolist():
-            failed.update(dict.fromkeys(part.parents(position).tolist(), bad[position]))
-        left.append(part.take(mask))
-        start += part.size
-    return left
+def concatenated(parts: Sequence[Batch]) -> Batch:
+    """The rows of all parts; those without rows have no say in which keys there are."""
+    parts = [part for part in parts if part.size]
+    return Batch.concat(parts) if parts else Batch({}, 0, rows=np.zeros(0, np.int64))
 
 
 class _Search(Generic[Found]):

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
-from pipelines.errors import StepError
+from pipelines.errors import StepError, step_of
 from pipelines.executors.accounting import NO_ROWS, accounted, all_emitted, check_account, in_order, joined
 from pipelines.executors.isolation import isolated_rows
 from pipelines.observe.metrics import StepMetrics, begin, end
@@ -117,5 +117,5 @@ class OpenStep:
         return Counter(
             type(error.__cause__ or error).__name__
             for error in failed.values()
-            if inside is None or not (getattr(error, "step", None) or "").startswith(inside)
+            if inside is None or not step_of(error).startswith(inside)
         )

@@ -18,7 +18,7 @@ from pipelines.errors import DataError, DefinitionError
 from pipelines.observe.histogram import Histogram
 
 BOUNDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds of a timer's buckets, in seconds; one more bucket takes what is longer."""
+"""Upper bounds of a timer's buckets, in seconds; one more bucket counts longer ones."""
 
 MAX_LABELS: Final = 100
 """Different labels that one metric tells apart, unless it says otherwise."""
@@ -243,7 +243,7 @@ class Metrics(Mapping[str, StepMetrics]):
 
 
 def counter(name: str, text: str = "") -> Counter:
-    """The counter `name` of the step that is running; outside of one a counter that nobody exports."""
+    """The counter `name` of the step that is running; outside of a step it is a counter that is not exported."""
     return _running().counter(name, text)
 
 

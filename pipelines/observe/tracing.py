@@ -1,4 +1,4 @@
-"""Traces: what each step was given for a record, what it made of it, and how long it took."""
+"""Traces: the input and output of each step for a record, and how long it took."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pipelines.errors import StepError
 from pipelines.observe.observing import StepRun, together
 
 if TYPE_CHECKING:
+    from pipelines.executors.executor import Executor
     from pipelines.executors.openpipeline import Output
-    from pipelines.executors.pipeline import Executor
 
 MOST_ROWS = 10
 """Rows of one record, of which a step made several, that are told of at most."""
@@ -128,7 +128,7 @@ class Tracer:
     _told: dict[int, list[StepTrace]] = field(default_factory=dict)
 
     def step(self, run: StepRun) -> None:
-        """Take down what it did."""
+        """Note a run of a step."""
         given: dict[int, list[str]] = {}
         made: dict[int, list[str]] = {}
         for batch in run.given:

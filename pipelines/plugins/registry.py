@@ -169,7 +169,7 @@ class Registry:
         return MappingProxyType({name: known[0][1] for name, known in self._types[base.kind].items()})
 
     def step_class(self, type_name: str) -> type[Step] | None:
-        """The class for a `@type`, `None` if nobody has it; `RegistryError` if two have it."""
+        """The class for a `@type`, `None` if there is none; `RegistryError` if two have it."""
         return self.type_class(Step, type_name)
 
     def type_class(self, base: type[Kind], type_name: str) -> type[Kind] | None:

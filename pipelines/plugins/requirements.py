@@ -153,7 +153,7 @@ def required(declared: Requires, extra: str | None = None) -> Requirement:
 
 
 def how_to_install(lacking: Requirement) -> str | None:
-    """`pip install ...`, several joined by `or`; `None` if nobody said what brings the packages."""
+    """`pip install ...`, several joined by `or`; `None` if it is not known what installs the packages."""
     ways = list(dict.fromkeys(_way(packages) for packages in lacking.alternatives()))
     return " or ".join(way for way in ways if way is not None) or None
 

@@ -18,11 +18,11 @@ from pipelines.data.columns import MISSING, Column
 from pipelines.data.data import Data
 from pipelines.data.result import Result
 from pipelines.data.sparsecolumn import columns_of
-from pipelines.errors import RowsFailed, StreamerError, WrongTypeError
+from pipelines.errors import StreamerError, WrongTypeError
 from pipelines.observe.metrics import Metrics, StepMetrics
 
 if TYPE_CHECKING:
-    from pipelines.executors.pipeline import Executor
+    from pipelines.executors.executor import Executor
     from pipelines.observe.observing import Observer
     from pipelines.plugins.registry import Registry
 
@@ -48,7 +48,7 @@ class OpenContext:
     allow_code: bool = True
     """Whether steps that run the user's Python code may be opened."""
     progress: Callable[[str], None] | None = None
-    """Told what is being loaded, for work that takes long."""
+    """Called with a line for people before work that takes long, such as loading a model."""
     registry: Registry | None = None
     """Where pipelines inside the pipeline find their runners; `None`: `default_registry()`."""
     runners: Mapping[str, str] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Runner(ABC):
     keeps_keys: ClassVar[bool] = False
     """Whether the keys that the runner does not write pass through it."""
     pure: ClassVar[bool] = True
-    """Whether running rows again, alone or in other company, gives the same: only then a failing batch is
+    """Whether running rows again, alone or beside other rows, gives the same results: only then a failing batch is
     searched by halves for the rows to blame."""
     opens_images: ClassVar[bool] = True
     """Whether it may look at the pixels of images: then a service keeps those of a batch within `limits.pixels`, and
@@ -150,10 +150,7 @@ class RowRunner(Runner):
         positions: list[int] = []
         failed: dict[int, Exception] = {}
         dropped: dict[int, str] = {}
-        unreadable: dict[int, Exception] = {}
-        given = batch.row_values(unreadable)
-        if unreadable:
-            raise RowsFailed(unreadable, of=batch)
+        given = batch.all_values()
         for position, one in enumerate(self.run_rows(batch.to_list(given, lent=self.writes))):
             found = _listed(one)
             if isinstance(found, Exception):
@@ -209,7 +206,7 @@ def rebuilt(
 ) -> Batch:
     """`datas` as a batch in which row i came from the row of `source` at `positions[i]`.
 
-    `given` is what `source.row_values` gave, where the rows were made of it: a column whose values are still these very
+    `given` is what `source.all_values` gave, where the rows were made of it: a column whose values are still these very
     objects is shared instead of copied. That does not pay for rare keys.
     """
     index = np.array(positions, np.int64)
@@ -219,7 +216,8 @@ def rebuilt(
     def column(key: str, values: list[Any]) -> Column:
         if given is None or any(own.get(key, MISSING) is not value for own, value in zip(before, values, strict=True)):
             return Column.of(values)
-        return source[key] if everyone else source[key].take(index)
+        own = source.column(key).settled()
+        return own if everyone else own.take(index)
 
     columns = columns_of([data.held for data in datas], column)
     rows, splits = source.numbers(index)

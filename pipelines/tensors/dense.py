@@ -69,7 +69,8 @@ class DenseView(Tensor[T]):
         return self._codec.many(self._cells.read(start, stop))
 
     def release(self) -> None:
-        """Let go of the memory now. This view, what it was sliced from and its slices can no longer be used."""
+        """Let go of the memory now. This view, the view that it was sliced from and its slices can no longer be
+        used."""
         self._cells.lease.released = True
         self._cells.lease.complete()
         self._cells.drop()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from pipelines.errors import DataError, WrongTypeError
 from pipelines.tensors.cells import Array
@@ -101,12 +102,18 @@ class Collected:
         return listed
 
 
+@runtime_checkable
+class HasStrings(Protocol):
+    """A tensor of strings."""
+
+    def object_array(self) -> npt.NDArray[np.object_]:
+        """All elements in an array of Python strings."""
+
+
 def string_array(values: Any, count: int | None) -> Array:
     """Strings, nested lists or an array of them as an array of objects; of an iterator at most `count` are taken."""
-    own = getattr(values, "object_array", None)
-    if own is not None:
-        found: Array = own()
-        return found
+    if isinstance(values, HasStrings):
+        return values.object_array()
     if isinstance(values, np.ndarray):
         if values.dtype.kind not in "USTO":
             raise _refusal(values.dtype)

@@ -1,4 +1,4 @@
-"""An image that is decoded and encoded only when somebody asks."""
+"""An image that is decoded or encoded when its pixels or bytes are first asked for."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ class Image:
     """One picture: the bytes of an image file, an array of pixels, or an object that another library made.
 
     `Image(source)` takes the bytes of a PNG, JPEG, BMP or GIF file, a path to one, or a uint8 array in the order
-    height, width, channels: blue, green, red; or gray with one channel or none. Alpha is dropped. Bytes are not
-    looked at before something is asked of them; the format is told by the content, whatever a label says.
-    It also takes a Pillow image, a PyAV video frame, and what a plug-in declared
-    (`pipelines.values.conversion.convert`): those are kept and converted when somebody asks;
-    a PNG made of a Pillow image has its alpha.
-    The picture does not change: arrays given out are read-only, and what is given in must not be written to later.
+    height, width, channels: blue, green, red; or gray with one channel or none. Alpha is dropped. Bytes are not looked
+    at before something is asked of them; the format is told by the content, whatever a label says. It also takes a
+    Pillow image, a PyAV video frame, and what a plug-in declared (`pipelines.values.conversion.convert`): those are
+    kept and converted when somebody asks; a PNG made of a Pillow image has its alpha. The picture does not change:
+    arrays that it gives are read-only, and an array that it was made of must not be written to later.
 
     Two images are equal if their PNG bytes are. Decoding and encoding need OpenCV (extra `image`).
     """

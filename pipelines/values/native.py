@@ -1,4 +1,4 @@
-"""Which Python values a `Data` takes, and what it makes of them."""
+"""The Python values that a `Data` takes, and the types that they become."""
 
 from __future__ import annotations
 

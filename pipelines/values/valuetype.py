@@ -37,6 +37,7 @@ def type_of(value: object) -> ValueType:
 
     `str int float bool bytes numpy.ndarray list` and our own classes; anything else is a `WrongTypeError`
     (put it into a `Data` first: numpy scalars, tuples and mappings are converted there).
+    An `OddValue` is a `WireError`.
     """
     found = _TYPES.get(type(value))
     if found is not None:
@@ -44,6 +45,10 @@ def type_of(value: object) -> ValueType:
     for base, value_type in _TYPES.items():
         if isinstance(value, base):
             return value_type
+    from pipelines.values.oddvalue import OddValue
+
+    if isinstance(value, OddValue):
+        raise value.error()
     raise WrongTypeError(f"a Data cannot hold a value of type {type(value).__name__}")
 
 

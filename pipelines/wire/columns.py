@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column, Rows
 from pipelines.data.data import Data
+from pipelines.data.entries import Entries
 from pipelines.data.spans import Spans
-from pipelines.data.wirecolumn import Entries
 from pipelines.errors import WireError
 from pipelines.hotpath import HotPath, compiled
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 import numpy as np
 
 from pipelines.data.columns import Column, DenseColumn, Mask, RaggedColumn, Rows
+from pipelines.data.entries import Entries
 from pipelines.data.numberscolumn import NumbersColumn
 from pipelines.data.spans import Spans
 from pipelines.data.spanscolumn import SpansColumn
 from pipelines.data.sparsecolumn import SparseColumn, concat, divide, in_form
-from pipelines.data.wirecolumn import Entries, WireColumn
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.values.ndarray import NDArrayType, dtype_of
 from pipelines.values.valuetype import ValueType
 

@@ -45,6 +45,7 @@ from pipelines.wire.plainjson import (
     read_json,
     write_json,
 )
+from pipelines.wire.plainvalues import note_unreadable
 
 if TYPE_CHECKING:
     from streamer_native import _native
@@ -106,7 +107,7 @@ class CompiledJsonReader:
                 continue
             column, errors = self._decoder.read(raw.undecoded(part))
             for row, error in errors.items():
-                wrong.setdefault(row, WireError(f'key "{key}" cannot be read: {error}'))
+                note_unreadable(wrong, row, key, error)
             if not column.empty:
                 columns[key] = column
         return raw, columns, wrong

@@ -45,7 +45,7 @@ def text_of(payload: object, limits: Limits) -> str:
 def parsed(text: str | bytes) -> Any:
     """What `json` makes of a text in UTF-8; integers of thousands of digits become one that is beyond 64 bits.
 
-    Raises `WireError` for what is no JSON, NaN and Infinity too.
+    Raises `WireError` for a text that is no JSON; NaN and Infinity are none.
     """
     try:
         return quickly_parsed(text)

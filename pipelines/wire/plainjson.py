@@ -23,10 +23,11 @@ from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError, without_traceback
 from pipelines.hotpath import compiled
 from pipelines.values import ValueType
+from pipelines.values.oddvalue import OddValue
 from pipelines.wire.jsondocuments import Documents, Undecoded, alike
 from pipelines.wire.jsontext import REFUSED, Pointer, check_size, documents, parsed, quickly_parsed, text_of
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
-from pipelines.wire.plainvalues import PlainForm, PlainRules, read_column
+from pipelines.wire.plainvalues import PlainForm, PlainRules, note_unreadable, read_column, unwritten
 
 NaN: TypeAlias = Literal["null", "error"]
 """What to write for NaN and infinite numbers, which JSON has not: null, or nothing, and the record fails."""
@@ -101,6 +102,10 @@ class JsonDecoder:
         if failed:
             raise RowsFailed(failed)
         return column
+
+    def plain(self, entry: bytes) -> Any:
+        """The value of this text as Python's `json` gives it."""
+        return parsed(entry)
 
     def read(self, entries: Sequence[Any]) -> tuple[Column, dict[int, WireError]]:
         """The column of these texts, in plain Python, and the errors of those that are no value by position."""
@@ -212,7 +217,10 @@ class JsonWriter:
                 if raw is not None:
                     yield (at if rows is None else rows[at]), raw
             return
-        for row, value in column.cells(failed):
+        for row, value in column.all_cells():
+            if isinstance(value, OddValue) and isinstance(value.decoder, JsonDecoder):
+                yield row, value.entry
+                continue
             try:
                 text = self._value(_FORM.value(value))
                 # Line breaks of strings are escaped: these are between tokens.
@@ -221,8 +229,8 @@ class JsonWriter:
                 raise
             except UnicodeEncodeError as error:
                 failed[row] = WireError(f"half of a surrogate pair at character {error.start} is no text")
-            except (DataError, WireError, ValueError) as error:
-                failed.setdefault(row, WireError(f'key "{key}" cannot be written: {error}'))
+            except (DataError, WireError, ValueError, TypeError) as error:
+                failed.setdefault(row, unwritten(key, value, error))
             else:
                 yield row, found
 
@@ -316,14 +324,22 @@ def _short(options: JsonOptions) -> int:
     return min(limits.max_bytes, limits.max_keys, limits.max_elements - limits.max_depth)
 
 
+def _instead(plain: object) -> str:
+    """What reads such a payload."""
+    if isinstance(plain, list):
+        return "; each: true in the codec makes a row of every element"
+    if isinstance(plain, (int, float)) and not isinstance(plain, bool):
+        return "; a bare number is read by codec: {type: csv, names: [value], types: {value: number}}"
+    return ""
+
+
 def _documents(text: str, options: JsonOptions) -> list[tuple[dict[str, Any], str]]:
     """The rows of a payload, each parsed and with its text."""
     if not options.each:
         check_size(text, options.limits)
         plain = parsed(text)
         if plain.__class__ is not dict:
-            hint = "; each: true in the codec makes a row of every element" if isinstance(plain, list) else ""
-            raise WireError(f"a record is a JSON object, not {_name(plain)}{hint}")
+            raise WireError(f"a record is a JSON object, not {_name(plain)}{_instead(plain)}")
         return [(plain, text)]
     found: list[tuple[dict[str, Any], str]] = []
     for plain, part in documents(text):
@@ -340,16 +356,30 @@ def _alike_columns(payloads: list[bytes], wanted: frozenset[str], options: JsonO
     found = None if options.fields else alike(payloads, wanted)
     if found is None:
         return None
-    decoder, rules = JsonDecoder(options.limits), PlainRules(options.limits, finite=True)
-    columns: dict[str, Column] = {}
-    for key in found.keys:
-        if key not in wanted:
-            columns[key] = WireColumn(Undecoded(found, key), decoder)
-            continue
-        columns[key], failed = read_column(found.give(key), rules)
-        if failed:
-            return None
-    return columns
+    rules = PlainRules(options.limits, finite=True)
+    parts: dict[str, list[Column]] = {key: [] for key in found.keys if key in wanted}
+    try:
+        for values in found.read():
+            for key, own in parts.items():
+                column, failed = read_column(values[key], rules)
+                if failed:
+                    return None
+                own.append(column)
+    except REFUSED:
+        return None
+    decoder = JsonDecoder(options.limits)
+    return {
+        key: _joined(parts[key], rules) if key in parts else WireColumn(Undecoded(found, key), decoder)
+        for key in found.keys
+    }
+
+
+def _joined(parts: list[Column], rules: PlainRules) -> Column:
+    column = Column.concat(parts)
+    if isinstance(column, ObjectColumn) and not all(isinstance(part, ObjectColumn) for part in parts):
+        # Of parts in several forms, as integers and floats, which together have a form as well.
+        column, _ = read_column(column.values(), rules)
+    return column
 
 
 def _columns(
@@ -364,7 +394,7 @@ def _columns(
     def read(key: str, values: Sequence[Any]) -> None:
         columns[key], errors = read_column(values, rules)
         for row, error in errors.items():
-            failed.setdefault(row, WireError(f'key "{key}" cannot be read: {error}'))
+            note_unreadable(failed, row, key, error)
 
     for key, positions, values in by_key(found.values, None):
         listed = _present(positions, values)

@@ -2,21 +2,24 @@
 
 What they give is plain: `None`, `bool`, `int`, `float`, `str`, `bytes`, lists and dictionaries. The rules are one for
 all of them: integers within 64 bits are INT64, other numbers DOUBLE, dictionaries nested `Data`, `None` is a key that
-is not there. A list of numbers is an array or a LIST, as it is asked for. What cannot be a value (a list of several
-types, 2**70, `[1, None]`) is an error when somebody asks for its key, and else goes through as it came.
+is not there. A list of numbers is an array or a LIST, as it is asked for. Plain data that cannot be a value (a list of
+several types, 2**70, `[1, None]`) is an error when its key is asked for; until then it is passed through as it came.
 """
 
 from __future__ import annotations
 
 import binascii
+import copy
 import itertools
 import math
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn, Mask, ObjectColumn, RaggedColumn
@@ -28,6 +31,7 @@ from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError
 from pipelines.values import BoundingBox, Image, Point, ValueType, type_of
 from pipelines.values.native import INT64_MAX, INT64_MIN, native
+from pipelines.values.oddvalue import OddValue
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.shortest import shortest
 
@@ -40,7 +44,7 @@ class PlainRules:
     """Which plain values are values."""
 
     limits: Limits = DEFAULT_LIMITS
-    """Of depths and keys; the rest is for whoever reads the bytes."""
+    """Of depths and keys; the rest is for the reader of the bytes."""
     finite: bool = False
     """Whether infinite numbers are none: a parser of JSON text makes them of numbers that are too large."""
 
@@ -76,6 +80,16 @@ def read_value(plain: Any, rules: PlainRules = RULES, depth: int = 0) -> Any:
     return plain
 
 
+def note_unreadable(failed: dict[int, WireError], row: int, key: str, why: object) -> None:
+    """Add the error of a row whose value of `key` cannot be read.
+
+    Of several such keys the first by name is told, so that the error does not depend on the keys of other rows.
+    """
+    known = failed.get(row)
+    if known is None or (known.key is not None and key < known.key):
+        failed[row] = WireError.unreadable(key, why)
+
+
 def read_column(values: Sequence[object], rules: PlainRules = RULES) -> tuple[Column, dict[int, WireError]]:
     """The decoded column of the values of a key, `None` where a row has none, and the errors of rows by position.
 
@@ -84,7 +98,7 @@ def read_column(values: Sequence[object], rules: PlainRules = RULES) -> tuple[Co
     """
     there, present = _there(values)
     kinds = set(map(type, there))
-    column = _column(there, kinds)
+    column = _column(there, kinds, rules)
     if column is not None and not (rules.finite and _infinite(column)):
         return _spread(column, present), {}
     failed: dict[int, WireError] = {}
@@ -103,6 +117,10 @@ class PlainDecoder:
     """Decodes a `WireColumn` whose entries are plain values, `None` where a row has none. Raises `RowsFailed`."""
 
     rules: PlainRules = RULES
+
+    def plain(self, entry: Any) -> Any:
+        """A copy of the value."""
+        return copy.deepcopy(entry)
 
     def __call__(self, entries: Sequence[Any]) -> Column:
         column, failed = read_column(entries, self.rules)
@@ -123,9 +141,9 @@ class ReadRows(NamedTuple):
 def read_rows(rows: Sequence[Mapping[str, object]], wanted: frozenset[str], rules: PlainRules = RULES) -> ReadRows:
     """Columns of rows of plain values. Keys that are `wanted` are decoded and checked now.
 
-    Other keys are a `WireColumn` with a `PlainDecoder`: decoded when somebody asks, and written as they came by
-    `plain_cells`. A key that few rows have is a `SparseColumn`. A key whose value is `None` is not there. Keys must be
-    such as a `Data` can have (`check_key`).
+    Other keys are a `WireColumn` with a `PlainDecoder`: decoded when they are asked for, and else written as they came
+    by `plain_cells`. A key that few rows have is a `SparseColumn`. A key whose value is `None` is not there. Keys must
+    be such as a `Data` can have (`check_key`).
     """
     columns: dict[str, Column] = {}
     failed: dict[int, WireError] = {}
@@ -163,7 +181,7 @@ def put_column(
     columns: dict[str, Column],
     failed: dict[int, WireError],
     key: str,
-    values: Sequence[Any],
+    values: list[Any],
     decoder: PlainDecoder | None,
     rules: PlainRules,
 ) -> None:
@@ -173,7 +191,7 @@ def put_column(
     else:
         column, wrong = read_column(values, rules)
         for row, error in wrong.items():
-            failed.setdefault(row, WireError(f'key "{key}" cannot be read: {error}'))
+            note_unreadable(failed, row, key, error)
     if not column.empty:
         columns[key] = column
 
@@ -191,8 +209,10 @@ class PlainForm:
         """A native value as a plain one.
 
         Arrays become (nested) lists, an image `{format, base64}` (or `{format, bytes}`), a box and a point objects with
-        their numbers, label and probability. NaN and infinities stay floats.
+        their numbers, label and probability. NaN and infinities stay floats, and odd values what they came as.
         """
+        if isinstance(value, OddValue):
+            return value.plain()
         kind = type_of(value)
         if kind in _PLAIN:
             return value
@@ -233,8 +253,8 @@ class PlainForm:
 def plain_rows(batch: Batch, form: PlainForm, failed: dict[int, Exception]) -> list[dict[str, Any]]:
     """Each row of a batch as a dictionary of plain values, in the batch's order of keys, without metadata.
 
-    Values of `read_rows` that nobody asked for are the objects that came in. Errors of rows that cannot be written are
-    put into `failed` by position.
+    Values of `read_rows` that were not asked for are the objects that came in. Errors of rows that cannot be written
+    are put into `failed` by position.
     """
     rows: list[dict[str, Any]] = [{} for _ in range(batch.size)]
     for key in batch.columns:
@@ -254,13 +274,18 @@ def plain_cells(key: str, column: Column, form: PlainForm, failed: dict[int, Exc
     if column.mask is None and isinstance(column, DenseColumn):
         yield from enumerate(form.array(column.storage))
         return
-    for row, value in column.cells(failed):
+    for row, value in column.all_cells():
         try:
             yield row, form.value(value)
         except MissingPackageError:
             raise
         except (DataError, WireError) as error:
-            failed.setdefault(row, WireError(f'key "{key}" cannot be written: {error}'))
+            failed.setdefault(row, unwritten(key, value, error))
+
+
+def unwritten(key: str, value: Any, error: Exception) -> WireError:
+    """The error of a value that cannot be written: that it could not be read, if so."""
+    return value.error(key) if isinstance(value, OddValue) else WireError(f'key "{key}" cannot be written: {error}')
 
 
 def _there(values: Sequence[object]) -> tuple[list[Any], Mask | None]:
@@ -270,7 +295,7 @@ def _there(values: Sequence[object]) -> tuple[list[Any], Mask | None]:
     return [value for value in values if value is not None], present
 
 
-def _column(values: list[Any], kinds: set[type]) -> Column | None:
+def _column(values: list[Any], kinds: set[type], rules: PlainRules = RULES) -> Column | None:
     """The column of values that all are there, without a look at each; `None` if that is not possible."""
     if not values:
         return ObjectColumn([])
@@ -285,7 +310,7 @@ def _column(values: list[Any], kinds: set[type]) -> Column | None:
     if kinds == {str}:
         return ObjectColumn(values, ValueType.STRING) if _texts(values) else None
     if kinds == {list}:
-        return _lists(values)
+        return _lists(values, rules)
     return None
 
 
@@ -293,7 +318,12 @@ def _infinite(column: Column) -> bool:
     """Whether a number is infinite."""
     if isinstance(column, ListsColumn):
         column = column.arrays
-    array = column.samples if isinstance(column, RaggedColumn) else getattr(column, "storage", _NO_NUMBERS)
+    if isinstance(column, RaggedColumn):
+        array = column.samples
+    elif isinstance(column, (DenseColumn, NumbersColumn)):
+        array = column.storage
+    else:
+        return False
     return array.dtype.kind == "f" and bool(np.isinf(array).any())
 
 
@@ -311,16 +341,24 @@ def _numbers(values: list[Any]) -> Column | None:
     return NumbersColumn(np.array(values, np.float64), whole)
 
 
-def _lists(values: list[list[Any]]) -> Column | None:
+def _lists(values: list[list[Any]], rules: PlainRules) -> Column | None:
     """Lists of numbers that are not nested; `None` for others."""
-    flat = list(itertools.chain.from_iterable(values))
-    types = list(map(type, flat))
-    # To count them is twice as quick as to find which there are.
-    kinds = {float} if types.count(float) == len(types) else set(types)
+    counts = list(map(len, values))
+    samples = _packed(values, counts)
+    if samples is None:
+        return None
+    # Of what a parser of JSON makes, only floats have a fraction.
+    fractions = rules.finite and not (np.floor(samples) == samples).any()
+    kinds = {float} if fractions else _kinds(values, len(samples))
     if not kinds <= {int, float}:
         return None
     whole: Mask | None = None
-    if len(kinds) == 2:
+    if kinds == {int}:
+        try:
+            samples = np.fromiter(itertools.chain.from_iterable(values), np.int64, len(samples))
+        except OverflowError:
+            return None
+    elif len(kinds) == 2:
         whole = np.fromiter((float not in map(type, one) for one in values), np.bool_, len(values))
         if any(
             max(one) > EXACT or min(one) < -EXACT
@@ -328,19 +366,32 @@ def _lists(values: list[list[Any]]) -> Column | None:
             if is_whole and one
         ):
             return None
-    try:
-        samples: Any = np.fromiter(flat, np.int64 if kinds == {int} else np.float64, len(flat))
-    except OverflowError:
-        return None
-    if len(kinds) == 2 and not (np.abs(samples) < _BEYOND).all():
-        # Maybe an integer beyond 64 bits: each is looked at.
-        return None
-    counts = np.fromiter(map(len, values), np.int64, len(values))
-    if (counts == counts[0]).all():
-        return ListsColumn(DenseColumn(samples.reshape(len(values), int(counts[0]))), whole)
+        if not (np.abs(samples) < _BEYOND).all():
+            # Maybe an integer beyond 64 bits: each is looked at.
+            return None
+    if len(set(counts)) == 1:
+        return ListsColumn(DenseColumn(samples.reshape(len(values), counts[0])), whole)
     splits = np.zeros(len(values) + 1, np.int64)
     np.cumsum(counts, out=splits[1:])
     return ListsColumn(RaggedColumn(samples, splits), whole)
+
+
+def _packed(values: list[list[Any]], counts: list[int]) -> npt.NDArray[Any] | None:
+    """The numbers of all lists as float64; `None` if one has something else, or an integer that is too large."""
+    # Several times as quick as numpy, which looks for the type of each number.
+    pack = {count: struct.Struct(f"{count}d").pack for count in set(counts)}
+    try:
+        packed = b"".join([pack[count](*one) for count, one in zip(counts, values, strict=True)])
+    except struct.error:
+        return None
+    return np.frombuffer(packed) if packed else np.zeros(0)
+
+
+def _kinds(values: list[list[Any]], count: int) -> set[type]:
+    """The types of what is in these lists."""
+    types = list(map(type, itertools.chain.from_iterable(values)))
+    # To count them is twice as quick as to find which there are.
+    return {float} if types.count(float) == count else set(types)
 
 
 def _of_read(values: list[Any]) -> Column:
@@ -467,7 +518,6 @@ def _label(value: BoundingBox | Point) -> dict[str, Any]:
 
 _NOTHING = type(None)
 _BEYOND: Final = 2.0**63
-_NO_NUMBERS = np.zeros(0)
 _AS_THEY_ARE = frozenset({bool, bytes})
 _INFINITE = (math.inf, -math.inf)
 _PLAIN = frozenset({ValueType.STRING, ValueType.INT64, ValueType.DOUBLE, ValueType.BOOLEAN})

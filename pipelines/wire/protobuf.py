@@ -22,6 +22,7 @@ from pipelines.values.lists import TypedList, element_type
 from pipelines.values.ndarray import Array, NDArrayType, array_type, from_buffer, to_buffer, width
 from pipelines.values.valuetype import ValueType, type_of
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
+from pipelines.wire.nomessage import no_message
 from protos import data_pb2 as pb
 
 FloatLists: TypeAlias = Literal["exact", "double"]
@@ -60,10 +61,8 @@ def decode(payload: bytes, limits: Limits = DEFAULT_LIMITS, *, float_lists: Floa
     limits.check_fields(payload)
     try:
         message = pb.DataMap.FromString(payload)
-    except DecodeError as error:
-        raise WireError(
-            f"Error converting bytes array to data: the {len(payload)} bytes are no ProtoData message ({error})"
-        ) from None
+    except DecodeError:
+        raise no_message(payload) from None
     return _Reader(limits, float_lists).data(message, 0)
 
 
@@ -131,7 +130,7 @@ def _fill(scheme: pb.DataScheme, value: Any, depth: int) -> None:
     elif value_type is ValueType.POINT:
         _fill_point(scheme.pointValue, value)
     elif value_type is ValueType.LIST:
-        # What is written must be readable under the same limits.
+        # A written record must be readable under the same limits.
         DEFAULT_LIMITS.check_depth(depth + 1)
         elements = element_type(value)
         # An empty list that never had a type needs one here; readers that look at it find no element to differ.

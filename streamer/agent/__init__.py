@@ -1,1 +1,1 @@
-"""A service that runs: intake threads, the run thread, and what they tell each other."""
+"""A service that runs: intake threads, the run thread, and the messages between them."""

@@ -16,7 +16,8 @@ from typing import Any
 from connectors.records import Lane
 from pipelines.errors import StreamerError
 from streamer.agent.assembly import Assembly, build
-from streamer.agent.runloop import LEAVE_WAIT, RunLoop
+from streamer.agent.draintime import LEAVE_WAIT
+from streamer.agent.runloop import RunLoop
 from streamer.agent.summary import Summary
 from streamer.definition.service import Service
 from streamer.observe.endpoint import Endpoint

@@ -16,7 +16,7 @@ from connectors.outbox.wrapping import with_outbox
 from connectors.sink import Sink, TransactionalSink
 from connectors.source import Source
 from pipelines.errors import DefinitionError, StreamerError
-from pipelines.executors.pipeline import Executor
+from pipelines.executors.executor import Executor
 from pipelines.observe.profiler import Profiler
 from streamer.definition.hotpaths import PartHotPath
 from streamer.definition.nocode import check_code

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data
 from pipelines.data.result import Result
-from pipelines.executors.pipeline import Executor
+from pipelines.executors.executor import Executor
 from pipelines.observe.observing import together
 from pipelines.observe.tracing import Trace, Tracer
 from streamer.agent.decodedbatch import DecodedBatch

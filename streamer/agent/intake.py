@@ -13,15 +13,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from connectors.blockcolumns import where_null
-from connectors.codec import Codec, Decoded, Request
-from connectors.records import Ints, Lane, Records
+from connectors.codec import Codec, Request
+from connectors.records import Lane, Records
 from connectors.source import LaneBegan, LaneEnded, Replays, Source, SourceDown, SourceEnded, TransactionToken
 from pipelines.data.batch import Batch
-from pipelines.errors import ConnectorError, StepError
+from pipelines.errors import ConnectorError
 from streamer.agent.batchqueue import BatchQueue
+from streamer.agent.blockdecoder import BlockDecoder
 from streamer.agent.bytebudget import ByteBudget
-from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
+from streamer.agent.decodedbatch import DecodedBatch
 from streamer.agent.messages import (
     Acknowledge,
     Ended,
@@ -34,9 +34,7 @@ from streamer.agent.messages import (
 )
 from streamer.agent.stalls import StallWatch
 from streamer.batching.batcher import Batcher, Closed
-from streamer.batching.pictures import in_parts
 from streamer.delivery.guarantee import Guarantee
-from streamer.delivery.sending import pause
 from streamer.observe.metrics import SourceMeters
 
 STANDING_STILL = 1.0
@@ -47,8 +45,6 @@ WAIT = 0.05
 """Seconds of one wait for bytes of the budget."""
 LOOK_AFTER = 0.5
 """Seconds between two calls of `Source.lag`."""
-LATENCY_SAMPLE = 8
-"""Of full-sized batches every eighth has its latency measured: reading timestamps costs 0.1 us a record."""
 
 
 class Intake:
@@ -97,11 +93,19 @@ class Intake:
         self.token: TransactionToken | None = None
         """What its present lanes can be committed with in transactions. Written by the intake thread, after it has told
         of the lanes that ended before."""
-        self._codec = codec
+        self._decoder = BlockDecoder(
+            source.name,
+            codec,
+            index=index,
+            wanted=wanted,
+            enrich=enrich,
+            pixels=pixels,
+            opens_images=opens_images,
+            wait=self._wait_for_codec,
+            log=log,
+        )
+        self._codec_waits = False
         self._batcher = batcher
-        self._next_row = index << SOURCE_BITS
-        self._wanted = wanted
-        self._enrich = enrich
         self._batches = batches
         self._control = control
         self._budget = budget
@@ -109,8 +113,6 @@ class Intake:
         self._stuck_after = stuck_after
         self._told_stuck = False
         self._told_silent = False
-        self._pixels = pixels
-        self._opens_images = opens_images
         self._log = log
         self._messages: queue.SimpleQueue[ToIntake] = queue.SimpleQueue()
         self._lanes: set[Lane] = set()
@@ -125,7 +127,6 @@ class Intake:
         self._begun = threading.Event()
         self._open_error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"intake {source.name}", daemon=True)
-        self._batch_count = 0
         self._stalls = StallWatch()
         self._still = False
         self._sign_at = 0.0
@@ -380,7 +381,18 @@ class Intake:
         return {}
 
     def _hand_over(self, closed: Closed) -> None:
-        parts = self._decoded(closed)
+        began = time.perf_counter()
+        parts = self._decoder.decoded(closed)
+        if parts is None:
+            return
+        if self._codec_waits:
+            self._codec_waits, self.down = False, None
+        for request in self._decoder.codec.requests():
+            self._publish(request)
+        count = len(closed.records)
+        self.meters.stage("poll", began - closed.seconds, closed.seconds, count)
+        self.meters.stage("decode", began, time.perf_counter() - began, count)
+        self.meters.batches(count, self._batcher.max_records, closed.reason)
         first = self._guarantee.on_arrival(closed.records)
         if first and not self._acknowledged(first):
             return
@@ -388,60 +400,16 @@ class Intake:
             # No variable here refers to a batch that was handed over, so that its images are freed once it was run.
             self._put(parts.popleft())
 
-    def _decoded(self, closed: Closed) -> deque[DecodedBatch]:
-        """The batch, decoded; in parts if its images are too large to be run together, none if there was no time."""
-        records = closed.records
-        count = len(records)
-        first = self._next_row
-        self._next_row += count
-        began = time.perf_counter()
-        found = self._payloads_read(records, first)
-        if found is None:
-            return deque()
-        for request in self._codec.requests():
-            self._publish(request)
-        batch = found.batch if self._enrich is None else self._enrich(found.batch, records, first)
-        failed = {row: StepError.of("decode", error) for row, error in found.failed.items()} if found.failed else {}
-        tombstones: list[int] = []
-        if batch.size + len(failed) < count:
-            tombstones = [first + row for row in where_null(records.values) if row not in records.faults]
-        decoded = DecodedBatch(self.source.name, records, first, batch, failed, tombstones, self._stamps(closed))
-        parts = deque(
-            [decoded] if self._pixels is None else in_parts(decoded, self._pixels, undecoded=self._opens_images)
-        )
-        self.meters.stage("poll", began - closed.seconds, closed.seconds, count)
-        self.meters.stage("decode", began, time.perf_counter() - began, count)
-        self.meters.batches(count, self._batcher.max_records, closed.reason)
-        return parts
-
-    def _payloads_read(self, records: Records, first: int) -> Decoded | None:
-        """What the codec makes of the records, waiting while it lacks what it needs for every record.
-
-        Nothing is polled meanwhile. `None` if the service stops before that: the records come again in its next run.
-        Raises `ConnectorError` if waiting is no use.
-        """
-        tries = 0
-        while True:
-            try:
-                found = self._codec.decode(records, self._wanted, first)
-            except ConnectorError as error:
-                if not error.retriable:
-                    raise
-                if tries == 0:
-                    self._log.warning("records wait to be decoded", source=self.source.name, reason=str(error))
-                self.down = str(error)
-                again = time.monotonic() + pause(tries)
-                tries += 1
-                while time.monotonic() < again:
-                    if self._stop.wait(SIGN_OF_LIFE) or self._discard.is_set():
-                        return None
-                    self._serve_messages()
-                    self._stand_still()
-                continue
-            if tries:
-                self.down = None
-                self._log.info("records are decoded again", source=self.source.name)
-            return found
+    def _wait_for_codec(self, seconds: float, reason: str) -> bool:
+        """Poll nothing for so long, as the codec cannot decode any record; `False` if the service stops meanwhile."""
+        self.down, self._codec_waits = reason, True
+        again = time.monotonic() + seconds
+        while time.monotonic() < again:
+            if self._stop.wait(SIGN_OF_LIFE) or self._discard.is_set():
+                return False
+            self._serve_messages()
+            self._stand_still()
+        return True
 
     def _publish(self, request: Request) -> None:
         if self.source.publish(request.topic, request.payload) or self._told_silent:
@@ -452,12 +420,6 @@ class Intake:
             source=self.source.name,
             topic=request.topic,
         )
-
-    def _stamps(self, closed: Closed) -> Ints | None:
-        self._batch_count += 1
-        if closed.reason in ("records", "bytes") and self._batch_count % LATENCY_SAMPLE:
-            return None
-        return closed.records.timestamp_column()
 
     def _acknowledged(self, positions: Mapping[Lane, int]) -> bool:
         """Acknowledge these positions before their records are run; `False` if the service stops before it could."""

@@ -79,7 +79,7 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """Have the source deliver the records of these lanes again, from what was acknowledged."""
+    """Have the source deliver the records of these lanes again, from the last acknowledged position."""
 
     lanes: list[Lane]
 

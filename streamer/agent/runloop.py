@@ -15,19 +15,16 @@ from connectors.records import Lane, Records
 from connectors.source import Replays
 from pipelines.data.batch import Batch
 from pipelines.errors import ConnectorError, DefinitionError, StreamerError
-from pipelines.executors.accounting import NO_ROWS
 from streamer.agent.assembly import Assembly
 from streamer.agent.batchqueue import BatchQueue
+from streamer.agent.batchruns import BatchRuns
 from streamer.agent.bytebudget import ByteBudget
-from streamer.agent.debugging import debugged
 from streamer.agent.decodedbatch import DecodedBatch
+from streamer.agent.draintime import LAST_WAIT, LEAVE_WAIT, DrainTime
 from streamer.agent.intake import Intake
 from streamer.agent.messages import Ended, Forgettable, RevokeRequest, ToRunThread
 from streamer.batching.batcher import Batcher
-from streamer.batching.portions import run_in_portions, whole_records
 from streamer.batching.rounds import RoundBatcher
-from streamer.batching.roundsizer import RoundSizer
-from streamer.batching.sizer import BatchSizer
 from streamer.delivery.barrier import Barrier
 from streamer.delivery.confirming import Confirming
 from streamer.delivery.delivery import Delivery
@@ -48,14 +45,6 @@ CONFIRM_SLICE = 0.5
 """Seconds of one wait for confirmations, between which messages of the intake threads are read."""
 STANDSTILL = 5.0
 """Seconds without a batch, though the sources have more records, after which a warning is logged."""
-LAST_WAIT = 1.0
-"""Seconds of `limits.drain`, a quarter of it at most, that are kept for the last confirmations and acknowledgements."""
-LEAST_WAIT = 0.25
-"""Seconds for these if `limits.drain` is short."""
-LEAVE_WAIT = 15.0
-"""Seconds that the sources may take to acknowledge the last positions and close, unless the time to drain is over."""
-LEAST_PORTION = 0.05
-"""Seconds that a portion of a batch may take, however short the time to drain is."""
 
 
 class RunLoop:
@@ -86,44 +75,36 @@ class RunLoop:
         self._batch = service.batch.for_sources(
             perishable=all(source.perishable for _, _, source in assembly.sources), in_flight=service.limits.in_flight
         )
-        self._sizer = BatchSizer(self._batch.max_records)
-        self._rounds = RoundSizer() if self._batch.learns_size else None
-        self._longest_portion = max(service.limits.drain / 4, LEAST_PORTION)
-        self._last_wait = min(LAST_WAIT, max(service.limits.drain / 4, LEAST_WAIT))
-        self._ran_at = 0.0
-        self._rest: DecodedBatch | None = None
+        self._drain = DrainTime(service.limits.drain)
+        self._runs = BatchRuns(self._batch, self._drain, service.debug, log)
         self._sessions = frozenset(name for name, _, source in assembly.sources if source.replays is Replays.SESSION)
         """Names of the sources that replay a session: they acknowledge in each round, as their bus lets only a few
         records be in flight."""
         self._never_waits = any(source.replays is Replays.NONE for _, _, source in assembly.sources)
         """Whether a source delivers nothing again: its records would be lost while the run thread waits for sinks."""
         self._stateful = False
-        self._stopping = False
-        self._drain_deadline = float("inf")
         self._delivery: Delivery | None = None
         meters.in_flight = lambda: self._budget.reserved
         meters.lag = self._lag
 
     def stop(self) -> None:
         """Poll nothing more; records in flight are finished as far as `limits.drain` allows. From any thread."""
-        if not self._stopping:
-            self._drain_deadline = time.monotonic() + self._service.limits.drain
-            self._stopping = True
+        self._drain.begin()
         for intake in self.intakes:
             intake.stop()
 
     def open(self) -> None:
-        """Open the pipeline, the sinks and the sources, which begin to poll. Raises the error of the one that fails."""
+        """Open the pipeline, the sinks and the sources, which begin to poll. Raises the first error of opening."""
         self._assembly.open()
         self._delivery = self._opened_delivery()
         self._meters.oldest = self._delivery.ledger.oldest
         self._stateful = self._assembly.executor.stateful
-        self._sizer.any_size = self._assembly.executor.limit(self._batch.max_records)
+        self._runs.sizer.any_size = self._assembly.executor.limit(self._batch.max_records)
         self._assembly.executor.observer = self._meters.run
         self._meters.step_metrics = self._assembly.executor.metrics
         if self._assembly.profiler is not None:
             self._meters.profile(self._assembly.profiler)
-        if self._stopping:
+        if self._drain.begun:
             return
         self.intakes = self._built_intakes()
         self._by_source = {intake.source.name: intake for intake in self.intakes}
@@ -134,7 +115,7 @@ class RunLoop:
         self._assembly.check_transactions()
         for intake in self.intakes:
             intake.begin()
-        if self._stopping:
+        if self._drain.begun:
             # `stop` may have been called before there were intakes to stop.
             self.stop()
 
@@ -149,7 +130,7 @@ class RunLoop:
             self.progress_at = time.monotonic()
             decoded = self._next()
             in_time = decoded is None or self._process(decoded)
-            if self._rest is not None or self._batches.empty():
+            if self._runs.rest is not None or self._batches.empty():
                 delivery.push()
             delivery.collect()
             delivery.release()
@@ -170,10 +151,10 @@ class RunLoop:
                 self._commit_for(waiting_intakes)
             elif self._sessions:
                 self._acknowledge(self._sessions)
-            if not in_time or now >= self._run_until:
+            if not in_time or now >= self._drain.run_until:
                 self._cut_short()
                 break
-            waiting = self._rest is not None or not self._batches.empty()
+            waiting = self._runs.rest is not None or not self._batches.empty()
             if len(self._finished) == len(self.intakes) and not waiting and self._drained():
                 break
         if self._source_error is not None:
@@ -240,11 +221,11 @@ class RunLoop:
     def _built_batcher(self) -> Batcher:
         batcher = self._batch.build()
         if isinstance(batcher, RoundBatcher):
-            batcher.rounds = self._rounds
+            batcher.rounds = self._runs.rounds
         # Not for batches of an exact size, nor where steps hold state or records are traced.
         ahead = self._guarantee.may_gather_ahead and not (self._stateful or self._service.debug)
         if self._batch.type == "soft" and ahead:
-            batcher.sizer = self._sizer
+            batcher.sizer = self._runs.sizer
         return batcher
 
     def _built_intakes(self) -> list[Intake]:
@@ -274,7 +255,7 @@ class RunLoop:
     def _next(self) -> DecodedBatch | None:
         """The rest of the batch that is being run, or the next batch."""
         delivery = self._open_delivery
-        decoded, self._rest = self._rest, None
+        decoded, self._runs.rest = self._runs.rest, None
         if decoded is not None:
             delivery.look_again(decoded)
             return decoded
@@ -287,59 +268,19 @@ class RunLoop:
 
     def _process(self, decoded: DecodedBatch) -> bool:
         """Run as many rows of a batch as take little time; the next round runs the rest. `False`: no time is left."""
-        delivery = self._open_delivery
+        delivery, keep = self._open_delivery, self._service.keep
         began = time.perf_counter()
-        executor, debug = self._assembly.executor, self._service.debug
-        size = decoded.batch.size
-        rows = self._portion(size)
-        if size and not rows:
-            self._rest = decoded
+        ran = self._runs.run(self._assembly.executor, decoded, delivery.run_next)
+        if ran is None:
             return False
-        rows = whole_records(decoded.batch, 0, rows)
-        part = decoded if rows == size else decoded.cut(rows)[0]
-        delivery.run_next(self._sizer.takes(rows))
-        if debug:
-            result, done = debugged(executor, part, debug, self._log), rows
-        else:
-            until = time.monotonic() + self._longest_portion
-            result, done = run_in_portions(
-                executor.run_batch,
-                part.batch,
-                self._sizer.in_one_call(rows),
-                lambda: time.monotonic() < min(until, self._run_until),
-            )
-        seconds = time.perf_counter() - began
-        self._ran_at = time.monotonic()
-        if done < size:
-            part, self._rest = decoded.cut(done)
-            # The ledger refers to the whole batch, of which only the records may still be needed.
-            decoded.batch = NO_ROWS
-        if done:
-            self._sizer.ran(done, seconds, last=self._rest is None)
-            if self._rounds is not None:
-                self._rounds.ran(done, seconds)
-        if self._service.keep:
-            result.batch = kept(result.batch, part.batch, self._service.keep)
-        self._meters.run.stage("run", began, time.perf_counter() - began, done)
+        part, result = ran
+        if keep:
+            result.batch = kept(result.batch, part.batch, keep)
+        self._meters.run.stage("run", began, time.perf_counter() - began, part.batch.size)
         delivery.deliver(part, result)
-        if self._rest is None:
+        if self._runs.rest is None:
             self._by_source[decoded.source].processed += 1
         return True
-
-    def _portion(self, size: int) -> int:
-        """How many of `size` rows are run now; 0 if there is no time left for one."""
-        left = self._run_until - time.monotonic()
-        if self._batch.type == "hard":
-            # All or none: the model accepts no other number of rows.
-            return size if self._sizer.takes(size) < left else 0
-        if left == float("inf"):
-            return min(size, max(1, self._sizer.fitting(self._longest_portion)))
-        return min(size, self._sizer.fitting(min(left, self._longest_portion)))
-
-    @property
-    def _run_until(self) -> float:
-        """When running ends, so that the rest of the time to drain is left for confirmations."""
-        return self._drain_deadline - self._last_wait
 
     def _notice_standstill(self, decoded: DecodedBatch | None) -> None:
         """Warn if nothing more can be polled because steps hold too many records, whose windows then never complete."""
@@ -450,7 +391,7 @@ class RunLoop:
         returned only when there is nothing else to do.
         """
         found = [one for one in self.intakes if one.starved and one.processed >= one.handed_over]
-        if found and not (self._rest is None and self._batches.empty()):
+        if found and not (self._runs.rest is None and self._batches.empty()):
             found = [one for one in found if one.processed != one.processed_at_commit]
         return found
 
@@ -470,7 +411,7 @@ class RunLoop:
         while True:
             try:
                 self._open_delivery.wait_for_confirmations(
-                    min(deadline, self._drained_by(), time.monotonic() + CONFIRM_SLICE)
+                    min(deadline, self._drain.confirm_until, time.monotonic() + CONFIRM_SLICE)
                 )
                 return None
             except ConnectorError as error:
@@ -478,12 +419,8 @@ class RunLoop:
                     raise
                 self.progress_at = time.monotonic()
                 self._serve_control()
-                if self.progress_at >= min(deadline, self._drained_by()) or self._revoke_requests:
+                if self.progress_at >= min(deadline, self._drain.confirm_until) or self._revoke_requests:
                     return error
-
-    def _drained_by(self) -> float:
-        """When everything has to be confirmed: at least `_last_wait` after the pipeline last ran."""
-        return max(self._drain_deadline, self._ran_at + self._last_wait)
 
     def _acknowledge(self, sources: Collection[str] | None = None, *, last: bool = False) -> None:
         """Have these sources (`None`: all) acknowledge the positions of complete records."""
@@ -510,9 +447,9 @@ class RunLoop:
         while delivery.unconfirmed:
             trouble = self._wait_for_confirmations(deadline)
             self._answer_revoke_requests()
-            if trouble is not None and time.monotonic() >= min(deadline, self._drained_by()):
+            if trouble is not None and time.monotonic() >= min(deadline, self._drain.confirm_until):
                 raise _unconfirmed(trouble)
-        if self._stopping or len(self._finished) == len(self.intakes):
+        if self._drain.begun or len(self._finished) == len(self.intakes):
             if left := delivery.ledger.open_rows:
                 self._log.warning("records are not finished, the next run gets them again", records=left)
             return True
@@ -524,19 +461,19 @@ class RunLoop:
         """The time to drain is over: records that were not run are delivered again in the next run."""
         for intake in self.intakes:
             intake.discard()
-        waiting = self._batches.waiting + (self._rest is not None)
+        waiting = self._batches.waiting + (self._runs.rest is not None)
         self._log.warning("there was no time to finish, the next run gets what is left", waiting=waiting)
-        self._ran_at = time.monotonic()
+        self._drain.ran()
         self._open_delivery.hurry()
         while self._open_delivery.unconfirmed:
             trouble = self._wait_for_confirmations(float("inf"))
             self._answer_revoke_requests()
-            if trouble is not None and time.monotonic() >= self._drained_by():
+            if trouble is not None and time.monotonic() >= self._drain.confirm_until:
                 raise _unconfirmed(trouble)
 
     def _end_delivery(self) -> None:
         now = time.monotonic()
-        deadline = min(now + self._service.limits.confirm, max(self._drain_deadline, now + self._last_wait))
+        deadline = min(now + self._service.limits.confirm, max(self._drain.deadline, now + self._drain.last_wait))
         try:
             self._open_delivery.end(deadline)
         except Exception as error:  # noqa: BLE001 - the service has failed already, with a better reason
@@ -544,7 +481,7 @@ class RunLoop:
 
     def _see_off_intakes(self) -> None:
         now = time.monotonic()
-        deadline = min(now + LEAVE_WAIT, max(self._drain_deadline, now + LAST_WAIT))
+        deadline = min(now + LEAVE_WAIT, max(self._drain.deadline, now + LAST_WAIT))
         for intake in self.intakes:
             while not intake.join(0.05):
                 # Its source may be in the middle of a rebalance.
@@ -568,7 +505,7 @@ class RunLoop:
 
     def _patience(self) -> float:
         self.progress_at = time.monotonic()
-        return self._drain_deadline - self.progress_at
+        return self._drain.deadline - self.progress_at
 
     @property
     def _open_delivery(self) -> Delivery:

@@ -1,4 +1,4 @@
-"""`RoundSizer`: learns how many records are best run together, where nobody says."""
+"""`RoundSizer`: learns how many records are best run together, where `max_records` is not given."""
 
 from __future__ import annotations
 

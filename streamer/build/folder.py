@@ -40,7 +40,7 @@ class Built:
     environment: list[str] = field(default_factory=list)
     """Environment variables that the service file reads."""
     notes: list[str] = field(default_factory=list)
-    """What is not in the folder, and what to do about it."""
+    """Files that are not in the folder, and what to do about it."""
 
 
 def build(

@@ -23,7 +23,7 @@ class Layout:
     service_file: Path
     files: dict[Path, PurePosixPath] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    """What is not taken along, and what to do about it."""
+    """Files that are not copied, and what to do about it."""
 
     @property
     def folder(self) -> PurePosixPath:

@@ -16,14 +16,14 @@ OURS = frozenset({"protos", "pipelines", "connectors", "streamer", "streamer_nat
 
 @dataclass(slots=True)
 class Modules:
-    """What was found."""
+    """The modules that definitions use."""
 
     local: dict[str, Path] = field(default_factory=dict)
     """Modules and packages that lie in the folders, by their names: a file, or a package's folder."""
     distributions: dict[str, str] = field(default_factory=dict)
-    """Installed distributions that they import, and who does."""
+    """Installed distributions, and the modules that import them."""
     unknown: dict[str, str] = field(default_factory=dict)
-    """Modules that are nowhere, and who imports them."""
+    """Modules that cannot be found, and the modules that import them."""
 
 
 def followed(wanted: Iterable[tuple[str, str]], code: Iterable[tuple[str, str]], folders: Sequence[Path]) -> Modules:

@@ -48,9 +48,9 @@ class Uses:
     files: list[FileUsed] = field(default_factory=list)
     """Files that parts read, definitions among them."""
 
-    def need(self, part: str, declared: Requires, extra: str | None = None) -> None:
+    def need(self, part: str, declared: Requires) -> None:
         """Add the packages that meet a requirement. Raises `MissingPackageError` if it is not met."""
-        requirement = required(declared, extra)
+        requirement = required(declared, None)
         requirement.check(part)
         for package in requirement.met_by():
             self.packages.setdefault(package, part)

@@ -80,7 +80,7 @@ def _files(found: Distribution) -> Iterator[tuple[str, os.PathLike[str]]]:
         if ".." not in file.parts:
             yield file.as_posix(), place
         elif (whole := place.resolve()).parent == bin_folder:
-            # Those of entry points are written anew by whoever installs the wheel.
+            # Scripts of entry points are written anew when the wheel is installed.
             if whole.stem not in scripts:
                 yield f"{stem}.data/scripts/{whole.name}", whole
         elif whole.is_relative_to(prefix):
@@ -128,13 +128,13 @@ def _tag() -> str:
 def _built(source: Path, folder: Path) -> Path:
     before = set(folder.glob("*.whl"))
     with tempfile.TemporaryDirectory() as scratch:
-        # Where setuptools is told to put what it makes on the way, instead of into the checkout.
+        # A folder for setuptools's intermediate files, which else go into the checkout.
         config = Path(scratch, "build.cfg")
         config.write_text(f"[build]\nbuild_base={scratch}/build\n[egg_info]\negg_base={scratch}\n")
         environment = {**os.environ, "DIST_EXTRA_CONFIG": str(config)}
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder)]
         for isolation in (["--no-build-isolation"], []):
-            # First with what is installed here, which needs no network.
+            # First with the build tools that are installed here, which needs no network.
             ended = subprocess.run(  # noqa: S603 - pip, on a folder that is installed here
                 [*command, *isolation, str(source)], env=environment, capture_output=True, text=True, check=False
             )

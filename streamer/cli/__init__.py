@@ -12,7 +12,7 @@ _OURS = ("pipelines", "connectors", "protos")
 def _refuse_hidden_packages() -> None:
     """End with one sentence if a package of the user's own stands before one of ours, which has its name.
 
-    It would be imported instead, and fail in ways that nobody understands.
+    It would be imported instead, and fail with errors that are hard to understand.
     """
     here = Path(__file__).resolve().parents[2]
     for name in _OURS:
@@ -25,7 +25,7 @@ def _refuse_hidden_packages() -> None:
 def main() -> None:
     """What the installed command `streamer` runs."""
     if next((one for one in sys.argv[1:] if not one.startswith("-")), "") == "run":
-        # The imports take a second or so, and who stops a service in it stops a service.
+        # The imports take a second or so, and a signal during that time has to stop the service too.
         from streamer.cli.signals import ending_at_once
 
         ending_at_once()

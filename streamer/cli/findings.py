@@ -1,4 +1,4 @@
-"""What is found out about a service without connecting to anything."""
+"""Facts about a service that are known without connecting to anything."""
 
 from __future__ import annotations
 
@@ -9,16 +9,28 @@ from functools import partial
 from connectors.codecs.registry import codec_of
 from connectors.config import SinkConfig, SourceConfig
 from connectors.outbox.wrapping import contents
-from pipelines.definitions.definedpipeline import settings_text
+from pipelines.definitions.pipeline import settings_text
 from pipelines.definitions.walk import Part, walk
-from pipelines.errors import DefinitionError, StepError, StreamerError
+from pipelines.errors import DefinitionError, StepError, StreamerError, nearest
 from pipelines.hotpath import HotPathError
 from pipelines.plugins.modelfiles import is_here, is_remote
 from pipelines.plugins.registry import default_registry
 from pipelines.runners.models.model import described as shape_of
 from pipelines.runners.models.modelrunner import ModelRunner
 from pipelines.runners.runner import OpenContext, StatefulRunner
-from pipelines.steps import GraphStep, Keras, Onnx, PipelineStep, Step, TensorFlow, TensorRt, Trigger, Tvm
+from pipelines.steps import (
+    DrawBoundingBox,
+    GraphStep,
+    Keras,
+    Onnx,
+    PipelineStep,
+    Step,
+    TensorFlow,
+    TensorRt,
+    Trigger,
+    Tvm,
+    Zones,
+)
 from streamer.agent.assembly import build
 from streamer.cli.commands.run import described
 from streamer.definition.hotpaths import in_words
@@ -92,8 +104,11 @@ def _source(config: SourceConfig, service: Service) -> str:
     config.build()
     config.check_client()
     group = service.groups.get(config.label)
-    notes = "".join(f"; note: {note}" for note in config.notes)
-    return f"{described(config)}, {_codec(config.codec)}" + (f", group {group}" if group else "") + notes
+    return f"{described(config)}, {_codec(config.codec)}" + (f", group {group}" if group else "") + _notes(config)
+
+
+def _notes(config: SourceConfig | SinkConfig) -> str:
+    return "".join(f"; note: {note}" for note in config.notes)
 
 
 def _sink(config: SinkConfig, service: Service) -> str:
@@ -105,7 +120,7 @@ def _sink(config: SinkConfig, service: Service) -> str:
     outbox = "" if config.outbox is None else f", outbox {config.outbox.path}: {contents(config.outbox.path)}"
     # Records go into a dead letter as they came, by no codec.
     encoded = "" if config is service.dead_letter else f", {_codec(config.codec)}"
-    return f"{described(config)}{encoded}{outbox}"
+    return f"{described(config)}{encoded}{outbox}{_notes(config)}"
 
 
 def _part(part: Part, context: OpenContext, service: Service) -> str:
@@ -113,7 +128,22 @@ def _part(part: Part, context: OpenContext, service: Service) -> str:
         # Its functions are imported by opening it.
         part.what.open(part.name, part.inputs, context)
         return settings_text(part.what) or part.what.type_name
-    return _step(part.what, context, service) if isinstance(part.what, Step) else part.what.type_name
+    if not isinstance(part.what, Step):
+        return part.what.type_name
+    return _step(part.what, context, service) + _strange_cameras(part.what, service)
+
+
+def _strange_cameras(step: Step, service: Service) -> str:
+    """Zones and lines of cameras that no source has, where all sources are cameras: nothing would be seen there."""
+    if not isinstance(step, (Zones, DrawBoundingBox)) or any(source.type != "camera" for source in service.sources):
+        return ""
+    known = [name for source in service.sources for name in source.topic_names]
+    places = {**step.zones, **step.lines}
+    strange = [(place, one) for place, what in places.items() for one in what.cameras or () if one not in known]
+    return "".join(
+        f'; note: "{place}" is of the camera "{one}", which no source has{nearest(one, known)}'
+        for place, one in strange
+    )
 
 
 def _step(step: Step, context: OpenContext, service: Service) -> str:
@@ -144,7 +174,8 @@ def _onnx(step: Onnx, context: OpenContext) -> str:
     model.close()
     input_keys(step, model)
     stacks_of(step, model)
-    return shape_of(model)
+    absent = ", ".join(model.passed_over)
+    return shape_of(model) + (f"; note: {absent} is not there: {model.providers[0]} runs it" if absent else "")
 
 
 def _hot_paths(service: Service) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from streamer.definition.nocode import NoCode
 
 LOCAL: Final = "localhost:9092"
-"""Where a broker is looked for when nobody says where."""
+"""The address of the broker, by default."""
 
 Bootstrap = Annotated[
     str,

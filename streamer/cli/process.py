@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-COLLECT_AFTER: Final = 20_000
+COLLECT_AFTER: Final = 50_000
 """New objects after which Python's garbage collector looks for reference cycles among them."""
 
 
@@ -16,7 +16,8 @@ def collect_less_often() -> None:
     """Have Python's garbage collector run less often: batches are many small objects and no reference cycles.
 
     By default it runs after every 700 new objects (2,000 in later versions of Python), in a batch of 512 records with
-    headers several times, which takes up to a quarter of the CPU time. A collector that is off, or set to run even
+    headers several times, which takes up to a quarter of the CPU time. At full load tens of thousands of objects are in
+    flight in plain Python, which would be looked through again and again. A collector that is off, or set to run even
     less often, stays as it is.
     """
     young, *older = gc.get_threshold()

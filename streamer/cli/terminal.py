@@ -68,7 +68,7 @@ def say_json(value: Any, *, indent: int | None = None) -> None:
 
 
 def complain(text: str, error: BaseException | None = None) -> None:
-    """Tell on stderr what is wrong, in a few lines; with the traceback of `error` if it is given."""
+    """Print the error to stderr, in a few lines; with the traceback of `error` if it is given."""
     lines = [escaped(one) for one in masked(text).splitlines() if one.strip()] or ["unknown"]
     trace = None if error is None else "\n".join(_trace(error))
     if _json_lines:

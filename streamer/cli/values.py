@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from pipelines.data.data import Data
+from pipelines.errors import WireError
 from pipelines.values import ByteBuffer, Image
 
 FIRST: Final = 6
@@ -37,9 +38,20 @@ def summary(value: Any) -> Any:
         return value if len(value) <= MAX_TEXT else {"text": len(value), "first": value[:MAX_TEXT]}
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    if isinstance(value, (bool, int, float)):
+    if value is None or isinstance(value, (bool, int, float)):
         return value
     return repr(value)
+
+
+def values_of(data: Data) -> dict[str, Any]:
+    """The values of a record by their keys; in place of one that cannot be read, the reason as text."""
+    found: dict[str, Any] = {}
+    for key in data:
+        try:
+            found[key] = data[key]
+        except WireError as error:
+            found[key] = str(error)
+    return found
 
 
 def line(value: Any) -> str:
@@ -50,7 +62,7 @@ def line(value: Any) -> str:
         spread = f"  {found['min']:.4g} to {found['max']:.4g}, mean {found['mean']:.4g}" if "mean" in found else ""
         more = " ..." if value.size > FIRST else ""
         return f"{found['dtype']} {shape}{spread}  [{' '.join(map(_number, found['first']))}{more}]"
-    if isinstance(value, Data):
+    if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {line(one)}" for key, one in value.items()) + "}"
     if isinstance(found, dict):
         kind, size = next(iter(found.items()))

@@ -46,8 +46,8 @@ def interpolate(
 
     `${VAR}` is an environment variable, an error if it is not defined; `${VAR:-default}` is the default where the
     variable is not defined or empty; `${file:PATH}` is a file's text without its last line end, `PATH` relative to
-    `base`; `$$` is a dollar. Any other dollar stands for itself. Keys are not touched, nor what is below a path for
-    which `untouched` says so; what was put in is not looked at again.
+    `base`; `$$` is a dollar. Any other dollar stands for itself. Keys are not touched, nor values below a path for
+    which `untouched` says so; text that was put in is not searched for references again.
 
     `secret` is told of every text that must not be shown: what came from a file, and what stands behind a key, or came
     from a variable, whose name tells it (`streamer.observe.shown.names_a_secret`). `refused` says why a file may not be

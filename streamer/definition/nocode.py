@@ -4,9 +4,9 @@ Code is what a step, a sink or a source says of itself (`code_keys`): PYTHON and
 COMBINE, `when: module:function`, Kafka's `oauth_cb`, native libraries; also in pipelines inside a pipeline. Plug-ins
 that are installed are not the file's, and stay.
 
-Environment variables and files are refused unless whoever runs the service lists them, since all that a service reads
-may leave by its sinks, and a file that it writes may be run by others. Definitions and models in the folder of the
-service file need no listing: they are the stranger's own, and only what is in them is used.
+Environment variables and files are refused unless the person who runs the service lists them, since all that a service
+reads may leave by its sinks, and a file that it writes may be run by others. Definitions and models in the folder of
+the service file need no listing: they are the stranger's own, and only what is in them is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamer.definition.service import Service
 
 VARIABLE: Final = "STREAMER_NO_CODE"
-"""Environment variable that refuses code in every service of the process, whoever runs it: 1, or 0."""
+"""Environment variable that refuses code in every service of the process: 1, or 0."""
 ENV_VARIABLE: Final = "STREAMER_NO_CODE_ENV"
 """Environment variable that lists variables which services may use all the same, separated by commas."""
 FILES_VARIABLE: Final = "STREAMER_NO_CODE_FILES"

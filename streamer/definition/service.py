@@ -1,4 +1,8 @@
-"""`Service`: what a service file says, as one model. It holds data and validation; the agent does the work."""
+"""`Service`: what a service file says, as one model.
+
+It holds data and validation. `run`, `stop` and `with` hand it to an agent, which does the work and is kept in
+`streamer.agent.running`.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +52,6 @@ from streamer.routing.selection import check_topics
 from streamer.routing.when import check_condition
 
 if TYPE_CHECKING:
-    from streamer.agent.agent import Agent
     from streamer.agent.summary import Summary
 
 Config = TypeVar("Config", bound=ConnectorConfig)
@@ -190,7 +193,7 @@ def _dead_letter(value: object, info: ValidationInfo) -> SinkConfig | None:
 
 def _pipeline(value: object, info: ValidationInfo) -> pipelines.Pipeline:
     base = Path((info.context or {}).get("base") or Path.cwd())
-    if isinstance(value, pipelines.Pipeline) and not isinstance(value, type):
+    if isinstance(value, pipelines.Pipeline):
         return value
     if isinstance(value, (str, Path)):
         return pipelines.load(base / Path(value).expanduser())
@@ -212,7 +215,7 @@ class Service(Settings):
     """Label of its metrics and logs, and its consumer group where it names none; in a file by default the file's name without its ending, or the folder's for names that any file could have, such as `service.yaml`."""  # noqa: E501
     # Before the connectors, which take it over.
     hot_path: HotPath = "auto"
-    """The implementation of what is done for each record (reading, decoding, encoding, sending): `auto` is the compiled one where it was built, `native` demands the compiled one, `python` is plain Python."""  # noqa: E501
+    """The implementation of the work on each record (reading, decoding, encoding, sending): `auto` is the compiled one where it was built, `native` demands the compiled one, `python` is plain Python."""  # noqa: E501
     source: Annotated[SerializeAsAny[SourceConfig] | list[SerializeAsAny[SourceConfig]], PlainValidator(_sources)]
     """Where records come from, one or several; all feed the one pipeline. Kept as a list, see `sources`."""
     pipeline: Annotated[Any, PlainValidator(_pipeline)]
@@ -247,7 +250,6 @@ class Service(Settings):
     debug: bool | Literal["records"] = False
     """Results carry a trace of what each step did in their metadata: all of them, or, with `records`, those whose record asks for it with the header `streamer-debug`."""  # noqa: E501
 
-    _agent: Agent | None = PrivateAttr(default=None)
     _no_code: NoCode | None = PrivateAttr(default=None)
 
     @property
@@ -294,7 +296,7 @@ class Service(Settings):
 
     @property
     def no_code(self) -> NoCode | None:
-        """What it may use all the same, if it may not run code; `None`: it may do everything."""
+        """The files and variables that it may use although it may not run code; `None`: it may do everything."""
         return self._no_code or (None if code_allowed() else NoCode.of())
 
     def without_code(self, no_code: NoCode | None = None) -> Service:
@@ -305,7 +307,7 @@ class Service(Settings):
         with `streamer.load(path, no_code=...)`, which does both.
         """
         copy = self.model_copy()
-        copy._agent, copy._no_code = None, no_code or NoCode.of()
+        copy._no_code = no_code or NoCode.of()
         return copy
 
     def run(self, *, start_from: str | None = None) -> Summary:
@@ -314,28 +316,47 @@ class Service(Settings):
         `start_from` puts the sources back first: earliest, latest or a time. Failing is told by the summary; what
         cannot be opened (a missing model, bad credentials) is raised.
         """
-        agent = self._begin(start_from)
-        with stopped_by_signals(agent.stop):
-            return agent.run()
+        from streamer.agent import running
+
+        agent = running.begin(self, start_from=start_from)
+        try:
+            with stopped_by_signals(agent.stop):
+                return agent.run()
+        finally:
+            running.forget(agent)
 
     def stop(self) -> None:
         """Stop taking in, finish what is in flight, and end; returns at once. From any thread."""
-        if self._agent is not None:
-            self._agent.stop()
+        from streamer.agent import running
+
+        if (agent := running.agent_of(self)) is not None:
+            agent.stop()
 
     def __enter__(self) -> Service:
         """Run in the background."""
-        self._begin(None).start()
+        from streamer.agent import running
+
+        agent = running.begin(self)
+        try:
+            agent.start()
+        except BaseException:
+            running.forget(agent)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop and wait for the end. Raises `StreamerError` if the service failed and nothing else did."""
-        if self._agent is None:
+        from streamer.agent import running
+
+        if (agent := running.agent_of(self)) is None:
             return
-        self._agent.stop()
-        summary = self._agent.join()
+        agent.stop()
+        try:
+            summary = agent.join()
+        finally:
+            running.forget(agent)
         if summary.error is not None and error is None:
             raise StreamerError(summary.error)
 
@@ -353,19 +374,11 @@ class Service(Settings):
         cells = "".join(f"<tr><td>{key}</td><td>{html.escape(value)}</td></tr>" for key, value in rows.items())
         return f"<table><tr><th>service</th><th>{html.escape(self.name)}</th></tr>{cells}</table>"
 
-    def _begin(self, start_from: str | None) -> Agent:
-        from streamer.agent.agent import Agent
-
-        if self._agent is not None and self._agent.summary is None:
-            raise StreamerError(f'the service "{self.name}" runs already; stop it first, or make another')
-        self._agent = Agent(self, start_from=start_from)
-        return self._agent
-
     @field_validator("set")
     @classmethod
     def _fits_the_pipeline(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         if "pipeline" in info.data:
-            # Raises for what is wrong.
+            # Raises for a step or field that there is not.
             overridden(info.data["pipeline"], given)
         return given
 

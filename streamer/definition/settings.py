@@ -24,11 +24,11 @@ class BatchSettings(Settings):
     """When records that wait become a batch."""
 
     type: Literal["soft", "hard", "round"] = "soft"
-    """soft: at `max_wait` with what there is; hard: only when `max_records` are there, for models of one batch size; also with fewer where the bus gives no more before some are acknowledged; round: at most one record of each lane, such as a frame of each camera, the default where all sources are cameras."""  # noqa: E501
+    """soft: at `max_wait` with the records that have come; hard: only when `max_records` are there, for models of one batch size; also with fewer where the bus gives no more before some are acknowledged; round: at most one record of each lane, such as a frame of each camera, the default where all sources are cameras."""  # noqa: E501
     max_records: Annotated[int, Field(ge=1)] = 512
     """Records in one batch at most. Where more wait, small batches that the pipeline runs in no time are decoded and sent together. Without it, the size of a round is learned: the smallest whose time per record is within 10 % of the best."""  # noqa: E501
     max_wait: Duration = 0.005
-    """How long the oldest record waits for company at most, from its arrival (soft, and round, for which it is 0 where nothing is said)."""  # noqa: E501
+    """How long the oldest record waits for others at most, from its arrival (soft, and round, for which the default is 0)."""  # noqa: E501
     max_bytes: Annotated[Size, Field(ge=1)] = 16 << 20
     """Size at which a batch is closed; one larger record is a batch of its own (soft, and round, for which it is `limits.in_flight` where nothing is said)."""  # noqa: E501
     max_age: Duration | None = None
@@ -58,7 +58,7 @@ class BatchSettings(Settings):
 
     @property
     def learns_size(self) -> bool:
-        """Whether nobody said how many records a round has."""
+        """Whether the size of a round is learned, as `max_records` is not given."""
         return self.type == "round" and "max_records" not in self.model_fields_set
 
     def build(self) -> Batcher:

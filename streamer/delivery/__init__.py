@@ -1,1 +1,1 @@
-"""What is sent, confirmed and acknowledged, and what becomes of records that fail."""
+"""Sending, confirming and acknowledging, and the treatment of records that fail."""

@@ -93,7 +93,7 @@ class Barrier(Confirming):
         """Their messages stay sent."""
 
     def end(self, deadline: float) -> None:
-        """Wait for what was sent."""
+        """Wait for the confirmation of all messages that were sent."""
         self.wait(deadline)
 
     def close(self) -> None:

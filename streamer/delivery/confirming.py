@@ -21,24 +21,25 @@ class Confirming(ABC):
     """Owned by the run thread. A batch passes it on its way to the sinks: `admit`, then its messages are sent."""
 
     outcomes: Counter[tuple[str, str]]
-    """Counts of rows by source and outcome; what is added here is counted once the rows are confirmed for good."""
+    """Counts of rows by source and outcome, which the metrics take over once the rows are confirmed for good."""
     postponed: bool = False
     """Whether dead letters of rows that were run are held back, so that their transaction may not be committed."""
 
     @property
     @abstractmethod
     def unconfirmed(self) -> bool:
-        """Whether something was sent that is not confirmed, or lost for good, as far as is known."""
+        """Whether messages were sent of which it is not known yet whether they are confirmed or lost."""
 
     @abstractmethod
     def run_next(self, seconds: float) -> None:
-        """A batch is run next, which will take about so long."""
+        """A batch is run next, which will take about so many seconds."""
 
     @abstractmethod
     def admit(
         self, decoded: DecodedBatch, result: Result, release: Callable[[], None]
     ) -> Iterable[tuple[DecodedBatch, Result]]:
-        """The parts of a batch to send now, one after the other; the next is asked for when one was sent.
+        """The parts of a batch to send now, one after the other; the next part is asked for when the one before was
+        sent.
 
         May wait. `release` sends the dead letters that are held back, so that nothing is `postponed`. Raises
         `ServiceStopped` when no time is left for that.
@@ -68,15 +69,15 @@ class Confirming(ABC):
     def hurry(self) -> None:
         """Lanes are taken away, or the service ends: from here on nothing waits for dead letters that are held back.
 
-        What is sent with them is given up; the records come again, or go to others.
+        A transaction that such dead letters belong to is aborted; its records come again, or go to another consumer.
         """
 
     @abstractmethod
     def wait(self, deadline: float) -> list[tuple[SinkRoute, Lost]]:
         """Wait until everything sent is confirmed or known to be lost; the lost messages, by sink and row.
 
-        Not for what is `postponed`. Raises `ConnectorError` (retriable) if that is not known at `deadline`, on
-        `time.monotonic`.
+        Does not wait for dead letters that are `postponed`. Raises `ConnectorError` (retriable) if that is not known at
+        `deadline`, on `time.monotonic`.
         """
 
     @abstractmethod
@@ -89,7 +90,8 @@ class Confirming(ABC):
 
     @abstractmethod
     def end(self, deadline: float) -> None:
-        """The service has failed: bring to an end what was sent, by `deadline`. Raises `ConnectorError`."""
+        """The service has failed: wait for confirmations, or abort the transaction, by `deadline`. Raises
+        `ConnectorError`."""
 
     @abstractmethod
     def close(self) -> None:

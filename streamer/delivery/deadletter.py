@@ -4,8 +4,8 @@ Original payload, key and headers are kept byte for byte. Our own headers stand 
 `streamer-`; `original` separates them again, for `streamer replay`.
 
 If a sink refuses a letter (it is too large, or no line of text), the letter is sent without its payload, and if need be
-without its key and headers too. Its headers then name what is left out, with size and SHA-256 of the payload; as some
-sinks have no headers, its payload is a JSON document of them.
+without its key and headers too. Its headers then name the parts that are left out, with size and SHA-256 of the
+payload; as some sinks have no headers, its payload is a JSON document of them.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ from connectors.source import Replays
 from pipelines.data.membership import among
 from pipelines.data.result import Result
 from pipelines.data.rowrange import RowNumbers, as_array
-from pipelines.errors import ConnectorError, StepError
+from pipelines.errors import ConnectorError, StepError, step_of
 from pipelines.executors.accounting import NO_ROWS, accounted
 from streamer.agent.decodedbatch import SOURCE_BITS, DecodedBatch
 from streamer.delivery.confirming import Confirming
 from streamer.delivery.deadletter import Letter, dead_letters
-from streamer.delivery.failures import FailureWatch, ServiceStopped, let_go, step_of
+from streamer.delivery.failures import FailureWatch, ServiceStopped, let_go
 from streamer.delivery.fitting import CodecHints
 from streamer.delivery.guarantee import Guarantee
 from streamer.delivery.ledger import Confirmed, Ledger
@@ -85,7 +85,7 @@ class Delivery:
         self._letters = LetterLog(log, "dead letter")
         self._shortened = LetterLog(log, "shortened dead letter")
         self._hints = CodecHints(log)
-        self._sheds = {number for number, source in enumerate(replays) if replays[source] is Replays.NONE}
+        self._not_replayed = {number for number, source in enumerate(replays) if replays[source] is Replays.NONE}
         self._kept: list[LedgerEntry] = []
         """Entries of sources that deliver nothing again, whose payloads are still there."""
         self._dropping: dict[str, int] = {}
@@ -101,7 +101,7 @@ class Delivery:
     def enter(self, decoded: DecodedBatch) -> None:
         """Enter a batch into the ledger. Rows of lanes that have ended leave the batch: another consumer has them."""
         entry = self.ledger.enter(decoded.records, decoded.first, decoded)
-        if decoded.first >> SOURCE_BITS in self._sheds:
+        if decoded.first >> SOURCE_BITS in self._not_replayed:
             self._kept.append(entry)
         if not entry.all_undecided:
             decoded.keep(as_array(decoded.rows)[entry.undecided])
@@ -163,14 +163,15 @@ class Delivery:
         finally:
             self.collect()
         for route, lost in losses:
-            self._make_good(route, lost)
+            self._handle_lost(route, lost)
 
     def hurry(self) -> None:
         """Nothing waits for dead letters that are held back any longer; see `Confirming.hurry`."""
         self._confirming.hurry()
 
     def look_for_confirmations(self) -> None:
-        """As `wait_for_confirmations`, without waiting: what is not known yet is asked for again the next time.
+        """As `wait_for_confirmations`, without waiting: messages that are not confirmed yet are looked at by the next
+        call.
 
         Raises `ConnectorError` if a sink is broken for good.
         """
@@ -181,11 +182,11 @@ class Delivery:
                 raise
 
     def keeps_up(self, seconds: float) -> bool:
-        """Whether what was sent is confirmed within so many seconds, without `wait_for_confirmations`."""
+        """Whether messages are confirmed within so many seconds, without `wait_for_confirmations`."""
         return self._confirming.keeps_up(seconds)
 
     def run_next(self, seconds: float) -> None:
-        """A batch is run next, which will take about so long."""
+        """A batch is run next, which will take about so many seconds."""
         self._confirming.run_next(seconds)
 
     def end_lanes(self, lanes: Collection[Lane]) -> None:
@@ -195,7 +196,8 @@ class Delivery:
         self._confirming.lanes_ended(lanes)
 
     def end(self, deadline: float) -> None:
-        """The service has failed: bring to an end what was sent, by `deadline`. Raises `ConnectorError`."""
+        """The service has failed: wait for confirmations, or abort the transaction, by `deadline`. Raises
+        `ConnectorError`."""
         try:
             self._confirming.end(deadline)
         finally:
@@ -267,16 +269,16 @@ class Delivery:
         for route, messages in zip(self._routes, blocks, strict=True):
             refused = self._send(route, messages)
             if refused:
-                self._give_up(route, messages, refused, failed)
-        self._bury(failed)
+                self._fail_refused(route, messages, refused, failed)
+        self._send_or_hold_letters(failed)
         self._count(decided, failed, [*result.dropped, *skipped], decoded if own else None)
         let_go(failed.values())
         if self._kept:
-            self._shed()
+            self._free_payloads()
 
-    def _shed(self) -> None:
-        """Free the payloads of records that no bus would deliver again, once all that they became is sent: they must
-        not take up room while a sink that is away confirms nothing.
+    def _free_payloads(self) -> None:
+        """Free the payloads of records that no bus would deliver again, once all their results are sent: they must not
+        take up memory while a sink that is away confirms nothing.
         """
         if self._held_back:
             return
@@ -334,7 +336,7 @@ class Delivery:
         self._meters.dropped[route.name] += len(full)
         self.ledger.confirm(np.concatenate([messages.parents(at) for at in full]))
 
-    def _give_up(
+    def _fail_refused(
         self, route: SinkRoute, messages: Messages, refused: Mapping[int, ConnectorError], failed: Failed
     ) -> None:
         """These messages are refused for good: their records have failed, even if other sinks accepted theirs."""
@@ -348,7 +350,7 @@ class Delivery:
         self.ledger.confirm(np.concatenate([messages.parents(at) for at in refused]))
         failed.update(new)
 
-    def _bury(self, failed: Failed) -> None:
+    def _send_or_hold_letters(self, failed: Failed) -> None:
         """Send dead letters, or hold them back while every record seems to fail. The ledger expects them already."""
         if not failed or self._drop_failed:
             return
@@ -378,16 +380,18 @@ class Delivery:
             decoded: DecodedBatch = entry.note
             own = {row: failed[row] for row in rows.tolist()}
             self._letters.add(own, self._place)
-            self._post(self._dead, decoded, {row: self._letter(decoded, row, error) for row, error in own.items()})
+            self._send_until_accepted(
+                self._dead, decoded, {row: self._letter(decoded, row, error) for row, error in own.items()}
+            )
 
     def _letter(self, decoded: DecodedBatch, row: int, error: Exception) -> Letter:
-        """The dead letter of a row, as short as it has to be after what was refused of it before."""
+        """The dead letter of a row, shortened once for each time that the sink has refused it."""
         letter = Letter.of(error)
         for refusal in self._confirming.refusals(decoded, row):
             letter = self._shortened_by(letter, row, refusal)
         return letter
 
-    def _post(self, route: SinkRoute, decoded: DecodedBatch, letters: Mapping[int, Letter]) -> None:
+    def _send_until_accepted(self, route: SinkRoute, decoded: DecodedBatch, letters: Mapping[int, Letter]) -> None:
         """Send these letters, by row number; one that the sink refuses is sent again, shorter, until it is accepted."""
         if not decoded.kept:
             letters = {row: one if one.refusals else one.shorter(LET_GO) or one for row, one in letters.items()}
@@ -424,7 +428,7 @@ class Delivery:
             if len(late):
                 self._meters.latency.add(np.maximum(late, 0.0))
 
-    def _make_good(self, route: SinkRoute, lost: Lost) -> None:
+    def _handle_lost(self, route: SinkRoute, lost: Lost) -> None:
         """Messages that the sink had accepted are lost: their records come again, or become dead letters.
 
         All other messages are confirmed: these rows wait for the lost messages alone.
@@ -451,22 +455,22 @@ class Delivery:
                 letters[row] = error
             else:
                 failed[row] = StepError.of(f"sink {route.name}", error)
-        self._tally("dropped", np.array(gone, np.int64))
+        self._count_rows("dropped", np.array(gone, np.int64))
         if again:
             self._log.warning("messages were lost, their records come again", sink=route.name, rows=len(again))
             lanes = self.ledger.lanes_of(again)
             self._rewind(lanes, self.ledger.all_marks(lanes))
             for lane in lanes:
                 self.ledger.end(lane)
-        self._post_again(route, letters)
+        self._send_letters_again(route, letters)
         if failed:
             self._check(failed)
             for row in failed:
                 self.ledger.wait_for(row, 0 if self._drop_failed else 1)
-            self._bury(failed)
-            self._tally("dropped" if self._drop_failed else "dead", _numbers(failed))
+            self._send_or_hold_letters(failed)
+            self._count_rows("dropped" if self._drop_failed else "dead", _numbers(failed))
 
-    def _post_again(self, route: SinkRoute, lost: Mapping[int, ConnectorError]) -> None:
+    def _send_letters_again(self, route: SinkRoute, lost: Mapping[int, ConnectorError]) -> None:
         """Send these lost letters again: unchanged if the error is retriable, else shorter."""
         # A row that is complete by now was in a lane that has just ended.
         for entry, rows in self.ledger.open_among(_numbers(lost)):
@@ -474,7 +478,7 @@ class Delivery:
             own = {row: lost[row] for row in rows.tolist()}
             same = {row: decoded.letters[row] for row, error in own.items() if error.retriable}
             refused = {row: error for row, error in own.items() if not error.retriable}
-            self._post(route, decoded, {**same, **self._shorter(decoded, refused)})
+            self._send_until_accepted(route, decoded, {**same, **self._shorter(decoded, refused)})
 
     def _count(self, decided: RowNumbers, failed: Failed, dropped: list[int], decoded: DecodedBatch | None) -> None:
         """Count outcomes. `decoded` is the batch whose rows these are, each in one place; `None` for other rows."""
@@ -488,12 +492,12 @@ class Delivery:
             return
         lost = _numbers(failed)
         gone = np.array(dropped, np.int64)
-        self._tally("dropped" if self._drop_failed else "dead", lost)
-        self._tally("dropped", gone)
+        self._count_rows("dropped" if self._drop_failed else "dead", lost)
+        self._count_rows("dropped", gone)
         rows = as_array(decided)
-        self._tally("ok", rows[~among(rows, np.concatenate([lost, gone]))])
+        self._count_rows("ok", rows[~among(rows, np.concatenate([lost, gone]))])
 
-    def _tally(self, outcome: str, rows: Ints) -> None:
+    def _count_rows(self, outcome: str, rows: Ints) -> None:
         if not len(rows):
             return
         sources = rows >> SOURCE_BITS

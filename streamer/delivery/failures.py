@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
-from pipelines.errors import StepError, StreamerError
+from pipelines.errors import StreamerError, step_of
 
 
 class ServiceStopped(StreamerError):
@@ -72,8 +72,3 @@ def let_go(errors: Iterable[Exception]) -> None:
         for one in chain:
             one.__traceback__ = None
             chain += [up for up in (one.__cause__, one.__context__) if up is not None and up not in chain]
-
-
-def step_of(error: Exception) -> str:
-    """The step that an error belongs to."""
-    return (error.step or "") if isinstance(error, StepError) else ""

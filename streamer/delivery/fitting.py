@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from connectors.codecs.compression import detected
 from connectors.codecs.registry import CODECS, codec_of
 from connectors.message import Message, records_of
 
@@ -13,10 +16,46 @@ if TYPE_CHECKING:
 
 _TRIED: Final = ("json", "konduit-json", "image", "protodata", "sparkplug", "msgpack")
 """In the order of how little they take for theirs. `raw` and `text` read anything, and `csv` any text."""
+LARGEST: Final = 1 << 20
+"""Bytes of a payload that a running service tries with other codecs at most: its records wait meanwhile."""
+_FRAME: Final = 5
+"""Bytes before a payload of a schema registry: 0 and the id of the schema."""
+_MOST_ID: Final = 1 << 24
+_REGISTRY: Final = {"url": "http://localhost:8081"}
+_XERIAL: Final = b"\x82SNAPPY\x00"
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.:/-]*")
 
 
-def fitting_codec(payload: bytes) -> str | None:
-    """The name of a codec, used without settings, that decodes the payload to at least one value."""
+class Fitting(NamedTuple):
+    """A codec that would read a payload."""
+
+    codec: str | dict[str, Any] | None
+    """Its name, or its setting as service files have it; `None` if there is none that could."""
+    why: str = ""
+    """What the payload looks like, where that is a guess: `framed by a schema registry (schema id 7)`."""
+
+    @property
+    def in_file(self) -> str:
+        """The setting as text for a service file, of one line."""
+        return _flow(self.codec)
+
+    @property
+    def as_option(self) -> str:
+        """The setting as the option `--codec` takes it."""
+        return self.codec if isinstance(self.codec, str) else f"'{json.dumps(self.codec)}'"
+
+
+def fitting_codec(payload: bytes) -> Fitting | None:
+    """The codec that decodes the payload to at least one value, or that it looks as if it were written for.
+
+    The codecs of plain payloads are tried. What is known by how it begins: schema registries, gzip, zstd and
+    Snappy. Last comes text with commas and the like.
+    """
+    found = _compressed(payload) or _framed(payload) or _read(payload)
+    return found or _table(payload)
+
+
+def _read(payload: bytes) -> Fitting | None:
     records = records_of([Message(payload)], "payload")
     for name in _TRIED:
         if name not in CODECS.known:
@@ -24,14 +63,72 @@ def fitting_codec(payload: bytes) -> str | None:
         try:
             decoded = codec_of(name).decode(records, None)
             if not decoded.failed and any(len(data) for data in decoded.batch.to_list()):
-                return name
+                return Fitting(name)
         except Exception:  # noqa: BLE001, S112 - no package, no values, or bytes made to break it: no hint is worth that
             continue
     return None
 
 
-LARGEST: Final = 1 << 20
-"""Bytes of a payload that a running service tries with other codecs at most: its records wait meanwhile."""
+def _framed(payload: bytes) -> Fitting | None:
+    schema = int.from_bytes(payload[1:_FRAME], "big")
+    if len(payload) <= _FRAME or payload[0] or not 0 < schema < _MOST_ID:
+        return None
+    why = f"framed by a schema registry (schema id {schema})"
+    rest = payload[_FRAME:]
+    if rest[:1] in (b"{", b"["):
+        return Fitting({"type": "json-schema", "registry": _REGISTRY}, why)
+    # Of a message of protobuf the place in its schema comes next, which is 0 as a rule; few records of Avro begin so.
+    kinds = ("protobuf", "avro") if rest[0] == 0 else ("avro", "protobuf")
+    return Fitting({"type": kinds[0], "registry": _REGISTRY}, f"{why}; if not {kinds[0]}, type: {kinds[1]}")
+
+
+def _compressed(payload: bytes) -> Fitting | None:
+    if payload.startswith(_XERIAL):
+        return Fitting(
+            None,
+            "Snappy, compressed before they came to Kafka, which no codec reads: let the producer's client compress "
+            "(compression.type), or use gzip or zstd",
+        )
+    form = detected(payload)
+    if form is None:
+        return None
+    try:
+        plain = form.decompressed(payload, LARGEST)
+        inside = _framed(plain) or _read(plain) or _table(plain)
+    except Exception:  # noqa: BLE001 - what is damaged, too large or needs a package is none that we know
+        inside = None
+    if inside is None or inside.codec is None:
+        return Fitting({"type": "compressed", "codec": "NAME"}, f"{form.name} of a payload that is not known")
+    return Fitting(
+        {"type": "compressed", "codec": inside.codec}, f"{form.name}{inside.why and f' of what is {inside.why}'}"
+    )
+
+
+def _table(payload: bytes) -> Fitting | None:
+    try:
+        lines = payload.decode().splitlines()
+    except UnicodeDecodeError:
+        return None
+    if not 0 < len(lines) <= 2 or lines[0][:1] in ("{", "[", "<") or not all(map(str.isprintable, lines)):
+        # A broken JSON or XML document has commas, too.
+        return None
+    delimiter = max(",;|", key=lines[0].count)
+    count = lines[0].count(delimiter) + 1
+    if count == 1 or any(line.count(delimiter) + 1 != count for line in lines):
+        return None
+    more = {} if delimiter == "," else {"delimiter": delimiter}
+    if len(lines) == 2:
+        return Fitting({"type": "csv", **more} if more else "csv", f"a header and a row of {count} fields")
+    names = [f"NAME_{number}" for number in range(1, count + 1)] if count <= 4 else ["NAME_1", "NAME_2", "..."]
+    return Fitting({"type": "csv", "names": names, **more}, f"a row of {count} fields")
+
+
+def _flow(setting: Any) -> str:
+    if isinstance(setting, dict):
+        return "{" + ", ".join(f"{key}: {_flow(value)}" for key, value in setting.items()) + "}"
+    if isinstance(setting, list):
+        return f"[{', '.join(map(_flow, setting))}]"
+    return setting if _PLAIN.fullmatch(setting) and "://" not in setting else json.dumps(setting)
 
 
 class CodecHints:
@@ -42,7 +139,7 @@ class CodecHints:
 
     def __init__(self, log: Any) -> None:
         self._log = log
-        self._found: dict[str, str | None] = {}
+        self._found: dict[str, Fitting | None] = {}
 
     def look(self, decoded: DecodedBatch, place: Callable[[int], str]) -> None:
         """Try the payload of the first row that could not be decoded, if none of its source was tried before.
@@ -57,12 +154,25 @@ class CodecHints:
             if isinstance(payload, bytes) and 0 < len(payload) <= LARGEST:
                 found = self._found[decoded.source] = fitting_codec(payload)
                 if found is not None:
-                    self._log.warning(
-                        "another codec reads this record", source=decoded.source, at=place(row), codec=found
-                    )
+                    self._tell(found, decoded.source, place(row))
                 return
 
     def of(self, source: str) -> str:
         """What to add to the error that stops the service; empty if no codec was found."""
         found = self._found.get(source)
-        return "" if found is None else f'; such payloads are read with "codec: {found}" in the source {source}'
+        if found is None:
+            return ""
+        if found.codec is None:
+            return f"; such payloads look like {found.why}"
+        looks = f"; they look like {found.why}" if found.why else ""
+        return f'; such payloads are read with "codec: {found.in_file}" in the source {source}{looks}'
+
+    def _tell(self, found: Fitting, source: str, at: str) -> None:
+        if found.codec is None:
+            self._log.warning("no codec reads this record", source=source, at=at, looks_like=found.why)
+        elif found.why:
+            self._log.warning(
+                "another codec reads this record", source=source, at=at, codec=found.in_file, looks_like=found.why
+            )
+        else:
+            self._log.warning("another codec reads this record", source=source, at=at, codec=found.in_file)

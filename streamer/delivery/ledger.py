@@ -174,7 +174,7 @@ class Ledger:
         return found
 
     def marks(self, sources: Collection[str] | None = None) -> dict[Lane, int]:
-        """Positions that may be acknowledged, for lanes whose position moved since the last call that asked for them.
+        """Positions that may be acknowledged, of lanes whose position has moved since the last call for them.
 
         `sources` names those whose lanes are asked for; `None`: all.
         """

@@ -2,8 +2,8 @@
 
 Such a refusal names a whole request, of which one message was to blame, and voids the transaction with everything in
 it. So the records of the request are suspects. When they come again, each half of them is sent in a transaction of its
-own: the half that is refused is halved again, the other is done with. What is refused alone is to blame, and becomes a
-dead letter when it comes once more, or a shorter one if it was a dead letter.
+own: the half that is refused is halved again, the other half is accepted. A record that is refused alone is to blame:
+it becomes a dead letter when it comes once more, or a shorter dead letter if it was one already.
 
 Records are remembered by partition and position, as they come again as other rows in other lanes.
 """
@@ -49,17 +49,17 @@ class Suspected(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Rows of a batch that may share a transaction with others of no group, or of theirs."""
+    """Rows of a batch that are sent in one transaction. Rows without suspects may share it."""
 
     rows: Ints
     group: int | None
-    """Which suspects are among them."""
+    """The group of suspects among them; `None` if there are none."""
     alone: bool = False
     """Whether the one row is to be alone in a transaction."""
 
 
 class Suspects:
-    """Which records are tried together or alone, and what came of it."""
+    """The suspects of a service: in which groups they are tried, and which were refused alone."""
 
     def __init__(self) -> None:
         self._found: dict[_Partition, dict[int, _Suspect]] = {}
@@ -73,10 +73,10 @@ class Suspects:
     def add(self, rows: Sequence[tuple[DecodedBatch, int]]) -> None:
         """The records of these rows are those of which one is to blame: two groups of half of them each.
 
-        Where some were suspects before, only those are: what they travelled with was accepted when it was sent without
-        them. If that is wrong the others are found when these are done with. Suspects between them, which several
-        requests at a time may leave, go to the half that they are in: positions are committed in order, so that groups
-        that alternate would be sent row by row.
+        If some of them were suspects before, only these are suspects now: the others were accepted once without them.
+        If that was wrong, the others are found later. Earlier suspects that lie between them (several requests may be
+        refused at a time) join the half that they lie in: positions are committed in order, so groups that alternate
+        would be sent row by row.
         """
         places = [_place(decoded, row) for decoded, row in rows]
         known = [(lane, position) for lane, position in places if position in self._found.get(_partition(lane), ())]
@@ -125,11 +125,11 @@ class Suspects:
                 yield Suspected(int(rows[low + at]), suspect.group, alone, suspect.error)
 
     def parts(self, decoded: DecodedBatch) -> Iterator[Part]:
-        """The rows of a batch in their order. What is between suspects of a group is in their part, as the positions of
-        a lane are committed in order."""
+        """The rows of a batch in their order. Rows between suspects of one group are in the part of that group, as the
+        positions of a lane are committed in order."""
         rows = as_array(decoded.rows)
         start, group = 0, None
-        # A list, as what is known of suspects changes while their parts are sent.
+        # A list, as suspects are added and removed while their parts are sent.
         for suspect in list(self.rows(decoded)) if self._found else ():
             if suspect.group == group:
                 continue

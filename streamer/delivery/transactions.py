@@ -35,7 +35,7 @@ from streamer.delivery.confirming import Confirming
 from streamer.delivery.failures import ServiceStopped
 from streamer.delivery.ledger import Ledger
 from streamer.delivery.parts import failing, part_of
-from streamer.delivery.sending import LEAST_TRY, pause
+from streamer.delivery.sending import pause
 from streamer.delivery.suspects import Suspects
 from streamer.observe.metrics import RunMeters
 from streamer.routing.sinkroute import SinkRoute
@@ -45,6 +45,8 @@ APART = 0.05
 one that follows at once."""
 CALL = 5.0
 """Seconds of one call at most, by its deadline; it is made again until its outcome is known."""
+LEAST_CALL = 0.5
+"""Seconds of one call when there is no time left: enough for a bus that answers."""
 SLICE = 0.05
 """Seconds of one wait, between which messages of the intake threads are served."""
 
@@ -75,7 +77,8 @@ class Transactions(Confirming):
         patience: Callable[[], float],
         log: Any,
     ) -> None:
-        """`first` is the sink whose siblings all `sinks` are; `dead` is the one of them for dead letters.
+        """`first` begins, commits and aborts the transactions of all `sinks`; `dead` is the sink for dead letters among
+        them.
 
         `token` gives the newest token of the source; after it `serve` tells of every lane that ended before it was
         taken. `rewind` has lanes delivered again. `patience` gives the seconds left to wait for sinks.
@@ -109,6 +112,9 @@ class Transactions(Confirming):
         self._group: int | None = None
         """Which suspects the transaction has."""
         self._began_at = 0.0
+        self._awaited_since = 0.0
+        """Since when results have been waiting for the transaction, also for the end of the one before it. The interval
+        counts from here, as it says how much later results become visible."""
         self._ended_at = 0.0
         self._aborts = 0
         self._touched: list[Lane] = []
@@ -133,11 +139,11 @@ class Transactions(Confirming):
     def admit(
         self, decoded: DecodedBatch, result: Result, release: Callable[[], None]
     ) -> Iterator[tuple[DecodedBatch, Result]]:
-        """The batch without the rows whose lanes have ended since it was run, in parts where it has suspects."""
+        """The batch, without rows whose lanes have ended since it was run; in several parts if it holds suspects."""
         for rows, group, alone in self._suspects.parts(decoded):
             # Lanes may end while this waits.
             if len(self._owned(decoded, rows)) and (alone or (group is not None and group != self._group)):
-                self._settle(release)
+                self._commit_and_wait(release)
             if not len(self._owned(decoded, rows)):
                 continue
             self._open()
@@ -150,9 +156,9 @@ class Transactions(Confirming):
             self._note(decoded, owned)
             is_whole = len(owned) == len(decoded.rows)
             part, own = (decoded, result) if is_whole else part_of(decoded, result, owned)
-            yield self._judged(part, own)
+            yield self._with_convicted(part, own)
             if alone:
-                self._settle(release)
+                self._commit_and_wait(release)
 
     def sent(self) -> None:
         """The transaction has begun already."""
@@ -177,7 +183,8 @@ class Transactions(Confirming):
             self._barrier.push()
 
     def confirmed(self) -> list[Ints]:
-        """The rows of committed transactions. Goes on with what is under way, and commits a transaction that is due."""
+        """The rows of committed transactions. Takes the next step of the current transaction, and commits it if it is
+        due."""
         self._advance()
         if self._is_due():
             self._commit()
@@ -191,7 +198,8 @@ class Transactions(Confirming):
             self._abort("dead letters are held back, and there is no time to wait for them")
 
     def wait(self, deadline: float) -> list[tuple[SinkRoute, Lost]]:
-        """Commit, and wait for the outcome. What is lost comes again: nothing is left to be made good."""
+        """Commit, and wait for the outcome. Lost messages abort the transaction and their records come again, so none
+        are returned."""
         while self._state is not _State.IDLE:
             if self._state is _State.OPEN:
                 if self.postponed:
@@ -231,14 +239,14 @@ class Transactions(Confirming):
         """End the thread of calls, when the last one has returned."""
         self._calls.close()
 
-    def _judged(self, decoded: DecodedBatch, result: Result) -> tuple[DecodedBatch, Result]:
-        """The batch, in which records have failed whose results were refused when they were tried alone."""
+    def _with_convicted(self, decoded: DecodedBatch, result: Result) -> tuple[DecodedBatch, Result]:
+        """The batch; its records whose results were refused when they were tried alone have failed."""
         found = self._suspects.rows(decoded) if self._suspects else ()
         errors: dict[int, Exception] = {one.row: one.error for one in found if one.error is not None}
         return failing(decoded, result, errors) if errors else (decoded, result)
 
     def _owned(self, decoded: DecodedBatch, rows: Ints) -> Ints:
-        """Those of these rows whose lanes have not ended."""
+        """The rows among these whose lanes have not ended."""
         for lane, start, stop in decoded.records.spans:
             if self._ledger.has_ended(lane):
                 rows = rows[(rows < decoded.first + start) | (rows >= decoded.first + stop)]
@@ -254,25 +262,29 @@ class Transactions(Confirming):
 
     def _open(self) -> None:
         """Wait until a transaction is open."""
-        least = time.monotonic() + LEAST_TRY
+        now = time.monotonic()
+        if self._state is not _State.OPEN:
+            self._awaited_since = now
+        least = now + LEAST_CALL
         while self._state is not _State.OPEN:
             if self._state is _State.IDLE and time.monotonic() >= self._again_at:
                 self._began_at = time.monotonic()
                 self._turn(_State.BEGINNING, self._first.begin)
-            self._go_on("results wait for a transaction", least)
+            self._wait_for_call("results wait for a transaction", least)
 
-    def _settle(self, release: Callable[[], None]) -> None:
+    def _commit_and_wait(self, release: Callable[[], None]) -> None:
         """Commit, and wait for the outcome."""
-        least = time.monotonic() + LEAST_TRY
+        least = time.monotonic() + LEAST_CALL
         while self.unconfirmed:
             if self._state is _State.OPEN:
-                # A suspect waits for nobody, and nobody for it.
+                # A suspect is sent without other records, so held dead letters are sent first.
                 release()
                 self._commit()
-            self._go_on("a transaction waits for its outcome", least)
+            self._wait_for_call("a transaction waits for its outcome", least)
 
-    def _go_on(self, waiting: str, least: float) -> None:
-        """Wait a little for what is under way. Raises `ServiceStopped` when no time is left, but not before `least`."""
+    def _wait_for_call(self, waiting: str, least: float) -> None:
+        """Wait a little for the call that is being made. Raises `ServiceStopped` when no time is left, but not before
+        `least`."""
         self._advance()
         if self._state in (_State.OPEN, _State.IDLE) and self._again_at <= time.monotonic():
             return
@@ -287,13 +299,15 @@ class Transactions(Confirming):
             return False
         now = time.monotonic()
         is_full = self._rows >= self._settings.max_records
-        return now - self._ended_at >= APART and (is_full or now + ahead - self._began_at >= self._settings.interval)
+        return now - self._ended_at >= APART and (
+            is_full or now + ahead - self._awaited_since >= self._settings.interval
+        )
 
     def _commit(self) -> None:
         """Begin to commit, unless dead letters of the transaction are held back."""
         if self.postponed:
             return
-        # In this order: what ended before the token was taken is known when it is used.
+        # In this order: then all lanes that ended before the token was taken are known when the token is used.
         token = self._token()
         self._serve()
         if token is None or self._state is not _State.OPEN:
@@ -302,7 +316,8 @@ class Transactions(Confirming):
         self._turn(_State.COMMITTING, partial(self._commit_call, dict(self._positions), token))
 
     def _commit_call(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
-        """On the thread of calls. What is lost is known before the commit, as then it can be told which rows it was."""
+        """On the thread of calls. Waits for all confirmations first: before the commit a lost message is known by its
+        row."""
         if not self._asked:
             self._barrier.sent()
             self._losses = self._barrier.wait(deadline)
@@ -319,14 +334,14 @@ class Transactions(Confirming):
         for lane in self._touched:
             self._ledger.end(lane)
         self._barrier = Barrier(self._sinks, self._meters)
-        # What is held back is of rows that come again.
+        # Dead letters that are held back belong to rows that come again.
         self.postponed = False
-        # Then trying again is no use, and finding out which of them is urgent.
+        # Trying the same records again is no use then: which of them is to blame has to be found without a pause.
         self._aborts = 0 if records_are_to_blame else self._aborts + 1
         self._turn(_State.ABORTING, self._first.abort)
 
     def _suspect(self, losses: Sequence[tuple[SinkRoute, Lost]]) -> bool:
-        """Remember which records may be to blame for what was lost; whether records alone are."""
+        """Remember which records may be to blame for the lost messages. Returns whether records alone are to blame."""
         suspected: dict[int, DecodedBatch] = {}
         for route, lost in losses:
             for row, error in lost.items():

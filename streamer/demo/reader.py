@@ -1,4 +1,4 @@
-"""A reader: takes what comes from a source as any other consumer would, in a thread of its own."""
+"""A reader: takes the records of a source as any other consumer would, in a thread of its own."""
 
 from __future__ import annotations
 

@@ -32,10 +32,6 @@ class Broker:
     kind: Kind
     description: str
 
-    def describe(self) -> str:
-        """One line for people."""
-        return self.description
-
 
 @contextmanager
 def open_broker(purpose: str, allow_mock: bool = False, progress: Progress | None = None) -> Iterator[Broker]:
@@ -43,7 +39,7 @@ def open_broker(purpose: str, allow_mock: bool = False, progress: Progress | Non
 
     Tried in this order: `KAFKA_BOOTSTRAP_SERVERS` (when it is set nothing else is tried, and it is never stopped), a
     container if the Docker engine answers within 2 s, Apache Kafka's jars, and with `allow_mock` librdkafka's mock
-    cluster, which says in `describe()` that it is no real Kafka. `progress` is told what takes long.
+    cluster, whose `description` says that it is no real Kafka. `progress` is told what takes long.
 
     Raises `MissingPackageError` (extra `broker`) when nothing but missing packages is in the way, else `BrokerError`,
     with a line for each way tried and why it failed.

@@ -12,7 +12,7 @@ from streamer.devbroker import guard
 
 
 class Guard:
-    """A process that ends what is on its list when this process is gone, and then removes `folder`, if one is given.
+    """A process that ends the listed processes when this process is gone, and then removes `folder`, if one is given.
 
     `files`: descriptors that it shares until it ends, such as the one that holds a folder's lock.
     """

@@ -5,19 +5,18 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 from pipelines.errors import MissingPackageError
 from streamer.devbroker.errors import BrokerError
 from streamer.devbroker.guarding import Guard
 from streamer.devbroker.jars import KAFKA_VERSION, KafkaJars, Progress
 from streamer.devbroker.ports import HOST, ReservedPorts
+from streamer.devbroker.program import Program, Started, end, log_tail
 from streamer.devbroker.ready import ask_for_coordinator, wait_until_listed
 from streamer.devbroker.settings import new_uuid, renumber, server_properties, write_properties
 
@@ -31,10 +30,9 @@ _JAVA_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
 )
 _ATTEMPTS = 3
-_LOG_TAIL = 3000
 
 
-class LocalKafka:
+class LocalKafka(Started):
     """Apache Kafka in KRaft mode, one Java process per node, listening on 127.0.0.1 only; no Docker, no installed Java.
 
     `nodes`: 1, or 3 for replicated topics (default replication 3, min.insync.replicas 2, a dead broker noticed in 3 s).
@@ -80,19 +78,7 @@ class LocalKafka:
         self._ports: ReservedPorts | None = None
         self._lock: int | None = None
         self._guard: Guard | None = None
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._frozen: set[int] = set()
-
-    def __enter__(self) -> LocalKafka:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def __repr__(self) -> str:
-        return f"<LocalKafka: {self.describe()}>"
+        self._processes: dict[int, Program] = {}
 
     @property
     def bootstrap(self) -> str:
@@ -104,7 +90,7 @@ class LocalKafka:
     @property
     def pids(self) -> dict[int, int]:
         """Process id by node number (from 1) of the nodes that run."""
-        return {node: process.pid for node, process in self._processes.items() if process.poll() is None}
+        return {node: process.pid for node, process in self._processes.items() if process.exit_code is None}
 
     @property
     def folder(self) -> Path | None:
@@ -119,7 +105,7 @@ class LocalKafka:
         place = f"data in {self._folder}" if self._keep else "data gone when it stops"
         return f"Apache Kafka {KAFKA_VERSION} ({size}) on {self.bootstrap}, {place}"
 
-    def start(self) -> LocalKafka:
+    def start(self) -> Self:
         """Start every node and return when the cluster answers and lists them all (some 4 s; once, a download)."""
         if self._ports is not None:
             raise BrokerError(f"this broker runs already: {self.describe()}")
@@ -131,7 +117,7 @@ class LocalKafka:
                 return self
             except BaseException as error:
                 self.stop()
-                # Only possible where ports cannot be held (see ReservedPorts): somebody was quicker.
+                # Only possible where ports cannot be held (see ReservedPorts): another program was quicker.
                 taken = self._port is None and "Address already in use" in str(error)
                 if not taken or attempt == _ATTEMPTS:
                     raise
@@ -142,52 +128,41 @@ class LocalKafka:
 
         `grace` is 10 s where the data is kept, else 1 s: nodes that stop together wait for each other in vain.
         """
-        self.thaw()
         grace = (10.0 if self._keep else 1.0) if grace is None else grace
-        self._end(list(self.pids), grace)
+        end([self._processes[node] for node in self.pids], grace)
         self._processes.clear()
         self._release()
 
     def freeze(self, node: int | None = None) -> None:
         """Stop a node (or all) from running without ending it (SIGSTOP): connections stay open, nothing answers."""
         for each in self._chosen(node):
-            self._processes[each].send_signal(signal.SIGSTOP)
-            self._frozen.add(each)
-            # On a busy machine a process of many threads runs on for some milliseconds. (Not on macOS before 3.13.)
-            if hasattr(os, "waitid"):
-                os.waitid(os.P_PID, self._processes[each].pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            self._processes[each].freeze()
 
     def thaw(self, node: int | None = None) -> None:
         """Let a frozen node (or all) go on (SIGCONT)."""
-        for each in self._frozen & set(self._chosen(node)):
-            self._processes[each].send_signal(signal.SIGCONT)
-        self._frozen -= {node} if node is not None else set(self._frozen)
+        for each in self._chosen(node):
+            self._processes[each].thaw()
 
     def kill(self, node: int = 1) -> None:
         """End a node at once (SIGKILL), as a crash would. Its port stays reserved for `restart`."""
-        process = self._running(node)
-        process.kill()
-        process.wait()
-        self._frozen.discard(node)
-        self._guarded.remove(process.pid)
+        self._running(node).kill()
 
     def restart(self, node: int = 1) -> None:
         """Start a node again with its old data and port (ending it first if it runs), and wait until it is listed."""
         if self._ports is None or node not in range(1, self.nodes + 1):
             raise BrokerError(f"there is no node {node} to restart in {self.describe()}")
         if node in self.pids:
-            self.thaw(node)
-            self._end([node], 10.0)
+            end([self._processes[node]], 10.0)
         self._spawn(node)
         self._wait_for({node}, self._timeout)
 
     def wait(self) -> None:
-        """Block until somebody interrupts; raises `BrokerError` with its log when a node ends by itself."""
+        """Block until Ctrl-C; raises `BrokerError` with its log when a node ends by itself."""
         while self._ports is not None:
             try:
                 self._check_alive(self._processes)
             except BrokerError as error:
-                tails = [self._log_tail(node) for node in sorted(self._processes)]
+                tails = [log_tail(self._log(node)) for node in sorted(self._processes)]
                 raise BrokerError("\n".join([f"the local Kafka stopped: {error}", *tails])) from error
             time.sleep(0.2)
 
@@ -233,7 +208,7 @@ class LocalKafka:
 
     def _format(self) -> None:
         if self._java(1, "kafka.tools.StorageTool", "format", "-t", new_uuid(), "-c").wait():
-            raise BrokerError(f"the local Kafka could not prepare its folder\n{self._log_tail(1)}")
+            raise BrokerError(f"the local Kafka could not prepare its folder\n{log_tail(self._log(1))}")
         # The other nodes' folders differ in two lines only, which is quicker than a Java start for each.
         source = self._node_folder(1) / "data"
         for node in range(2, self.nodes + 1):
@@ -243,47 +218,27 @@ class LocalKafka:
 
     def _spawn(self, node: int) -> None:
         self._processes[node] = self._java(node, "kafka.Kafka")
-        self._guarded.add(self._processes[node].pid)
 
-    def _java(self, node: int, *main: str) -> subprocess.Popen[bytes]:
+    def _java(self, node: int, *main: str) -> Program:
         assert self._jars is not None
+        assert self._folder is not None
+        assert self._guard is not None
         options = (f"-Xmx{self._heap}m", *_JAVA_OPTIONS)
         command = self._jars.command(*main, str(self._node_folder(node) / "server.properties"), options=options)
-        with self._log(node).open("ab") as log:
-            return subprocess.Popen(  # noqa: S603  the command is ours, and no shell reads it
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self._folder
-            )
-
-    def _end(self, nodes: list[int], grace: float) -> None:
-        processes = [self._processes[node] for node in nodes]
-        for process in processes:
-            process.terminate()
-        deadline = time.monotonic() + grace
-        for process in processes:
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            self._guarded.remove(process.pid)
+        return Program(command, folder=self._folder, log=self._log(node), guard=self._guard)
 
     def _wait_for(self, nodes: set[int], timeout: float) -> None:
         try:
             wait_until_listed(self.bootstrap, nodes, timeout, lambda: self._check_alive(nodes))
         except BrokerError as error:
-            tails = [self._log_tail(node) for node in sorted(nodes)]
+            tails = [log_tail(self._log(node)) for node in sorted(nodes)]
             raise BrokerError("\n".join([f"the local Kafka did not come up: {error}", *tails])) from error
 
     def _check_alive(self, nodes: Iterable[int]) -> None:
         for node in nodes:
-            code = self._processes[node].poll()
+            code = self._processes[node].exit_code
             if code is not None:
                 raise BrokerError(f"node {node} ended with code {code}")
-
-    @property
-    def _guarded(self) -> Guard:
-        assert self._guard is not None
-        return self._guard
 
     def _release(self) -> None:
         if self._ports is not None:
@@ -302,9 +257,9 @@ class LocalKafka:
     def _chosen(self, node: int | None) -> list[int]:
         return list(self.pids) if node is None else [node] if self._running(node) else []
 
-    def _running(self, node: int) -> subprocess.Popen[bytes]:
+    def _running(self, node: int) -> Program:
         process = self._processes.get(node)
-        if process is None or process.poll() is not None:
+        if process is None or process.exit_code is not None:
             raise BrokerError(f"node {node} of the local Kafka does not run; running: {sorted(self.pids) or 'none'}")
         return process
 
@@ -314,14 +269,6 @@ class LocalKafka:
 
     def _log(self, node: int) -> Path:
         return self._node_folder(node) / "kafka.log"
-
-    def _log_tail(self, node: int) -> str:
-        if not self._log(node).exists():
-            return ""
-        lines = self._log(node).read_text(encoding="utf-8", errors="replace").splitlines()
-        told = (line for line in lines if not line.startswith(("\tat ", "WARNING: ")))
-        text = "\n".join(told)[-_LOG_TAIL:].strip()
-        return f"--- end of {self._log(node)} ---\n{text}" if text else f"({self._log(node)} is empty)"
 
 
 def _require_client() -> None:

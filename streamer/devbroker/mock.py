@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from pipelines.errors import MissingPackageError
 from streamer.devbroker.errors import BrokerError
+from streamer.devbroker.program import Started
 
 
-class MockKafka:
+class MockKafka(Started):
     """`nodes` mock brokers that live as long as the `with` block (or until `stop()`), reachable by TCP.
 
     Groups, transactions and idempotence work. Topics cannot be created, they appear on first use with four partitions
@@ -25,14 +25,6 @@ class MockKafka:
         self._holder: Any = None
         self._bootstrap = ""
 
-    def __enter__(self) -> MockKafka:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
     @property
     def bootstrap(self) -> str:
         """`host:port` of every mock broker, separated by commas."""
@@ -46,7 +38,7 @@ class MockKafka:
             f"librdkafka's mock cluster in this process on {self._bootstrap or 'no port, not running'} (no real Kafka)"
         )
 
-    def start(self) -> MockKafka:
+    def start(self) -> Self:
         """Start the brokers; returns at once."""
         try:
             from confluent_kafka import Producer

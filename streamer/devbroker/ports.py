@@ -22,10 +22,10 @@ def is_free(port: int) -> bool:
 class ReservedPorts:
     """`count` ports; the first ones from `first` upwards where that is given.
 
-    On Linux the sockets that reserve them stay open, bound and not listening: a broker may still bind the ports
-    (both sides set SO_REUSEADDR), but the kernel hands them to nobody else. Without that the port of a killed
-    broker may become the source port of the very client that tries to reconnect to it. Elsewhere the sockets are
-    closed at once and the ports are only probably free.
+    On Linux the sockets that reserve them stay open, bound and not listening: a broker may still bind the ports (both
+    sides set SO_REUSEADDR), but the kernel gives them to no other program. Without that the port of a killed broker may
+    become the source port of the very client that tries to reconnect to it. Elsewhere the sockets are closed at once
+    and the ports are only probably free.
 
     Raises `BrokerError` when a wanted port is taken.
     """

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
-import subprocess
 import tarfile
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 import httpx2
 
@@ -21,6 +18,7 @@ from streamer.devbroker.errors import BrokerError
 from streamer.devbroker.guarding import Guard
 from streamer.devbroker.jars import Progress
 from streamer.devbroker.ports import HOST, ReservedPorts
+from streamer.devbroker.program import Program, Started, end, log_tail
 
 REGISTRY_VERSION: Final = "3.0.9"
 """The release of Apicurio Registry that is started."""
@@ -30,11 +28,10 @@ _JAR: Final = f"{_ARTIFACT}-{REGISTRY_VERSION}-runner.jar"
 _PATH: Final = "/apis/ccompat/v7"
 """Where it has the interface of Confluent's registry."""
 _OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
-_LOG_TAIL: Final = 3000
 _READ_TIMEOUT: Final = 120
 
 
-class LocalRegistry:
+class LocalRegistry(Started):
     """Apicurio Registry, one Java process that listens on 127.0.0.1 only and keeps schemas in memory.
 
     `port`: without it a free one. `timeout`: seconds to wait for an answer. `progress` is told what takes long.
@@ -53,15 +50,7 @@ class LocalRegistry:
         self._folder: Path | None = None
         self._ports: ReservedPorts | None = None
         self._guard: Guard | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> LocalRegistry:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+        self._program: Program | None = None
 
     @property
     def url(self) -> str:
@@ -73,14 +62,14 @@ class LocalRegistry:
     @property
     def pid(self) -> int | None:
         """Its process id while it runs."""
-        return None if self._process is None or self._process.poll() is not None else self._process.pid
+        return None if self._program is None or self._program.exit_code is not None else self._program.pid
 
     def describe(self) -> str:
         """One line for people: what it is and where it listens."""
         place = "not running" if self._ports is None else f"on {self.url}, schemas gone when it stops"
         return f"Apicurio Registry {REGISTRY_VERSION} {place}"
 
-    def start(self) -> LocalRegistry:
+    def start(self) -> Self:
         """Start it and return when it answers (some 6 s; once, a download)."""
         if self._ports is not None:
             raise BrokerError(f"this registry runs already: {self.describe()}")
@@ -98,16 +87,9 @@ class LocalRegistry:
 
     def stop(self) -> None:
         """End it by its process id: SIGTERM, after a second SIGKILL."""
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(1.0)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            if self._guard is not None:
-                self._guard.remove(self._process.pid)
-            self._process = None
+        if self._program is not None:
+            end([self._program], 1.0)
+            self._program = None
         if self._ports is not None:
             self._ports.close()
             self._ports = None
@@ -120,9 +102,9 @@ class LocalRegistry:
 
     def check_alive(self) -> None:
         """Raise `BrokerError` with the end of its log if it has ended by itself."""
-        code = None if self._process is None else self._process.poll()
+        code = None if self._program is None else self._program.exit_code
         if code is not None:
-            raise BrokerError(f"the local registry ended with code {code}\n{self._log_tail()}")
+            raise BrokerError(f"the local registry ended with code {code}\n{log_tail(self._log)}")
 
     def _spawn(self, java: Path, program: Path) -> None:
         assert self._folder is not None
@@ -130,17 +112,7 @@ class LocalRegistry:
         assert self._guard is not None
         settings = {"QUARKUS_HTTP_HOST": HOST, "QUARKUS_HTTP_PORT": str(self._ports.numbers[0])}
         command = [str(java), *_OPTIONS, f"-Djava.io.tmpdir={self._folder}", "-jar", str(program)]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603  the command is ours, and no shell reads it
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd=self._folder,
-                env={**os.environ, **settings},
-            )
-        self._guard.add(self._process.pid)
+        self._program = Program(command, folder=self._folder, log=self._log, guard=self._guard, environment=settings)
 
     def _wait_until_it_answers(self) -> None:
         deadline = time.monotonic() + self._timeout
@@ -155,7 +127,7 @@ class LocalRegistry:
                     pass
                 if time.monotonic() > deadline:
                     raise BrokerError(
-                        f"the local registry does not answer within {self._timeout:g} s\n{self._log_tail()}"
+                        f"the local registry does not answer within {self._timeout:g} s\n{log_tail(self._log)}"
                     )
                 time.sleep(0.1)
 
@@ -163,10 +135,6 @@ class LocalRegistry:
     def _log(self) -> Path:
         assert self._folder is not None
         return self._folder / "registry.log"
-
-    def _log_tail(self) -> str:
-        text = self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
-        return f"--- end of {self._log} ---\n{text[-_LOG_TAIL:].strip()}"
 
 
 def unpacked(progress: Progress | None = None) -> Path:

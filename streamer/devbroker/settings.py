@@ -1,4 +1,4 @@
-"""What is written into a node's server.properties, and why."""
+"""The settings in a node's server.properties, and the reasons for them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ QUICK_LOSS = {
 """Settings of nodes that are there to be killed."""
 
 SLOW_LOSS = {"broker.session.timeout.ms": "30000"}
-"""Settings of a node that nobody kills: on a machine that stands still for seconds it goes on leading its topics."""
+"""Settings of a node that is not killed in tests: on a machine that stands still for seconds it goes on leading its
+topics."""
 
 
 def server_properties(

@@ -22,15 +22,13 @@ def create_topics(
     replication: int = 1,
     config: Mapping[str, str] | None = None,
     *,
-    client: Mapping[str, str | int | float | bool] | None = None,
     timeout: float = 30.0,
 ) -> None:
     """Create each topic of `topics` (name to number of partitions) and wait until every partition is led.
 
     A topic that exists already stays as it is, also with another number of partitions. On librdkafka's mock cluster,
     where topics appear on first use, asking for them is the use; they have four partitions.
-    `config` holds topic settings such as `{"max.message.bytes": "2000000"}`, `client` librdkafka properties (TLS,
-    SASL), `timeout` is in seconds.
+    `config` holds topic settings such as `{"max.message.bytes": "2000000"}`, `timeout` is in seconds.
 
     Raises `BrokerError` when the broker refuses a topic or does not show it in time, `MissingPackageError` without
     confluent-kafka.
@@ -40,7 +38,7 @@ def create_topics(
     except ImportError as error:
         raise MissingPackageError("confluent-kafka", "kafka", "Creating topics") from error
     deadline = time.monotonic() + timeout
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **(client or {})})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     if not _cluster_id(admin, bootstrap, deadline).startswith(_MOCK):
         _create(admin, topics, replication, config or {}, timeout)
     for name in topics:

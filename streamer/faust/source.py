@@ -130,15 +130,15 @@ class FaustSource(Source):
             self._notify()
         if held >= self._most_held:
             self._room.clear()
-            # The polling thread may have made room before it could see that somebody waits.
+            # The polling thread may have taken events before it could see that `feed` waits.
             if self.held >= self._most_held and not self._closed:
                 await self._room.wait()
 
     async def revoke(self, partitions: Collection[TP], timeout: float) -> None:
-        """End the lanes of these partitions, once what is in flight of them is confirmed, acknowledged and committed.
+        """End the lanes of these partitions, once their records in flight are confirmed, acknowledged and committed.
 
-        Returns after `timeout` seconds at the latest: what is not acknowledged by then comes again, here or to another
-        member. Called in the loop's thread, before Faust gives the partitions up.
+        Returns after `timeout` seconds at the latest: records that are not acknowledged by then come again, here or at
+        another member. Called in the loop's thread, before Faust gives the partitions up.
         """
         if self._closed:
             return
@@ -216,7 +216,7 @@ class FaustSource(Source):
                 continue
             tp = partition.tp
             again = partition.unacknowledged
-            # What is to come again already was not polled in this lane: it stays behind.
+            # Records that are to come again already were not polled in this lane: they stay at the end.
             others = deque(event for event in self._again if event.message.tp != tp)
             again.extend(event for event in self._again if event.message.tp == tp)
             self._again = deque((*others, *again))
@@ -263,7 +263,7 @@ class FaustSource(Source):
             if self._woken or self._closed or left <= 0 or self._has(max_records, max_bytes):
                 self._woken = False
                 return True
-            # Set before the events are counted once more: whoever adds one after that sees it.
+            # Set before the events are counted once more: a thread that adds one after that sees it.
             self._wanted, self._wanted_bytes = max_records - len(self._again), min(max_bytes, self._most_held)
             if not self._has(max_records, max_bytes) and self._revokes == self._revokes_served:
                 self._changed.wait(left)
@@ -408,7 +408,7 @@ class FaustSource(Source):
         """Acknowledge events, in the loop's thread."""
         generation = self._app.consumer_generation_id
         for event in events:
-            # After a rebalance Faust reads from what was committed: an event from before counts for nothing.
+            # After a rebalance Faust reads from the committed position: an event of before is ignored.
             if event.message.generation_id == generation:
                 event.ack()
 

@@ -53,7 +53,7 @@ class YieldingSink(LoopSink):
             sink.finish(sent)
 
     def end(self) -> None:
-        """Nothing more is yielded: what was sent and not yielded is not confirmed. In the loop's thread."""
+        """Nothing more is yielded: messages that were sent and not yielded are not confirmed. In the loop's thread."""
         self.fail(ConnectorError(f"sink {self.name}: the agent has ended"))
         self._due.put_nowait(None)
 

@@ -23,7 +23,7 @@ NAME = "streamer"
 
 
 def from_environment(environment: Mapping[str, str]) -> tuple[Level | None, bool | None]:
-    """The level, and whether the log is JSON, as STREAMER_LOG says; `None` for what it does not say.
+    """The level, and whether the log is JSON, as STREAMER_LOG says; `None` for a setting that it does not name.
 
     Raises `StreamerError` for a word that is neither a level nor a form, and for two of a kind.
     """
@@ -50,7 +50,7 @@ def configure(level: str = "info", *, as_json: bool | None = None) -> None:
     """Send our events and those of libraries to stderr, without secrets, and as text without anything that a terminal
     would obey. `as_json` `None`: JSON unless stderr is a terminal.
 
-    For programs of ours; in a program of somebody else's, events go to the logger `streamer` as plain text.
+    For programs of ours; in a user's own program events go to the logger `streamer` as plain text.
     """
     if as_json is None:
         as_json = not sys.stderr.isatty()
@@ -88,7 +88,7 @@ _STAMP = structlog.processors.TimeStamper(fmt="iso", utc=True)
 
 
 def _handed_over(log: Any, method: str, event: EventDict) -> Any:
-    """The event as our own formatter wants it, or as text where handlers are somebody else's."""
+    """The event as our own formatter wants it, or as text where the handlers are the user's."""
     handlers = logging.getLogger().handlers
     if any(isinstance(handler.formatter, structlog.stdlib.ProcessorFormatter) for handler in handlers):
         return structlog.stdlib.ProcessorFormatter.wrap_for_formatter(log, method, event)
@@ -111,7 +111,8 @@ def _without_secrets(value: Any) -> Any:
 
 
 def _escaped(log: Any, method: str, event: EventDict) -> EventDict:
-    """Without anything that a terminal would obey; a traceback keeps its lines. What is no text is shown as `repr`."""
+    """Without anything that a terminal would obey; a traceback keeps its lines. Values that are no text are shown as
+    `repr`."""
     shown = {key: escaped(value) if isinstance(value, str) else value for key, value in event.items()}
     if "exception" in event:
         shown["exception"] = "\n".join(map(escaped, str(event["exception"]).splitlines()))

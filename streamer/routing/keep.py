@@ -11,7 +11,6 @@ from connectors.records import Ints
 from pipelines.data.batch import Batch
 from pipelines.data.columns import Column
 from pipelines.data.sparsecolumn import SparseColumn, divide
-from pipelines.errors import RowsFailed
 from streamer.routing.provenance import record_column
 
 Keep = Literal["all"] | Sequence[str]
@@ -117,12 +116,8 @@ def _taken(column: Column, index: Ints | None) -> Column:
 def _filled(own: Column | None, taken: Column) -> Column:
     if own is None or own.empty:
         return taken
-    try:
-        if isinstance(own, SparseColumn) and isinstance(taken, SparseColumn):
-            return own.overlaid(taken)
-        present = np.ones(len(own), np.bool_) if own.mask is None else own.mask
-        places = np.arange(len(own), dtype=np.int64)
-        return Column.concat([own, taken]).take(np.where(present, places, places + len(own)))
-    except RowsFailed:
-        # Values that cannot be decoded are not put back.
-        return own
+    if isinstance(own, SparseColumn) and isinstance(taken, SparseColumn):
+        return own.overlaid(taken)
+    present = np.ones(len(own), np.bool_) if own.mask is None else own.mask
+    places = np.arange(len(own), dtype=np.int64)
+    return Column.concat([own, taken]).take(np.where(present, places, places + len(own)))

@@ -127,7 +127,7 @@ def check_topics(sink: SinkConfig, record_names: Iterable[str] | None = None) ->
     """The template of a topic made from values, `None` if the sink has a plain topic or none.
 
     `record_names` are those which the service's sources declare; `None`: they are not known, and not checked. Raises
-    `DefinitionError` for a template that is none, or that has no `topics` to say what is allowed.
+    `DefinitionError` for a template that is malformed, or that has no `topics` to name the allowed ones.
     """
     addressing = sink.addressing
     if addressing is None:

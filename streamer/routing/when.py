@@ -43,10 +43,10 @@ class Condition(Protocol):
 def condition(when: str | Mapping[str, Any] | None) -> Condition | None:
     """The condition that `when` describes; `None` if it is `None`: every row is chosen.
 
-    A mapping names values of the result and what they must be, all of them: `{label: cat}`, `{label: [cat, dog]}`,
+    A mapping holds a condition for each value that it names, and all must hold: `{label: cat}`, `{label: [cat, dog]}`,
     `{prob: {ge: 0.5, lt: 0.8}}` with gt, ge, lt, le, eq, ne, in and `exists: true | false`. A row that lacks the value
     is not chosen, unless by `exists: false`. An array of one number counts as that number. A text is `module:function`,
-    called with the `Data` of each row; the row is chosen if what it returns is true.
+    called with the `Data` of each row; the row is chosen if it returns true.
 
     Raises `DefinitionError` if `when` is no condition, or names a function that cannot be imported.
     """
@@ -95,11 +95,8 @@ class _Function:
     def rows(self, batch: Batch) -> tuple[Mask, Failures]:
         chosen = np.zeros(batch.size, np.bool_)
         failures: Failures = {}
-        unreadable: Failures = {}
-        for position, data in enumerate(batch.to_list(batch.row_values(unreadable))):
+        for position, data in enumerate(batch.to_list()):
             try:
-                if position in unreadable:
-                    raise unreadable[position]
                 chosen[position] = bool(self.function(data))
             except Exception as error:  # noqa: BLE001 - whatever a row raises belongs to that row
                 failed = DataError(f"when: {self.name}: {type(error).__name__}: {error}")

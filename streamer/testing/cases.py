@@ -78,7 +78,7 @@ class Case(Settings):
 def cases_of(service_file: Path, given: list[Path]) -> list[Case]:
     """The cases in these files and folders; without any, in the folder `cases` beside the service file.
 
-    Raises `DefinitionError` for what is no case, for two of one name, and where there are none.
+    Raises `DefinitionError` for an entry that is no case, two cases of one name, and a file without cases.
     """
     places = given or [service_file.parent / FOLDER]
     if not given and not places[0].is_dir():

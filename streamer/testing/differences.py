@@ -23,7 +23,7 @@ Read = Callable[[object], Any]
 def differences(
     expected: Mapping[str, Any], got: Data, read: Read, *, tolerance: float, exact: bool = False
 ) -> list[str]:
-    """What is wrong with a result, a line for each value; nothing if it is right.
+    """The differences of a result, a line for each value; nothing if it is right.
 
     Values that are not expected may be there unless `exact`. Numbers, also those in arrays, boxes and lists, may be off
     by `tolerance`, relative or absolute. A list stands for an array too.

@@ -13,7 +13,7 @@ from connectors.memory import Faults, MemorySink, MemorySource, MemoryTransactio
 from connectors.message import Message, records_of
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data, as_data
-from pipelines.errors import RowsFailed, StreamerError
+from pipelines.errors import StreamerError
 from streamer.agent.agent import Agent
 from streamer.agent.assembly import build
 from streamer.agent.summary import Summary
@@ -167,12 +167,7 @@ def _decoded(messages: list[Message], codec: Codec) -> list[Data | None]:
     found = codec.decode(records_of(messages, "report"), None)
     for error in found.failed.values():
         raise error
-    try:
-        read = found.batch.to_list()
-    except RowsFailed:
-        # What can be written and not be read, `[null]` of a NaN in JSON, is missing in the report, not the report.
-        read = [Data(values) for values in found.batch.row_values({})]
-    rows = dict(zip(found.batch.rows.tolist(), read, strict=True))
+    rows = dict(zip(found.batch.rows.tolist(), found.batch.to_list(), strict=True))
     return [rows.get(row) for row in range(len(messages))]
 
 

@@ -28,6 +28,9 @@ def test_headers_of_some_rows_can_be_taken() -> None:
     headers = Headers.of([[("a", b"1"), ("b", None)], None, [("c", b"")]])
     assert list(headers.take(np.array([2, 0]))) == [[("c", b"")], [("a", b"1"), ("b", None)]]
     assert list(headers[1:]) == [None, [("c", b"")]]
+    assert list(headers[1:2]) == [None]
+    assert list(headers[:0]) == []
+    assert list(headers.take(np.array([2, 0, 1, 2]))) == [headers[2], headers[0], None, headers[2]]
 
 
 def test_a_name_that_is_no_text_is_read_all_the_same() -> None:

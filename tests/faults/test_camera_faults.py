@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 from httpcamera import HttpCamera
 from numberedpictures import clip, video
 from rtspcamera import RtspCamera
+from waiting import until
 
 import streamer
 from connectors.memory import forget_memory_topic, memory_topic
@@ -27,14 +28,6 @@ from streamer.agent.agent import Agent
 pytestmark = pytest.mark.slow
 
 PATIENCE = 120.0
-
-
-def until(happened: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + PATIENCE
-    while not (found := happened()):
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        time.sleep(0.05)
-    return found
 
 
 class Yard:

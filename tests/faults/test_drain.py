@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from waiting import until
 
 import pipelines
 from pipelines import Data
@@ -64,13 +65,6 @@ def results(service: Service) -> list[int]:
         return found
     finally:
         consumer.close()
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def test_a_service_stops_in_time_in_the_midst_of_a_batch_and_the_next_run_has_the_rest(service: Any) -> None:

@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.usefixtures("hot_path"), pytest.mark.slow]
 SERVICE = """
 source: {{type: kafka, bootstrap: "{bootstrap}", topics: {source}, codec: json, group: {source}}}
 pipeline: []
-sink: {{type: kafka, topic: "{sink}", topics: ["^.*"], codec: json, timeout: {timeout}, client: {client}}}
-dead_letter: {{type: kafka, topic: {dead}, timeout: {timeout}, client: {client}}}
+sink: {{type: kafka, topic: "{sink}", topics: ["^.*"], codec: json, {timeout}client: {client}}}
+dead_letter: {{type: kafka, topic: {dead}, {timeout}client: {client}}}
 errors: {{stop_ratio: 1}}
 """
 CLIENT = "{allow.auto.create.topics: false, topic.metadata.propagation.max.ms: 1000}"
@@ -33,7 +33,7 @@ CLIENT = "{allow.auto.create.topics: false, topic.metadata.propagation.max.ms: 1
 class Run:
     """One service between three topics of one partition, fed all the time."""
 
-    def __init__(self, kafka: Any, topics: Any, timeout: str, sink: str | None) -> None:
+    def __init__(self, kafka: Any, topics: Any, timeout: str | None, sink: str | None) -> None:
         self.bootstrap = kafka.bootstrap
         self.source, self.sink, self.dead = topics(1, "miss-in"), topics(1, "miss-out"), topics(1, "miss-dead")
         self.text = SERVICE.format(
@@ -41,7 +41,7 @@ class Run:
             source=self.source,
             sink=sink or self.sink,
             dead=self.dead,
-            timeout=timeout,
+            timeout="" if timeout is None else f"timeout: {timeout}, ",
             client=CLIENT,
         )
         self.written = 0
@@ -123,7 +123,7 @@ def run(kafka: Any, topics: Any) -> Iterator[Callable[..., Run]]:
     """`run(timeout=, sink=)` makes topics and a service between them."""
     runs: list[Run] = []
 
-    def made(timeout: str = "60s", sink: str | None = None) -> Run:
+    def made(timeout: str | None = None, sink: str | None = None) -> Run:
         runs.append(Run(kafka, topics, timeout, sink))
         return runs[-1]
 

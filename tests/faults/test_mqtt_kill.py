@@ -31,13 +31,13 @@ sink: {{type: file, path: out.jsonl, format: jsonl}}
 delivery: {delivery}
 """
 STEPS = '''
-"""The pipeline of the service under test: 200 records take 10 ms or more."""
+"""The pipeline of the service under test; a batch is 200 records at most."""
 import time
 import pipelines
 
 @pipelines.batched
 def passed_on(batch):
-    time.sleep(0.01)
+    time.sleep({seconds})
     return batch
 '''
 
@@ -48,9 +48,10 @@ Broker = LocalMosquitto | FaultyMqtt
 class Killed:
     """A service over a mosquitto, whose processes are killed; its results are in a file."""
 
-    def __init__(self, folder: Path, broker: Broker, delivery: str) -> None:
+    def __init__(self, folder: Path, broker: Broker, delivery: str, seconds: float) -> None:
+        """`seconds` is what a batch takes."""
         self.folder, self.broker = folder, broker
-        (folder / "killed_steps.py").write_text(STEPS)
+        (folder / "killed_steps.py").write_text(STEPS.format(seconds=seconds))
         (folder / "service.yaml").write_text(SERVICE.format(url=broker.url, window=WINDOW, delivery=delivery))
         self.out = folder / "out.jsonl"
         self.process: subprocess.Popen[bytes] | None = None
@@ -101,7 +102,7 @@ class Killed:
         return self.out.stat().st_size if self.out.exists() else 0
 
 
-Make = Callable[[str], Killed]
+Make = Callable[..., Killed]
 
 
 @pytest.fixture(params=["mosquitto", "our broker"])
@@ -120,11 +121,11 @@ def broker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture
 def make(tmp_path: Path, broker: Broker) -> Iterator[Make]:
-    """`make(delivery)` is a service over a broker of its own; it is gone at the end."""
+    """`make(delivery, seconds)` is a service over a broker of its own; it is gone at the end."""
     made: list[Killed] = []
 
-    def build(delivery: str) -> Killed:
-        made.append(Killed(tmp_path, broker, delivery))
+    def build(delivery: str, seconds: float = 0.01) -> Killed:
+        made.append(Killed(tmp_path, broker, delivery, seconds))
         return made[-1]
 
     yield build
@@ -182,6 +183,6 @@ def test_nothing_is_lost_when_the_service_is_killed_ten_times(make: Make, broker
 @pytest.mark.parametrize("broker", ["mosquitto"], indirect=True)
 def test_a_service_that_acknowledges_first_loses_what_it_had_when_it_is_killed(make: Make) -> None:
     """What the tests above would find, if it happened to them."""
-    # A kill, and even two, may meet a moment at which the service has nothing in hand.
-    taken, found = kill_again_and_again(make("at_most_once"), 6)
+    # So slow that more always waits for it when it is killed.
+    taken, found = kill_again_and_again(make("at_most_once", 0.1), 2, rate=1000)
     assert taken - set(found)

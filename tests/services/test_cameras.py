@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 from httpcamera import HttpCamera
 from numberedpictures import jpeg, video
 from rtspcamera import RtspCamera
+from waiting import until
 
 import streamer
 from connectors.memory import MemorySink, forget_memory_topic, memory_topic
@@ -49,14 +50,6 @@ def ports(monkeypatch: pytest.MonkeyPatch) -> list[Endpoint]:
         return endpoint
 
     monkeypatch.setattr(Endpoint, "join", classmethod(joined))
-    return found
-
-
-def until(happened: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + PATIENCE
-    while not (found := happened()):
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        time.sleep(0.05)
     return found
 
 

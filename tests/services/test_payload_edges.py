@@ -194,12 +194,13 @@ def test_a_nan_that_is_written_as_null_is_no_failure_of_the_report(model: Path) 
     first, second = report.results
     assert first is not None
     assert second is not None
-    assert list(first) == ["id"]
+    assert dict(first) == {"y": [1.5, None], "id": 1}
     assert list(second["y"]) == [1.5, 2.0]
 
 
-def same(data: Data) -> Data:
-    """A step that gives back what it is given."""
+def typed(data: Data) -> Data:
+    """A step that asks for the type of each value."""
+    assert [data.type(key) for key in data]
     return data
 
 
@@ -214,7 +215,7 @@ def test_a_value_that_cannot_be_read_is_named_wherever_it_is_first_asked_for(
     service = streamer.Service(
         name="edges",
         source=streamer.KafkaSource(topics="in", codec=written),
-        pipeline=pipelines.Sequence([same if step else pipelines.Logging()]),
+        pipeline=pipelines.Sequence([typed if step else pipelines.Logging()]),
         sink=streamer.KafkaSink(topic="out", codec=sink),
         dead_letter=streamer.KafkaSink(topic="dead"),
         hot_path=hot_path,

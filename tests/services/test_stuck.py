@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
+from waiting import until
 
 from streamer.agent.agent import Agent
 from streamer.definition.loading import loads
@@ -34,25 +34,18 @@ limits: {{stuck: 2s}}
     agent.start()
     try:
         source: Any = agent._assembly.sources[0][2]
-        wait_until(lambda: len(source._lanes) == 2)
+        until(lambda: len(source._lanes) == 2)
         # What no interface of ours does: it stands for whatever may be wrong in a client.
         source._consumer.pause([TopicPartition(topic, 1)])
         producer = Producer({"bootstrap.servers": kafka.bootstrap})
         for partition in (0, 1):
             producer.produce(topic, b"a record", partition=partition)
         assert producer.flush(60) == 0
-        wait_until(lambda: agent.live() is not None)
+        until(lambda: agent.live() is not None)
         assert f"{topic}[1] has records to deliver, and none has come for" in str(agent.live())
         source._consumer.resume([TopicPartition(topic, 1)])
-        wait_until(lambda: agent.live() is None)
+        until(lambda: agent.live() is None)
     finally:
         agent.stop()
         summary = agent.join(60)
     assert summary.ok == 2
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

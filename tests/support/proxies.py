@@ -6,32 +6,21 @@ import contextlib
 import socket
 import struct
 import threading
-from abc import ABC, abstractmethod
-from types import TracebackType
+from abc import abstractmethod
+
+from listener import Listener
 
 
-class Proxy(ABC):
+class Proxy(Listener):
     """Listens on 127.0.0.1, and passes on what comes to where each connection says. `url` is for `mqtt_proxy`."""
 
     scheme: str
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked: list[tuple[str, int]] = []
         """Host and port of each connection so far."""
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"{self.scheme}://127.0.0.1:{self._listening.getsockname()[1]}"
-
-    def __enter__(self) -> Proxy:
-        threading.Thread(target=self._serve, daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # It wakes `accept`, which closing alone does not.
-        with contextlib.suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
+        self.url = f"{self.scheme}://{self.host}:{self.port}"
 
     @abstractmethod
     def wanted(self, client: socket.socket) -> tuple[str, int]:
@@ -41,16 +30,14 @@ class Proxy(ABC):
     def agree(self, client: socket.socket) -> None:
         """Tell it that it is there."""
 
-    def _serve(self) -> None:
+    def _came(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listening.accept()
-                place = self.wanted(client)
-                self.asked.append(place)
-                server = socket.create_connection(place)
-                self.agree(client)
-                for source, sink in ((client, server), (server, client)):
-                    threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+            place = self.wanted(client)
+            self.asked.append(place)
+            server = socket.create_connection(place)
+            self.agree(client)
+            for source, sink in ((client, server), (server, client)):
+                threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
 
     @staticmethod
     def _pass_on(source: socket.socket, sink: socket.socket) -> None:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from types import TracebackType
 from typing import Literal
+
+from listener import Listener
 
 Direction = Literal["to client", "to server"]
 
 
-class TcpProxy:
+class TcpProxy(Listener):
     """Listens on a port of its own and passes on what comes, to `port` on this machine and back.
 
     `cut_after("to client", 17)`: the next connection ends when the client has got 17 bytes.
     """
 
-    host = "127.0.0.1"
-
     def __init__(self, port: int, *, keeps: bool = False) -> None:
         """`keeps`: all bytes that come are kept in `came`."""
+        super().__init__()
         self.connections = 0
         """Connections so far."""
         self.passed: dict[Direction, int] = {"to client": 0, "to server": 0}
@@ -29,37 +29,13 @@ class TcpProxy:
         """Bytes that came, of all connections, those that were swallowed too."""
         self._keeps = keeps
         self._target = port
-        self._listening = socket.create_server((self.host, 0), backlog=64)
-        self.port = int(self._listening.getsockname()[1])
-        self._lock = threading.Lock()
         self._limit: tuple[Direction, int] | None = None
-        self._open: set[socket.socket] = set()
         self._swallowed: frozenset[Direction] = frozenset()
-
-    def __enter__(self) -> TcpProxy:
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # It wakes `accept`, which closing alone does not.
-        with contextlib.suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        self.cut()
 
     def cut_after(self, direction: Direction, count: int) -> None:
         """End the next connection when exactly so many bytes have gone in this direction."""
         with self._lock:
             self._limit = (direction, count)
-
-    def cut(self) -> None:
-        """End all connections now."""
-        with self._lock:
-            for one in self._open:
-                with contextlib.suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
 
     def swallow(self, swallows: bool = True, direction: Direction | None = None) -> None:
         """Pass nothing on any more, though connections stay open; or pass on what comes from now on.
@@ -69,29 +45,20 @@ class TcpProxy:
         both: tuple[Direction, ...] = ("to client", "to server")
         self._swallowed = frozenset(both if direction is None else (direction,)) if swallows else frozenset()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listening.accept()
-            except OSError:
-                return
-            self.connections += 1
-            try:
-                server = socket.create_connection((self.host, self._target))
-            except OSError:
-                client.close()
-                continue
-            with self._lock:
-                limit, self._limit = self._limit, None
-                self._open |= {client, server}
-            left = {"to client": None, "to server": None} | ({} if limit is None else {limit[0]: limit[1]})
-            one = threading.Thread(
-                target=self._pump, args=(client, server, "to server", left["to server"]), daemon=True
-            )
-            two = threading.Thread(
-                target=self._pump, args=(server, client, "to client", left["to client"]), daemon=True
-            )
-            threading.Thread(target=self._follow, args=(client, server, one, two), daemon=True).start()
+    def _came(self, client: socket.socket) -> None:
+        self.connections += 1
+        try:
+            server = socket.create_connection((self.host, self._target))
+        except OSError:
+            client.close()
+            return
+        with self._lock:
+            limit, self._limit = self._limit, None
+            self._open |= {client, server}
+        left = {"to client": None, "to server": None} | ({} if limit is None else {limit[0]: limit[1]})
+        one = threading.Thread(target=self._pump, args=(client, server, "to server", left["to server"]), daemon=True)
+        two = threading.Thread(target=self._pump, args=(server, client, "to client", left["to client"]), daemon=True)
+        threading.Thread(target=self._follow, args=(client, server, one, two), daemon=True).start()
 
     def _follow(self, client: socket.socket, server: socket.socket, *pumps: threading.Thread) -> None:
         for pump in pumps:

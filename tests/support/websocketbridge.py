@@ -9,55 +9,27 @@ import socket
 import ssl
 import threading
 from io import BufferedReader
-from types import TracebackType
+
+from listener import Listener
 
 _BINARY, _CLOSE, _PING = 2, 8, 9
 _SECRET = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
-class WebSocketBridge:
+class WebSocketBridge(Listener):
     """Listens on a port of its own; what comes in WebSockets is passed on to `port` on this machine, and back.
 
     `path` is the path of the last handshake. `cut` ends all connections. `tls`: with what clients are encrypted (wss).
     """
 
-    host = "127.0.0.1"
-
     def __init__(self, port: int, *, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__()
         self._tls = tls
         self.path = ""
         self._target = port
-        self._listening = socket.create_server((self.host, 0), backlog=64)
-        self.port = int(self._listening.getsockname()[1])
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
 
-    def __enter__(self) -> WebSocketBridge:
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with contextlib.suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        self.cut()
-
-    def cut(self) -> None:
-        """End all connections now."""
-        with self._lock:
-            for one in self._open:
-                with contextlib.suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+    def _came(self, client: socket.socket) -> None:
+        threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError):

@@ -29,7 +29,7 @@ from connectors.codecs.cloudevents.events import (
 from connectors.codecs.cloudevents.texts import text_of
 from connectors.codecs.described import CONTENT_TYPE, header_texts, media_type
 from connectors.codecs.registry import codec_of
-from connectors.codecs.rows import payload_bytes
+from connectors.codecs.rows import payload_bytes, read_each
 from connectors.codecs.wrapping import Wrapper
 from connectors.records import Header, Records
 from pipelines.data.batch import Batch
@@ -77,16 +77,8 @@ class CloudEvents(Wrapper):
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """What the codec inside makes of the data, with attributes. Headers of events are the records' no more."""
-        events: dict[int, Event] = {}
-        failed: dict[int, Exception] = {}
         headers = header_texts(records)
-        for row, payload in enumerate(records.values):
-            if payload is None:
-                continue
-            try:
-                events[row] = self._event(payload, headers[row])
-            except Exception as error:  # noqa: BLE001 - whatever is raised belongs to this record
-                failed[first + row] = error
+        events, failed = read_each(records, first, lambda row, payload: self._event(payload, headers[row]))
         data = [None if row not in events else events[row].data for row in range(len(records))]
         inside = self._inside.decode(records.with_values(data), wanted, first)
         bare = [first + row for row, event in events.items() if event.data is None]

@@ -16,10 +16,12 @@ from pydantic import Field, model_validator
 
 from connectors.codec import Codec, Decoded, Encoded
 from connectors.codecs.config import CodecConfig
+from connectors.codecs.onevalue import with_scalars
 from connectors.codecs.plainrows import AS_OBJECTS, alike_rows, decoded_columns, decoded_rows, read_rows_of
 from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas import avroschema
 from connectors.codecs.schemas.avroschema import GUARD, GUARD_SIZE, AvroSchema
+from connectors.codecs.schemas.avrovalues import AvroValues
 from connectors.codecs.schemas.compiledavro import AvroPart, CompiledAvroReader, joined_parts
 from connectors.codecs.schemas.compiledavrowriter import CompiledAvroWriter
 from connectors.codecs.schemas.config import REGISTRY_PACKAGES, RegistryConfig
@@ -363,10 +365,12 @@ class _Writer:
         self.names = frozenset(schema.names)
         self._write: Callable[..., None] = fastavro.schemaless_writer
         self._schema = schema
+        self._values = AvroValues(schema)
         self._compiled = None if native is None else CompiledAvroWriter(native, schema, frame.prefix)
 
     def together(self, batch: Batch) -> Sequence[bytes | None] | None:
         """The payloads of all rows, by the extension or in one call of fastavro; `None` if neither can do that."""
+        batch = with_scalars(batch, self._values.scalars)
         written = None if self._compiled is None else self._compiled.written(batch)
         return self._in_one_call(batch) if written is None and batch.size >= _MANY else written
 
@@ -378,7 +382,9 @@ class _Writer:
         alike = alike_rows(batch, {GUARD: guard})
         if alike is None or not self.names.issuperset(alike[0]):
             return None
-        rows = alike[1]
+        names, rows = alike
+        if not all(self._values.all_fit(name, [row[name] for row in rows]) for name in names):
+            return None
         buffer = io.BytesIO()
         try:
             self._write(buffer, self._schema.many, rows)
@@ -399,15 +405,26 @@ class _Writer:
                 f'the schema of the results has no field "{other}"{nearest(other, self.names)}; choose what the sink '
                 "writes (keys: [NAME], drop: [NAME]), or add the field"
             )
+        if not self._values.fit(row):
+            row = self._values.fitted(row)
+            if not self._values.fit(row):
+                raise self._refused(row)
+        try:
+            return self._as_it_is(row)
+        except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for values that are none of the schema
+            raise self._refused(row, error) from None
+
+    def _as_it_is(self, row: Mapping[str, Any]) -> bytes:
         buffer = io.BytesIO()
         buffer.write(self.frame.prefix)
-        try:
-            self._write(buffer, self._schema.one, row)
-        except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for values that are none of the schema
-            raise WireError(f"the values do not follow the schema of the results: {self._why(row, error)}") from None
+        self._write(buffer, self._schema.one, row)
         return buffer.getvalue()
 
-    def _why(self, row: Mapping[str, Any], error: Exception) -> str:
+    def _refused(self, row: Mapping[str, Any], error: Exception | None = None) -> WireError:
+        why = self._values.why(row) or self._why(row, error)
+        return WireError(f"the values do not follow the schema of the results: {why}")
+
+    def _why(self, row: Mapping[str, Any], error: Exception | None) -> str:
         from fastavro.validation import ValidationError, validate
 
         try:

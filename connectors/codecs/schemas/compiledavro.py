@@ -20,6 +20,7 @@ from connectors.codecs.schemas.avroschema import AvroSchema
 from connectors.codecs.schemas.avrotypes import AvroField, avro_types
 from connectors.codecs.schemas.framing import ID_SIZE
 from pipelines.data.columns import Column, Rows
+from pipelines.data.entries import Entries, PackedEntries
 from pipelines.data.listscolumn import ListsColumn
 from pipelines.data.spans import Spans
 from pipelines.data.wirecolumn import WireColumn
@@ -47,7 +48,7 @@ MOST_FRAMES: Final = 16
 """Schemas of the records of one block that are read here; those of more are left to fastavro."""
 
 
-class AvroEntries(Sequence[Any]):
+class AvroEntries(PackedEntries[Any]):
     """The plain values of one field in N records, made when they are asked for; `None` where a record has none."""
 
     __slots__ = ("_made", "field", "key", "program", "spans")
@@ -69,7 +70,7 @@ class AvroEntries(Sequence[Any]):
         """The values at these positions, still not made."""
         return AvroEntries(self.program, self.key, self.field, self.spans.take(rows))
 
-    def joined(self, parts: Sequence[Sequence[Any]]) -> AvroEntries | None:
+    def joined(self, parts: Sequence[Entries]) -> AvroEntries | None:
         """The values of all parts, still not made; `None` unless all are of this field or absent."""
         spans: list[Spans] = []
         for part in parts:
@@ -139,7 +140,7 @@ def joined_parts(parts: Sequence[AvroPart], wanted: frozenset[str]) -> AvroPart:
 
 
 class CompiledAvroReader:
-    """Reads payloads with the extension. What it has learned about a schema it keeps as long as that."""
+    """Reads payloads with the extension. It keeps the compiled form of a schema as long as the schema."""
 
     def __init__(self, native: Any, reader: AvroSchema | None, most: int) -> None:
         """`reader` is the schema that payloads are read as; those of more than `most` bytes are left to fastavro."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from connectors.codec import Decoded, Encoded
+from connectors.codecs.onevalue import only_element
 from connectors.codecs.registry import codec_of
 from connectors.codecs.rows import payload_bytes
 from connectors.codecs.schemas.config import REGISTRY_PACKAGES, RegistryConfig
@@ -209,4 +210,10 @@ def _check(validator: Any, raw: bytes, what: str) -> None:
     except Exception as reason:  # noqa: BLE001 - a reference that leads nowhere, a pattern that is none, bytes that are no JSON
         raise WireError(f"{what} cannot be checked: {type(reason).__name__}: {str(reason)[:_MOST_TEXT]}") from None
     if error is not None:
-        raise WireError(f"{what} does not follow its schema: {error.json_path}: {error.message[:_MOST_TEXT]}")
+        hint = ""
+        if error.validator == "type" and only_element(error.instance) is not error.instance:
+            hint = (
+                "; the value is a list of one element, as a model gives it: take it out in a step before the sink "
+                "(REGRESSION_OUTPUT)"
+            )
+        raise WireError(f"{what} does not follow its schema: {error.json_path}: {error.message[:_MOST_TEXT]}{hint}")

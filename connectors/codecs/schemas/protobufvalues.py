@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import MessageToDict, ParseDict
 
+from connectors.codecs.onevalue import only_element, told
 from pipelines.data.data import check_key
 from pipelines.errors import WireError, nearest
 
@@ -25,6 +26,12 @@ _WRAPPERS: Final = frozenset(
 )
 _DYNAMIC: Final = frozenset(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))
 _MOST_TYPES: Final = 5000
+_TYPES: Final = {
+    number: name.removeprefix("TYPE_").lower()
+    for name, number in vars(FieldDescriptor).items()
+    if name.startswith("TYPE_")
+}
+"""The names of types of fields, `double`, by their numbers."""
 
 
 class Field(NamedTuple):
@@ -143,7 +150,20 @@ def _list(read: Read | None) -> Read:
 
 
 def _put(name: str, field: Any) -> Write:
-    return lambda message, value: setattr(message, name, _scalar(value, field))
+    def write(message: Any, value: Any) -> None:
+        try:
+            setattr(message, name, _scalar(value, field))
+        except TypeError:
+            try:
+                setattr(message, name, _scalar(only_element(value), field))
+            except TypeError:
+                raise TypeError(_unfit(value, field)) from None
+        except (ValueError, OverflowError):
+            if field.enum_type is not None:
+                raise
+            raise TypeError(_unfit(value, field)) from None
+
+    return write
 
 
 def _fill(name: str, made: Write) -> Write:
@@ -175,7 +195,7 @@ def _scalar(value: Any, field: Any) -> Any:
     if field.enum_type is None:
         # protobuf takes true for 1.
         if isinstance(value, bool) != (field.type == FieldDescriptor.TYPE_BOOL):
-            raise TypeError(f"{value!r} is of type {type(value).__name__}")
+            raise TypeError(_unfit(value, field))
         return value
     if isinstance(value, str):
         found = field.enum_type.values_by_name.get(value)
@@ -189,6 +209,15 @@ def _scalar(value: Any, field: Any) -> Any:
     return value
 
 
+def _unfit(value: Any, field: Any) -> str:
+    kind = f"enum {field.enum_type.name}" if field.enum_type is not None else _TYPES[field.type]
+    if isinstance(value, list) and not field.is_repeated:
+        advice = "make the field repeated, or take one element in a step before the sink (REGRESSION_OUTPUT)"
+    else:
+        advice = "change the type in the schema, or the value in a step before the sink"
+    return f"its type is {kind}, and the value is {told(value)}; {advice}"
+
+
 def _enum(kind: Any) -> Read:
     names = {value.number: value.name for value in reversed(kind.values)}
     return lambda number: names.get(number) or str(number)
@@ -199,6 +228,7 @@ def _milliseconds(message: Any) -> int:
 
 
 def _fill_milliseconds(message: Any, value: Any) -> None:
+    value = only_element(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"a time is an integer, in milliseconds, not {type(value).__name__}")
     negative = message.DESCRIPTOR.name == "Duration" and value < 0
@@ -208,7 +238,7 @@ def _fill_milliseconds(message: Any, value: Any) -> None:
 
 
 def _fill_wrapper(message: Any, value: Any) -> None:
-    message.value = _scalar(value, message.DESCRIPTOR.fields_by_name["value"])
+    _put("value", message.DESCRIPTOR.fields_by_name["value"])(message, value)
 
 
 def _dynamic(message: Any) -> Any:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-import numpy as np
 from google.protobuf.message import DecodeError
 from pydantic import Field, PositiveInt, field_validator
 
-from connectors.codec import Codec, Decoded, Encoded, RecordsOrigin, Request
+from connectors.codec import Codec, Decoded, Encoded, Request
 from connectors.codecs.config import CodecConfig
 from connectors.codecs.described import topics_of
-from connectors.codecs.rows import encode_rows, payload_bytes
+from connectors.codecs.rows import decode_mappings, encode_rows, payload_bytes
 from connectors.codecs.sparkplug.births import SEQUENCE, EdgeNode, EdgeNodes, Known, Table
 from connectors.codecs.sparkplug.rebirths import Rebirths
 from connectors.codecs.sparkplug.topics import Address, address
@@ -22,7 +21,6 @@ from connectors.records import Records
 from connectors.units import Duration, Size
 from pipelines.data.batch import Batch
 from pipelines.data.data import Data, check_key
-from pipelines.data.sparsecolumn import columns_of
 from pipelines.errors import WireError
 from pipelines.steps.config import Key
 from protos import sparkplug_pb2 as pb
@@ -109,21 +107,8 @@ class Sparkplug(Codec):
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
         """A row for each message, births and deaths too, with the values of its metrics that are not null."""
-        rows: list[dict[str, Any]] = []
-        numbers: list[int] = []
-        failed: dict[int, Exception] = {}
         topics = self._topics(records)
-        for row, payload in enumerate(records.values):
-            if payload is None:
-                continue
-            try:
-                rows.append(self._row(payload, topics[row]))
-            except Exception as error:  # noqa: BLE001 - whatever is raised belongs to this record
-                failed[first + row] = error
-            else:
-                numbers.append(first + row)
-        origin = RecordsOrigin(records, first)
-        return Decoded(Batch(columns_of(rows), len(rows), rows=np.array(numbers, np.int64), origin=origin), failed)
+        return decode_mappings(records, first, lambda row, payload: self._row(payload, topics[row]))
 
     def encode(self, batch: Batch) -> Encoded:
         """A message for each row, its metrics with names and types: for readers that need no births.

@@ -45,14 +45,14 @@ class ResumableCalls:
 
     @property
     def running(self) -> bool:
-        """Whether a call was late, and nobody has waited for its end since."""
+        """Whether a call was late, and its end was not waited for since."""
         return self._running is not None
 
     def run(self, name: str, call: Callable[[], Result], timeout: float) -> Result:
         """The result of the running call of this name, or else of `call`. Raises its error, and `TimeoutError` after
         `timeout` seconds.
 
-        A running call of another name ends first; nobody learns what became of it.
+        A running call of another name ends first; its outcome is not learned.
         """
         deadline = time.monotonic() + timeout
         if self._running is not None and self._name != name:

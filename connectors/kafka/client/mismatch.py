@@ -1,7 +1,7 @@
 """Whether the brokers speak TLS where the client does not, or the other way round.
 
 librdkafka tells both as brokers that are away, which is waited for; but waiting does not mend it. So when it says that
-all brokers are away, their ports are asked what they speak.
+all brokers are away, their ports are asked which protocol they speak.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ASKED: Final = 3
 """How many of the brokers are asked."""
 _PORT: Final = 9092
 _UNREACHABLE: Final = (OSError, ValueError, OverflowError)
-"""Nobody is there, or the name or number is none."""
+"""Nothing listens there, or the name or port is wrong."""
 _API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 """What every broker answers, logged in or not: length, ApiVersions, version 0, correlation id 1, no client id."""
 

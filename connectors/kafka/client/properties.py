@@ -68,7 +68,7 @@ OF_SINKS: Mapping[str, str] = {
 """Properties that a sink's `client` may not set, and what to do instead."""
 
 QUEUE: Final = "queue.buffering.max.kbytes"
-"""The property that bounds what a producer holds, and what it is if nobody says."""
+"""The property that bounds the messages that a producer holds, and its default."""
 _QUEUE_SIZE: Final = 64 * 1024
 
 _BATCH_SIZE: Final = 1_000_000
@@ -153,12 +153,12 @@ def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callabl
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error" if config.out_of_range == "stop" else config.out_of_range,
         "allow.auto.create.topics": False,
-        # Behind the last record may lie what is never delivered: the lag is known by where the client came to.
+        # Markers, which are never delivered, may follow the last record: the lag is known by the client's position.
         "enable.partition.eof": True,
         # The default of 1 s caps the draining of a backlog at a quarter of what is possible.
         "fetch.queue.backoff.ms": 5,
         "max.partition.fetch.bytes": min(config.max_fetch, 1024 * 1024),
-        # What is fetched ahead stays below this, plus one fetch, unpacked.
+        # Records that are fetched ahead stay below this, plus one fetch, unpacked.
         "queued.max.messages.kbytes": 32 * 1024,
         "fetch.max.bytes": config.max_fetch,
         # The client wants the first not to be more, and the second not to be less, than fetch.max.bytes.
@@ -197,7 +197,7 @@ def sink_properties(config: KafkaSinkConfig, callbacks: Mapping[str, Callable[..
         # Pushed by the sink as `linger` says when there is a pause, and while there is none they go in larger batches.
         # The client burns CPU time while messages have lingered but the last request is not answered: so not less.
         "linger.ms": max(config.linger, _LINGER_UNDER_LOAD) * 1000,
-        "message.timeout.ms": max(1, round(config.timeout * 1000)),
+        "message.timeout.ms": 0 if (limit := config.message_timeout) is None else max(1, round(limit * 1000)),
         # One that is larger than the queue would wait for ever.
         "message.max.bytes": min(config.max_message, queue_room(config.client)),
         "partitioner": config.partitioner,
@@ -236,7 +236,7 @@ def transactional_properties(
         "transactional.id": identity,
         "transaction.timeout.ms": max(1, round(timeout * 1000)),
         # The client refuses to have messages outlive their transaction.
-        "message.timeout.ms": max(1, round(min(config.timeout, timeout) * 1000)),
+        "message.timeout.ms": max(1, round(min(config.message_timeout or timeout, timeout) * 1000)),
         "message.max.bytes": min(longest, queue_room(config.client)),
         # Brokers refuse a batch that is larger, and the transaction with it.
         "batch.size": batch_size if batch is None else min(batch_size, batch),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
-from operator import lt
+from operator import itemgetter, lt
 
 import numpy as np
 from confluent_kafka import Message
@@ -117,4 +117,4 @@ def _headers(messages: Sequence[Message]) -> Sequence[Sequence[Header] | None] |
 
 def _timestamps(messages: Sequence[Message]) -> Ints:
     # A message without a timestamp has (0, -1).
-    return np.array([message.timestamp()[1] for message in messages], np.int64)
+    return np.array(list(map(itemgetter(1), map(Message.timestamp, messages))), np.int64)

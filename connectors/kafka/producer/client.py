@@ -76,7 +76,7 @@ class ProducerClient:
         return bool(self._sinks)
 
     def attach(self, calls: Calls, topic: str | None) -> None:
-        """A sink begins to use it: the first one opens it. `topic` is what is asked for to see that brokers answer.
+        """A sink begins to use it: the first one opens it. `topic` is asked for to see that brokers answer.
 
         Raises `ConnectorError` for a property that is not known, and a login that cannot be.
         """
@@ -85,7 +85,7 @@ class ProducerClient:
         self._sinks.append(calls)
 
     def detach(self, calls: Calls) -> None:
-        """A sink uses it no more: the last one closes it. What is not confirmed is dropped."""
+        """A sink uses it no more: the last one closes it. Messages that are not confirmed are dropped."""
         if calls not in self._sinks:
             return
         self._sinks.remove(calls)
@@ -193,7 +193,7 @@ class ProducerClient:
 
 
 def close(producer: Producer) -> None:
-    """Drop what is outstanding, and close the client."""
+    """Drop outstanding messages, and close the client."""
     producer.purge()
     # `close` raises a fatal error that was not reported yet, and warns of a transaction that it cannot abort; it closes
     # the client all the same.

@@ -64,7 +64,7 @@ class Transactions(ProducerClient):
         """`identity` is the `transactional.id`, `timeout` the seconds after which brokers abort a transaction."""
         super().__init__(config)
         self.lock = threading.RLock()
-        """Held while what is known of sent messages is read or forgotten."""
+        """Held while the state of sent messages is read or forgotten."""
         self.sinks: list[KafkaTransactionalSink] = []
         """All sinks that send by it."""
         self.is_active = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,6 +29,8 @@ WaitForRoom = Callable[[], bool]
 
 _FULL = KafkaError(KafkaError._QUEUE_FULL)
 _LONGEST_TOPIC = 249
+_AT_ONCE = 512
+"""Messages of one call of `produce_batch` at most."""
 
 
 class Writing(ABC):
@@ -80,16 +82,29 @@ class PlainWriting(Writing):
         return len(self._producer) == 0
 
     def _in_bulk(self, sent: Sent, messages: Messages, topic: str, wait_for_room: WaitForRoom) -> Refusals:
-        keys: Iterable[bytes | None] = repeat(None, len(messages)) if messages.keys is None else messages.keys
-        waiting: list[dict[str, Any]] = [
-            {"value": value, "key": key, "callback": callback}
-            for value, key, callback in zip(messages.values, keys, _callbacks(sent, len(messages)), strict=True)
-        ]
-        taken = self._producer.produce_batch(topic, waiting)
-        if taken == len(waiting):
-            return {}
+        count = len(messages)
+        keys: Iterable[bytes | None] = repeat(None, count) if messages.keys is None else messages.keys
+        rows = zip(messages.values, keys, _callbacks(sent, count), strict=True)
         refused: Refusals = {}
-        places = list(range(len(waiting)))
+        # Thousands of dictionaries do not fit into a processor's cache, and Python's collector looks through them.
+        for first in range(0, count, _AT_ONCE):
+            waiting: list[dict[str, Any]] = [
+                {"value": value, "key": key, "callback": callback} for value, key, callback in islice(rows, _AT_ONCE)
+            ]
+            if self._producer.produce_batch(topic, waiting) == len(waiting):
+                continue
+            places = list(range(first, first + len(waiting)))
+            refused |= self._again(topic, waiting, places, wait_for_room)
+            if any(error is _FULL for error in refused.values()):
+                # Those behind would overtake them.
+                return refused | dict.fromkeys(range(places[-1] + 1, count), _FULL)
+        return refused
+
+    def _again(
+        self, topic: str, waiting: list[dict[str, Any]], places: list[int], wait_for_room: WaitForRoom
+    ) -> Refusals:
+        """Send those of a batch that the queue had no room for, once it has; `places` are those in the block."""
+        refused: Refusals = {}
         while True:
             errors = [one.pop("_error", None) for one in waiting]
             full = []

@@ -19,7 +19,7 @@ MAX_UNSENT = 1000
 
 
 class Client:
-    """What is known of one connection; all in the server's thread, but for its `line`.
+    """The state of one connection; all in the server's thread, but for its `line`.
 
     `window`: replies that it takes ahead of their acknowledgement. `ahead`: messages that it sends ahead of theirs,
     where that is known.

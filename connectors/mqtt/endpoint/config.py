@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field
 from connectors.config import Addressing, LocalPath, SinkConfig, SourceConfig
 from connectors.mqtt.protocol.reading import LARGEST
 from connectors.mqtt.protocol.topics import SHARE, TopicPatterns
-from connectors.units import Duration, Size
+from connectors.units import Duration, OneOrMore, Size
 from pipelines.errors import DefinitionError
 from pipelines.plugins.requirements import Package
 
@@ -68,7 +68,7 @@ class MqttEndpointSourceConfig(SourceConfig):
     """Which connector this is."""
     listen: str = "127.0.0.1:1883"
     """Where it listens, `host:port`; port 0 is any free one, which the log names. `0.0.0.0:1883` is open to the network: give it `tls` and `users` then."""  # noqa: E501
-    topics: tuple[str, ...] = Field(default=("#",), min_length=1)
+    topics: OneOrMore = Field(default=("#",), min_length=1)
     """Topic filters of the messages that are taken, others are refused; one text instead of a list is one filter. A level may have a name, which `into` and topics of sinks can use: `factory/{line}/{device}/+`."""  # noqa: E501
     window: Annotated[int, Field(ge=1, le=65_535)] = 100
     """How many messages a client may send ahead of their acknowledgement (Receive Maximum of MQTT 5). What clients of MQTT 3.1.1 do is their own affair."""  # noqa: E501
@@ -90,11 +90,6 @@ class MqttEndpointSourceConfig(SourceConfig):
         if found is None or int(found[1]) > 65535:
             raise ValueError(f'host:port is needed, like 127.0.0.1:1883 or 0.0.0.0:1883, not "{listen}"')
         return listen
-
-    @field_validator("topics", mode="before", json_schema_input_type=str | tuple[str, ...])
-    @classmethod
-    def _one_topic(cls, topics: object) -> object:
-        return (topics,) if isinstance(topics, str) else topics
 
     @field_validator("topics")
     @classmethod

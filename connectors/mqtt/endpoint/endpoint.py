@@ -69,7 +69,7 @@ class Endpoint:
         return inbox, handler, server
 
     def close(self) -> None:
-        """Disconnect all clients. What is sent to them from now on has nobody to have it."""
+        """Disconnect all clients. Messages to them from now on have no receiver."""
         server, self.server = self.server, None
         if server is not None:
             server.stop()

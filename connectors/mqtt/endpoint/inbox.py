@@ -1,4 +1,4 @@
-"""What clients have published and nobody has polled yet: filled by the server's thread, emptied by the source's."""
+"""Messages of clients that were not polled yet: filled by the server's thread, emptied by the source's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ class Line:
     number: int
     waiting: deque[Arrival] = field(default_factory=deque)
     """Not polled yet. Guarded by the inbox."""
-    waiting_bytes: int = 0
     gone: bool = False
     """Whether the connection has ended. Guarded by the inbox."""
     in_hand: deque[Arrival] = field(default_factory=deque)
@@ -99,7 +98,7 @@ class Inbox:
             self._count_in(line, sum(arrival.size for arrival in arrivals), len(arrivals))
 
     def end(self, line: Line) -> None:
-        """The connection has ended. What came before is still taken."""
+        """The connection has ended. Messages that came before are still taken."""
         with self._changed:
             line.gone = True
             self._ready[line] = None
@@ -145,7 +144,6 @@ class Inbox:
         return taken
 
     def _count_in(self, line: Line, size: int, count: int) -> None:
-        line.waiting_bytes += size
         self._bytes += size
         self._count += count
         if line.waiting:
@@ -153,6 +151,5 @@ class Inbox:
 
     def _count_out(self, line: Line, arrivals: list[Arrival]) -> None:
         size = sum(arrival.size for arrival in arrivals)
-        line.waiting_bytes -= size
         self._bytes -= size
         self._count -= len(arrivals)

@@ -44,8 +44,8 @@ class MqttEndpointSource(Source):
     """What clients publish to a port of ours. A lane is a client's connection, positions are arrival numbers.
 
     A record's key is the client id. QoS 1 and 2 are acknowledged to the client (PUBACK, PUBREC) when the position is,
-    in the order of arrival. When a client goes away its lane ends, and what is in hand is finished; what it has seen no
-    acknowledgement of it sends again when it comes back, as a new lane. `rewind` needs no client: records are kept
+    in the order of arrival. When a client goes away its lane ends, and its polled records are finished; messages that
+    were not acknowledged it sends again when it comes back, in a new lane. `rewind` needs no client: records are kept
     until they are acknowledged.
 
     A thread of the endpoint reads, writes and keeps the connections alive, however seldom `poll` is called.

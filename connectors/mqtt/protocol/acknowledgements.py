@@ -1,4 +1,4 @@
-"""Takes acknowledgements, PUBACK to PUBCOMP, out of what came over a connection in bulk."""
+"""Takes acknowledgements, PUBACK to PUBCOMP, out of the bytes of a connection in bulk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ScannedAcks:
     consumed: int
     """Bytes of the packets taken."""
     stopped: Stopped
-    """AGAIN: as many as asked for were taken. OTHER_PACKET: a `Reader` takes the next one, or says what is wrong."""
+    """AGAIN: as many as asked for were taken. OTHER_PACKET: a `Reader` takes the next one, or raises its error."""
 
     def __len__(self) -> int:
         return len(self.packet_ids)

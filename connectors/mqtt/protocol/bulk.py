@@ -70,8 +70,8 @@ def encode_publishes(
 
     Message i goes to `topics[codes[i]]` (else to the first topic); a null payload is an empty one. `packet_ids` are
     `uint16 (N,)`, looked at where the QoS is not 0. `qos`, `retain`, `dup` are of all messages or `(N,)`. Raises
-    `ValueError`, and writes nothing, for a topic that nobody can publish to, a packet identifier that is 0, columns
-    that do not fit together, and a message that is too large for MQTT.
+    `ValueError`, and writes nothing, for a topic name with wildcards, a packet identifier that is 0, columns that do
+    not fit together, and a message that is too large for MQTT.
     """
     fields = [topic_field(topic) for topic in topics]
     written = _compiled(version, fields, payloads, codes, packet_ids, qos, retain, dup, properties, hot_path)

@@ -10,7 +10,6 @@ import numpy as np
 from connectors.mqtt.protocol.packets import Packet, PacketType
 from connectors.mqtt.protocol.reading import Reader
 from connectors.mqtt.protocol.scan import Scanned, Scanner, Stopped
-from pipelines.hotpath import HotPath
 
 _LEAST: Final = 1024
 """Bytes from which on a scan costs less than the reader: some ten small messages."""
@@ -22,9 +21,8 @@ copied again and again."""
 class Bursts:
     """Reads by `reader` what comes in few packets, and scans what comes in many. Both read the same."""
 
-    def __init__(self, reader: Reader, hot_path: HotPath = "auto") -> None:
+    def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._hot_path = hot_path
         self._scanner: Scanner | None = None
 
     def feed(self, data: bytes) -> Iterator[Packet | Scanned]:
@@ -60,6 +58,6 @@ class Bursts:
         if scanner is None:
             assert reader.version is not None
             scanner = self._scanner = Scanner(
-                reader.version, reader.max_packet, role=reader.role, aliases=reader.aliases, hot_path=self._hot_path
+                reader.version, reader.max_packet, role=reader.role, aliases=reader.aliases
             )
         return scanner.scan(np.frombuffer(data, np.uint8), at)

@@ -8,7 +8,7 @@ import numpy as np
 
 from connectors.mqtt.protocol.acknowledgements import ScannedAcks, scan_acks
 from connectors.mqtt.protocol.packets import Packet, Version
-from connectors.mqtt.protocol.reading import LARGEST, Aliases, Reader, Role, read_header
+from connectors.mqtt.protocol.reading import LARGEST, Reader, Role, read_header
 from connectors.mqtt.protocol.reasons import ProtocolError
 from connectors.mqtt.protocol.scan import MANY, Scanned, Scanner
 from pipelines.data.spans import Bytes
@@ -24,10 +24,10 @@ class ReceiveBuffer:
     """Receives what one connection brings, and takes packets out of it.
 
     A socket writes into `writable()`, `filled(n)` says how much, and `scan`, `acks` and `packet` take what is whole, in
-    the order in which it came. Columns that were given stay as they are as long as somebody holds them: what comes
-    later is written behind them, then into another block. Compiled, blocks that nobody holds any more are used again.
+    the order in which it came. Columns that were given stay as they are as long as they are in use: what comes later is
+    written behind them, then into another block. Compiled, blocks that are not in use any more are used again.
 
-    `role`, `version`, `max_packet`, `aliases` and `strict` are those of `Reader` and `Scanner`.
+    `role`, `version`, `max_packet` and `strict` are those of `Reader` and `Scanner`.
     """
 
     def __init__(
@@ -36,12 +36,11 @@ class ReceiveBuffer:
         version: Version | None = None,
         max_packet: int = LARGEST,
         *,
-        aliases: Aliases | None = None,
         strict: bool = True,
         block: int = BLOCK,
         hot_path: HotPath = "auto",
     ) -> None:
-        self.reader = Reader(role, version, max_packet, aliases)
+        self.reader = Reader(role, version, max_packet)
         self._strict = strict
         self._hot_path = hot_path
         self._scanner: Scanner | None = None
@@ -61,7 +60,7 @@ class ReceiveBuffer:
         return self.reader.version
 
     def writable(self) -> memoryview:
-        """Room for what comes next, at least one byte of it; it is to be used before anything else is called."""
+        """Memory for the next bytes, at least one; it is to be used before anything else is called."""
         room = len(self._bytes) - self._filled
         missing = self._missing() if self.pending else 0
         if missing > room or (room < LEAST_ROOM and not 0 < missing <= room):
@@ -75,7 +74,7 @@ class ReceiveBuffer:
         self._filled += count
 
     def scan(self, max_records: int = MANY) -> Scanned:
-        """Take messages, as `Scanner.scan` does; `packet` takes what is none. Raises `ProtocolError`."""
+        """Take messages, as `Scanner.scan` does; `packet` takes the others. Raises `ProtocolError`."""
         version = self.reader.version
         if version is None:
             raise ValueError("the CONNECT has to be taken first: the version of MQTT is not known")
@@ -113,7 +112,7 @@ class ReceiveBuffer:
         return packet
 
     def unread(self) -> memoryview:
-        """What came and was not taken, as it is. To be used before anything else is called."""
+        """The bytes that were received and not taken. To be used before anything else is called."""
         return self._bytes.data[self._at : self._filled].toreadonly()
 
     def drop(self, count: int) -> None:

@@ -29,7 +29,7 @@ from pipelines.data.spans import Bytes, Ints, Spans
 from pipelines.hotpath import HotPath, compiled
 
 MANY: Final = 1 << 20
-"""Messages that one scan takes at most if nobody says how many."""
+"""Messages that one scan takes at most, by default."""
 
 
 class Stopped(Enum):
@@ -148,8 +148,7 @@ class Scanner:
     def scan(self, buffer: Bytes, start: int = 0, stop: int | None = None, max_records: int = MANY) -> Scanned:
         """The messages that are whole in `buffer[start:stop]`, up to the first other packet.
 
-        Raises `ProtocolError` if the first packet breaks the rules, and so only after what is valid before it was
-        given.
+        Raises `ProtocolError` if the first packet breaks the rules: valid packets before it are given first.
         """
         stop = len(buffer) if stop is None else stop
         if not 0 <= start <= stop <= len(buffer):

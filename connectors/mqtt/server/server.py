@@ -117,7 +117,7 @@ class Server:
                 self._wake.send(b"\0")
 
     def ask(self, function: Callable[[], T]) -> T:
-        """Have this done in the server's thread, and return or raise what comes of it."""
+        """Call this function in the server's thread, and return or raise what it returns or raises."""
         answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 
         def answer() -> None:

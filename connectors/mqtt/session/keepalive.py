@@ -9,7 +9,7 @@ ASK_AFTER = 0.75
 PATIENCE = 0.5
 """Parts of the keep-alive within which it has to give one: so a dead link is found within 1.25 of it."""
 STUCK_AFTER = 1.5
-"""Parts of the keep-alive after which a broker that takes no byte of what waits for it is taken for dead."""
+"""Parts of the keep-alive after which a broker that takes no bytes, though some wait for it, is taken for dead."""
 
 
 class KeepAlive:

@@ -14,7 +14,7 @@ from connectors.mqtt.session.login import Login
 NEVER = 0xFFFF_FFFF
 """A session expiry of so many seconds means that the session is kept for good."""
 SUBSCRIBE_ID = 65_535
-"""The packet id of SUBSCRIBE and UNSUBSCRIBE; whoever publishes uses 1 to 65,534."""
+"""The packet id of SUBSCRIBE and UNSUBSCRIBE; messages that are published use 1 to 65,534."""
 
 
 @dataclass(frozen=True, slots=True)

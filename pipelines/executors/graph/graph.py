@@ -33,9 +33,9 @@ class GraphExecutor(OpenPipeline):
     """
 
     def __init__(self, nodes: Mapping[str, Node], output: str, context: OpenContext, registry: RunnerSource) -> None:
+        self._late: dict[str, Future[StepOutput]] = {}
         steps = {name: node.step for name, node in nodes.items() if isinstance(node.step, Step)}
         super().__init__([(context.named(name), step) for name, step in steps.items()], context, registry)
-        self._late: dict[str, Future[StepOutput]] = {}
         self._pool = context.pool
         self._output = output
         try:
@@ -80,9 +80,9 @@ class GraphExecutor(OpenPipeline):
     def close(self) -> None:
         """Close all runners, the last first; a second call does nothing. What a runner raises is logged.
 
-        Waits for work that `First` left running.
+        Waits for branches that `First` left running.
         """
-        wait(getattr(self, "_late", {}).values())
+        wait(self._late.values())
         super().close()
 
     def _drained(self, emit: Emit) -> Result:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
+from pipelines.errors import step_of
 from pipelines.executors.accounting import held_after, joined
 from pipelines.executors.graph.junction import Flow, Junction
 from pipelines.executors.graph.lineage import Lineage
@@ -87,7 +88,7 @@ class GraphRun:
         finally:
             end(token)
         if self._observer is not None:
-            own = (error for error in flow.failed.values() if getattr(error, "step", None) == junction.name)
+            own = (error for error in flow.failed.values() if step_of(error) == junction.name)
             errors = Counter(type(error.__cause__ or error).__name__ for error in own)
             seconds, thread = perf_counter() - began, threading.get_native_id()
             given = [one.batch for one in flows]

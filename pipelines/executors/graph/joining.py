@@ -29,9 +29,8 @@ class AnyJunction(Junction):
 
     def run(self, flows: Sequence[Flow], lineage: Lineage) -> Flow:
         failed, dropped = gathered(flows)
-        errors: dict[int, Exception] = {}
-        batch = _first_of((flow.batch for flow in flows), lineage, errors)
-        return Flow(batch, {**self.failures(errors, lineage), **failed}, dropped)
+        batch = _first_of((flow.batch for flow in flows), lineage)
+        return Flow(batch, failed, dropped)
 
 
 class FirstJunction(Junction):
@@ -55,13 +54,12 @@ class FirstJunction(Junction):
             flows = sorted(flows, key=lambda flow: flow.seconds > limit)
         # A record that failed in part in one input comes whole from the next.
         usable = [_without(flow.batch, flow.failed.keys(), lineage) for flow in flows]
-        errors: dict[int, Exception] = {}
-        batch = _first_of(usable, lineage, errors)
+        batch = _first_of(usable, lineage)
         failed, dropped = gathered(flows)
         if failed:
             done = lineage.all_roots(row for one in usable for row in one.rows.tolist()) | dropped.keys()
             failed = {root: error for root, error in failed.items() if root not in done}
-        return Flow(batch, {**self.failures(errors, lineage), **failed}, dropped)
+        return Flow(batch, failed, dropped)
 
 
 class MergeJunction(Junction):
@@ -92,11 +90,11 @@ def flow_of(
         reason = f'{junction.name}: no such record comes from "{junction.inputs[place]}"'
         for root in lineage.roots(row).tolist():
             dropped.setdefault(root, reason)
-    batch = _concat(batches, lineage, errors)
+    batch = _concat(batches, lineage)
     return Flow(batch, {**junction.failures(errors, lineage), **failed}, dropped)
 
 
-def _first_of(batches: Iterable[Batch], lineage: Lineage, errors: dict[int, Exception]) -> Batch:
+def _first_of(batches: Iterable[Batch], lineage: Lineage) -> Batch:
     parts: list[Batch] = []
     answered = Answered(lineage)
     taken = NO_ROWS.rows
@@ -113,11 +111,11 @@ def _first_of(batches: Iterable[Batch], lineage: Lineage, errors: dict[int, Exce
         if lineage.multiplied:
             for row in part.rows.tolist():
                 answered.add(row)
-    return _concat(parts, lineage, errors)
+    return _concat(parts, lineage)
 
 
-def _concat(parts: Sequence[Batch], lineage: Lineage, errors: dict[int, Exception]) -> Batch:
-    batch = concatenated(parts, errors)
+def _concat(parts: Sequence[Batch], lineage: Lineage) -> Batch:
+    batch = concatenated(parts)
     order = lineage.order(batch.rows)
     return batch if order is None else batch.take(order)
 
@@ -158,10 +156,7 @@ def _either(key: str, a: Column, b: Column, twice: dict[int, Exception]) -> Colu
     has_a = np.ones(len(a), np.bool_) if a.mask is None else a.mask
     from_a, from_b = np.flatnonzero(has_a), np.flatnonzero(~has_a)
     index = np.concatenate([from_a, from_b])
-    try:
-        joined = Column.concat([a.take(from_a), b.take(from_b)])
-    except RowsFailed as error:
-        raise RowsFailed({int(index[position]): reason for position, reason in error.failures.items()}) from error
+    joined = Column.concat([a.take(from_a), b.take(from_b)])
     return joined.take(np.argsort(index, kind="stable"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +22,24 @@ class BoxLists:
     def __init__(self, size: int) -> None:
         self._lists: list[Any] = [None] * size
         self._failures: dict[int, Exception] = {}
+
+    def put_groups(
+        self, batch: Batch, keys: Sequence[str], boxes_of: Callable[[Batch], tuple[Array, Iterable[BoundingBox]]]
+    ) -> None:
+        """The boxes of a batch, by parts whose arrays under `keys` agree in shape.
+
+        `boxes_of` gives owners and boxes of a part, as `put` takes them; rows for which it raises have failed.
+        """
+        for positions, part in batch.groups(keys):
+            try:
+                owners, boxes = boxes_of(part)
+            except DataError as error:
+                self.fail(positions.tolist(), error)
+            except RowsFailed as failed:
+                for row, cause in failed.failures.items():
+                    self.fail([int(positions[row])], cause)
+            else:
+                self.put(positions, owners, boxes)
 
     def put(self, positions: Rows, owners: Array, boxes: Iterable[BoundingBox]) -> None:
         """`boxes`, in order; the box at i belongs to the row at `positions[owners[i]]`. `owners` never falls."""

@@ -47,17 +47,11 @@ class SsdToBoundingBoxRunner(Runner):
         for key in self._keys:
             array_column(batch, key)  # names the rows that lack it
         found = BoxLists(batch.size)
-        for positions, part in batch.groups(self._keys):
-            try:
-                arrays = [_sample(float_array(part, key, key), key) for key in self._keys]
-                owners, boxes = self._boxes(*arrays)
-            except DataError as error:
-                found.fail(positions.tolist(), error)
-            except RowsFailed as failed:
-                for row, cause in failed.failures.items():
-                    found.fail([int(positions[row])], cause)
-            else:
-                found.put(positions, owners, boxes)
+        found.put_groups(
+            batch,
+            self._keys,
+            lambda part: self._boxes(*[_sample(float_array(part, key, key), key) for key in self._keys]),
+        )
         made = {step.output_name: found.column()}
         if not step.keep_other_values:
             return Result(batch.select(made))

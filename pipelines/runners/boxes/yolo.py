@@ -55,17 +55,8 @@ class YoloToBoundingBoxRunner(Runner):
     def _column(self, arrays: Column) -> Column:
         key = self._step.input or ONLY
         found = BoxLists(len(arrays))
-        for positions, part in Batch({key: arrays}, len(arrays)).groups([key]):
-            try:
-                cells, images = self._cells(float_array(part, key, key))
-                owners, boxes = self._boxes(cells, images)
-            except DataError as error:
-                found.fail(positions.tolist(), error)
-            except RowsFailed as failed:
-                for row, cause in failed.failures.items():
-                    found.fail([int(positions[row])], cause)
-            else:
-                found.put(positions, owners, boxes)
+        batch = Batch({key: arrays}, len(arrays))
+        found.put_groups(batch, [key], lambda part: self._boxes(*self._cells(float_array(part, key, key))))
         return found.column()
 
     def _cells(self, array: npt.NDArray[Any]) -> tuple[Floats, int]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from pipelines.data.batch import Batch
-from pipelines.data.data import Data
+from pipelines.data.data import Data, as_data
 from pipelines.data.result import Result
 from pipelines.errors import DefinitionError, RowsFailed
 from pipelines.runners.code.usercode import UserCode
@@ -131,7 +131,9 @@ class FunctionRunner(RowRunner):
 
 def plain_dict(data: Data) -> dict[str, Any]:
     """The keys and values of `data`, nested ones as `dict`s too, also those in lists."""
-    return {key: _plain(value) for key, value in data.items()}
+    values = dict(data.items())
+    odd = data.odd
+    return {key: value if key in odd else _plain(value) for key, value in values.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -153,6 +155,10 @@ def _adopted(found: Any, given: Data) -> Data | None | list[Data]:
 
 
 def _data(found: Any, given: Data) -> Any:
-    if isinstance(found, Mapping) and not isinstance(found, Data):
-        return Data(found, metadata=given.metadata)
-    return found
+    if not isinstance(found, Mapping) or isinstance(found, Data):
+        return found
+    if odd := given.odd:
+        # Odd values that the function was given and put into its result are these again.
+        lent = {id(one.own): one for one in odd.values() if one.is_lent}
+        found = {key: lent.get(id(value), value) for key, value in found.items()}
+    return as_data(found, given.metadata)

@@ -10,7 +10,6 @@ import numpy as np
 
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
-from pipelines.errors import RowsFailed
 from pipelines.runners.runner import OpenContext, Runner
 from pipelines.steps.code.logging import Logging
 
@@ -68,11 +67,7 @@ class LoggingRunner(Runner):
             self._logger.log(self._level, "%s", ", ".join(line))
 
     def _log_values(self, batch: Batch, keys: list[str]) -> None:
-        failed: dict[int, Exception] = {}
-        rows = batch.select({key: batch.column(key) for key in keys}).row_values(failed)
-        if failed:
-            raise RowsFailed(failed)
-        for row in rows:
+        for row in batch.select({key: batch.column(key) for key in keys}).all_values():
             for key, value in row.items():
                 self._logger.log(self._level, '"%s": %s', key, _shown(value))
 

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from pipelines.data.batch import Batch
 from pipelines.data.result import Result
+from pipelines.definitions.pipeline import Pipeline
+from pipelines.executors.executor import Executor
 from pipelines.executors.openpipeline import OpenPipeline
-from pipelines.executors.pipeline import Executor, Pipeline
 from pipelines.runners.runner import OpenContext, Runner, StatefulRunner
 from pipelines.steps.code.pipeline import PipelineStep
 

@@ -24,7 +24,7 @@ OF_IDS: Final[tuple[Color, ...]] = tuple(itertools.islice(random_colors(), 64))
 class DrawBoundingBoxRunner(RowRunner):
     """The image with its boxes, under the image's key; nothing else of the record, as in Konduit Serving.
 
-    Raises `DefinitionError` when it is opened with what is no colour. Fails a row without an image or boxes.
+    Raises `DefinitionError` when it is opened with a text that is no colour. Fails a row without an image or boxes.
     """
 
     keeps_rows: ClassVar[bool] = True

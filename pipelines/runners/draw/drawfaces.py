@@ -26,8 +26,8 @@ OUTPUT: Final = "image"
 class DrawFaceKeyPointsRunner(RowRunner):
     """The image with boxes and landmarks; nothing else of the record. Line i of the landmarks belongs to box i.
 
-    (Konduit Serving draws all lines into each box.) Raises `DefinitionError` when it is opened with what is no colour.
-    Fails a row without an image, boxes, or landmarks `[faces, 2 * n]`.
+    (Konduit Serving draws all lines into each box.) Raises `DefinitionError` when it is opened with a text that is no
+    colour. Fails a row without an image, boxes, or landmarks `[faces, 2 * n]`.
     """
 
     keeps_rows: ClassVar[bool] = True

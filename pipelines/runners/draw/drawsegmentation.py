@@ -29,7 +29,7 @@ MOST: Final = 65536
 class DrawSegmentationRunner(RowRunner):
     """A picture of the classes, alone or over an image; nothing else of the record, as in Konduit Serving.
 
-    Raises `DefinitionError` when it is opened with what is no colour. Fails a row whose array is no integers
+    Raises `DefinitionError` when it is opened with a text that is no colour. Fails a row whose array is no integers
     `[1, H, W]`, or has a class number below 0.
     """
 

@@ -139,7 +139,7 @@ def _joined(parts: Sequence[tuple[Rows, Batch]], source: Batch) -> Batch:
 
 
 def _decoded(column: Column) -> Column:
-    # What is rare stays so: its values are looked at one by one.
+    # A rare key stays rare: its values are looked at one by one.
     return column if isinstance(column, SparseColumn) else column.decoded()
 
 

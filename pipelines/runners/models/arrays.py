@@ -14,7 +14,7 @@ from pipelines.data.columns import MISSING, Column
 from pipelines.data.sparsecolumn import SparseColumn
 from pipelines.errors import DataError, RowsFailed, ValueNotFoundError, nearest
 from pipelines.runners.images.onlyone import only_key
-from pipelines.values import ValueType, type_of
+from pipelines.values import ValueType
 
 MOST_KEYS: Final = 50
 """Keys that the error of a record names at most."""
@@ -84,7 +84,7 @@ def only_array(batch: Batch) -> Column | None:
             if _has_arrays(column):
                 return None
             continue
-        column = column.decoded()
+        column = column.settled()
         if column.type is ValueType.NDARRAY and column.mask is None:
             found.append(column)
         elif column.type is ValueType.NDARRAY or column.type is None:
@@ -99,7 +99,7 @@ def only_array_of(values: Mapping[str, Any]) -> Any:
 
 def array_keys(values: Mapping[str, Any]) -> list[str]:
     """The keys that hold an NDARRAY."""
-    return [key for key, value in values.items() if type_of(value) is ValueType.NDARRAY]
+    return [key for key, value in values.items() if isinstance(value, np.ndarray)]
 
 
 def _inferred(batch: Batch) -> Column:
@@ -108,7 +108,7 @@ def _inferred(batch: Batch) -> Column:
         return column
     found: list[Any] = []
     failures: dict[int, Exception] = {}
-    for row, values in enumerate(batch.row_values(failures)):
+    for row, values in enumerate(batch.all_values()):
         try:
             found.append(only_array_of(values))
         except DataError as error:
@@ -119,8 +119,4 @@ def _inferred(batch: Batch) -> Column:
 
 
 def _has_arrays(column: SparseColumn) -> bool:
-    failures: dict[int, Exception] = {}
-    found = any(isinstance(value, np.ndarray) for _, value in column.cells(failures))
-    if failures:
-        raise RowsFailed(failures)
-    return found
+    return any(isinstance(value, np.ndarray) for _, value in column.all_cells())

@@ -122,7 +122,7 @@ class FeatureStack:
         """Lists of numbers as arrays."""
         failures: dict[int, Exception] = {}
         columns: dict[str, Column] = {}
-        for key in self.keys & batch.columns.keys():
+        for key in {one.field for one in self._features if one.one_hot is None} & batch.columns.keys():
             values = list(batch[key].values())
             if not any(isinstance(value, list) for value in values):
                 continue
@@ -224,9 +224,12 @@ def _column(feature: Feature, batch: Batch) -> Column | None:
         what = None if column.type is None else NO_NUMBERS.get(column.type)
         if feature.one_hot is None and what is not None:
             text = f'"{feature.field}" is {what}, and a number is needed'
-            hints = [_hint(value) for value in column.values()]
-            errors = {hint: WrongTypeError(text + hint) for hint in set(hints)}
-            raise RowsFailed({row: errors[hint] for row, hint in enumerate(hints)})
+            hints = {row: _hint(value) for row, value in column.cells({})}
+            if not hints:
+                # All rows lack the key, and those that had it were taken out.
+                return None
+            errors = {hint: WrongTypeError(text + hint) for hint in set(hints.values())}
+            raise RowsFailed({row: errors[hint] for row, hint in hints.items()})
         return column
     return None
 

@@ -123,11 +123,7 @@ class ModelInputs:
         only = self.inputs[0] if len(self.inputs) == 1 else None
         keys = [one.key for one in self.inputs if one.key in batch]
         if only is not None and (not keys or batch.column(only.key).mask is not None):
-            failed: dict[int, Exception] = {}
-            rows = batch.row_values(failed)
-            if failed:
-                raise RowsFailed(failed, of=batch)
-            return iter(rows)
+            return iter(batch.all_values())
         listed = [batch[key].values() for key in keys]
         if not listed:
             return iter([{} for _ in range(batch.size)])

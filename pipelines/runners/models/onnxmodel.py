@@ -59,6 +59,10 @@ class OnnxModel:
         if context.progress is not None:
             context.progress(f"loading {self.path.name}")
         self.session: Any = _session(self.path, step)
+        self.providers: list[str] = self.session.get_providers()
+        """What runs it, the first of them what it can."""
+        self.passed_over = [name for name in _asked(step).values() if name not in self.providers]
+        """Providers that it was to run on and that are not there, or did not start."""
         self.inputs = [self._port(node) for node in self.session.get_inputs()]
         nodes = {node.name: node for node in self.session.get_outputs()}
         wanted = nodes if step.output_names is None else dict.fromkeys(step.output_names)
@@ -137,22 +141,32 @@ def _providers(
     available = onnxruntime.get_available_providers()
     found: list[Provider] = []
     absent: list[str] = []
+    guess = ""
     for entry in wanted or ("cpu",):
         for given, options in ({entry: {}} if isinstance(entry, str) else entry).items():
             name = SHORT_NAMES.get(given.lower(), given)
             if name not in available:
                 absent.append(name)
+                if name == given and name not in SHORT_NAMES.values():
+                    guess = guess or nearest(given.lower(), SHORT_NAMES) or nearest(given, available)
             elif name not in [one for one, _ in found]:
                 # Twice where a variable says what is the last resort anyway: `["${PROVIDER:-cpu}", cpu]`.
                 found.append((name, options))
     if not found:
         raise StreamerError(
-            f"the model {path} asks for {', '.join(absent)}{nearest(absent[0], available)}; this onnxruntime has "
+            f"the model {path} asks for {', '.join(absent)}{guess}; this onnxruntime has "
             f'{", ".join(available)} (CUDA comes with onnxruntime-gpu); change "providers"'
         )
     if absent:
-        _log.warning("%s: %s not available, using %s", path, ", ".join(absent), found[0][0])
+        _log.warning("%s: %s not available, using %s%s", path, ", ".join(absent), found[0][0], guess)
     return found
+
+
+def _asked(step: Onnx) -> dict[str, str]:
+    """The providers that the step names, and what onnxruntime calls them."""
+    entries = step.providers or ()
+    names = [name for entry in entries for name in ([entry] if isinstance(entry, str) else entry)]
+    return {name: SHORT_NAMES.get(name.lower(), name) for name in names}
 
 
 def _check_started(asked: list[str], started: list[str], path: Path) -> None:

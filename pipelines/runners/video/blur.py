@@ -22,7 +22,7 @@ class BlurRunner(RowRunner):
     """The image with its boxes blurred; an image without any is passed on as it is, a JPEG as the same JPEG.
 
     Fails a row without an image or boxes, and one with a box that is not finite. Raises `DefinitionError` when it is
-    opened with what is no colour.
+    opened with a text that is no colour.
     """
 
     keeps_rows: ClassVar[bool] = True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from pipelines.data.data import Data
 from pipelines.data.record import RecordContext
@@ -16,6 +17,10 @@ from pipelines.runners.video.places import Area, Gate, place_of
 from pipelines.runners.video.visits import Event, Sighting, Totals, Visits, WatchedLine, WatchedZone
 from pipelines.steps.video.zones import Place, Zones
 from pipelines.values import TypedList, ValueType
+
+_log = logging.getLogger(__name__)
+_FRACTION: Final = 2.0
+"""What goes further than this is no fraction of a picture, though boxes may hang over its edge."""
 
 
 class ZonesRunner(LaneRunner[Visits]):
@@ -34,6 +39,7 @@ class ZonesRunner(LaneRunner[Visits]):
         self._step = step
         # The camera that connected last is the last one.
         self._totals: dict[tuple[str, str, Hashable], Totals] = {}
+        self._compared = False
 
     @property
     def reads(self) -> frozenset[str] | None:
@@ -68,6 +74,9 @@ class ZonesRunner(LaneRunner[Visits]):
         step = self._step
         key, boxes = boxes_of(data, step.bbox_name, step.ids_name)
         corners = corners_of(boxes, key).tolist()
+        if corners and not self._compared:
+            self._compared = True
+            self._warn_of_units(max(map(max, corners)))
         ids = ids_of(data, step.ids_name, boxes, key)
         found = [
             Sighting(number, box.label, ((x1 + x2) / 2, _height(y1, y2, step.anchor)))
@@ -78,6 +87,20 @@ class ZonesRunner(LaneRunner[Visits]):
             twice = next(track for track, count in Counter(one.track for one in found).items() if count > 1)
             raise DataError(f'"{step.ids_name}" has {twice} twice: a track is in one place only')
         return found
+
+    def _warn_of_units(self, most: float) -> None:
+        """Say once that places are in pixels and boxes in fractions of the picture, or the other way round."""
+        places = {name: zone.points for name, zone in self._step.zones.items()}
+        places |= {name: (line.start, line.end) for name, line in self._step.lines.items()}
+        for name, points in places.items():
+            farthest = max(map(max, points))
+            if (farthest > _FRACTION) != (most > _FRACTION):
+                _log.warning(
+                    'ZONES: "%s" goes to %g, and the first boxes to %g: one is in pixels, the other in fractions of '
+                    "the picture; write the points in the unit of the boxes",
+                    name, farthest, most,
+                )  # fmt: skip
+                return
 
     def step(self, data: Data, found: list[Sighting], state: Visits, now: float) -> Data:
         record = data.record or NO_RECORD

@@ -15,7 +15,9 @@ from pipelines.steps.config import Form
 def _pipeline_or_path(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, str) or (hasattr(value, "open_in") and not isinstance(value, type)):
+    from pipelines.definitions.pipeline import Pipeline
+
+    if isinstance(value, (str, Pipeline)):
         return value
     raise ValueError("a path, a definition or a pipeline is needed")
 

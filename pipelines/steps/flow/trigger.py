@@ -1,4 +1,4 @@
-"""Triggers: when a pipeline runs on its own, whoever asks for its result."""
+"""Triggers: when a pipeline runs by itself, independently of calls."""
 
 from __future__ import annotations
 

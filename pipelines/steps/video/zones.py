@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Config, Key
+from pipelines.steps.video.polygon import fault
 from pipelines.steps.video.track import FrameRate, Seconds
 
 Coordinate = Annotated[float, Field(allow_inf_nan=False)]
@@ -37,6 +38,9 @@ class Zone(Place):
     def _check_points(self) -> Zone:
         if len(set(self.points)) < 3:
             raise ValueError('"points" of a zone are three different ones at least')
+        wrong = fault(self.points)
+        if wrong is not None:
+            raise ValueError(f"points: {wrong}")
         return self
 
 

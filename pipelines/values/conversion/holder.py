@@ -1,4 +1,4 @@
-"""`NDArray`: an array in whatever form somebody made it, converted only if somebody asks for another."""
+"""`NDArray`: an array in the form in which it was made, converted when another form is asked for."""
 
 from __future__ import annotations
 

@@ -11,9 +11,10 @@ import numpy as np
 from pipelines.data.batch import Batch
 from pipelines.data.columns import MISSING, Column, DenseColumn
 from pipelines.data.data import Data
+from pipelines.data.entries import Entries
 from pipelines.data.spans import Spans
 from pipelines.data.sparsecolumn import SparseColumn
-from pipelines.data.wirecolumn import Entries, WireColumn
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.errors import DataError, MissingPackageError, RowsFailed, WireError, without_traceback
 from pipelines.values.ndarray import in_order
 from pipelines.values.valuetype import ValueType

@@ -14,6 +14,7 @@ from pipelines.data.data import Data
 from pipelines.data.spans import Ints, Spans
 from pipelines.errors import WireError
 from pipelines.wire.columns import ReadOptions
+from pipelines.wire.nomessage import no_message
 from pipelines.wire.plain.windows import begin_with
 from pipelines.wire.protobuf import decode
 from pipelines.wire.varint import varint
@@ -242,10 +243,8 @@ def parsed_message(message: bytes) -> pb.DataMap:
     """A message as protobuf reads it. Raises `WireError`."""
     try:
         return pb.DataMap.FromString(message)
-    except DecodeError as error:
-        raise WireError(
-            f"Error converting bytes array to data: the {len(message)} bytes are no ProtoData message ({error})"
-        ) from None
+    except DecodeError:
+        raise no_message(message) from None
 
 
 def metadata_of(message: bytes, options: ReadOptions) -> Data | None:

@@ -34,7 +34,7 @@ def decoded(key: str, entries: Spans, options: ReadOptions) -> Column:
     """The column of these entries. Raises `RowsFailed` naming the rows that cannot be decoded."""
     column, failed, unsound = read_values(key, entries, options)
     if failed or unsound:
-        broken = {row: WireError(f'key "{key}" cannot be read: its entry is broken') for row in unsound}
+        broken = {row: WireError.unreadable(key, "its entry is broken") for row in unsound}
         raise RowsFailed({**failed, **broken})
     return column
 
@@ -72,7 +72,7 @@ def read_values(key: str, entries: Spans, options: ReadOptions) -> ReadValues:
         except DecodeError:
             unsound.append(row)
         except (WireError, DataError) as error:
-            failed[row] = WireError(f'key "{key}" cannot be read: {error}')
+            failed[row] = WireError.unreadable(key, error)
     return ReadValues(Column.of(values), failed, unsound)
 
 

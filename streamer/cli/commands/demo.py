@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import streamer.demo.films.play as films
     import streamer.demo.images.play as images
     import streamer.demo.machines.play as machines
+    from streamer.devbroker import Broker
+    from streamer.devbroker.mqtt import MqttBroker
 
 Example = Literal["digits", "sensors", "cameras"]
 Progress = Callable[[str], None]
@@ -107,11 +109,11 @@ def _digits(
     from streamer.demo.images.play import play
     from streamer.demo.images.screen import LiveScreen, PlainScreen
 
-    def screen(broker: object) -> LiveScreen | PlainScreen:
+    def screen(broker: Broker) -> LiveScreen | PlainScreen:
         begun()
         if not console.is_terminal:
             return PlainScreen(console)
-        return LiveScreen(console, digits().images, getattr(broker, "description", ""))
+        return LiveScreen(console, digits().images, broker.description)
 
     return play(seconds=seconds, rate=rate, sheet=sheet, progress=progress, screen=screen, stop=stop)
 
@@ -127,9 +129,9 @@ def _sensors(
     from streamer.demo.machines.play import play
     from streamer.demo.machines.screen import LiveScreen, PlainScreen
 
-    def screen(broker: object) -> LiveScreen | PlainScreen:
+    def screen(broker: MqttBroker) -> LiveScreen | PlainScreen:
         begun()
-        return LiveScreen(console, getattr(broker, "description", "")) if console.is_terminal else PlainScreen(console)
+        return LiveScreen(console, broker.description) if console.is_terminal else PlainScreen(console)
 
     return play(seconds=seconds, rate=rate, progress=progress, screen=screen, stop=stop)
 

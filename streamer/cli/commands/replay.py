@@ -1,6 +1,6 @@
 """`streamer replay`: put dead letters back to the topics they came from.
 
-Which topic that is says the letter itself, and whoever may write dead letters may write anything there. So they go to
+The letter itself names that topic, and everybody who may write dead letters may write any name into it. So they go to
 no topic that is not allowed: by `--to`, or as a topic that the service reads.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streamer.delivery.deadletter import Original
 
 CONFIRM = 60.0
-"""Seconds until what was sent has to be confirmed."""
+"""Seconds until the messages that were sent have to be confirmed."""
 EMPTY_SHOWN = 5
 """Places of records told to people at most, whose letters have no payload."""
 
@@ -69,8 +69,9 @@ def replay(
     A letter says itself where it came from, and can be forged: it is sent to no topic but those of --to, of --topic, or
     of the service. Of a service file brokers and login are taken, too.
 
-    Reads to the end as it is now. What was replayed is not replayed again; what a filter leaves out stays for later.
-    A letter that had to go without its payload has nothing to send: it is told of, with its place, and passed over.
+    Reads to the end as it is now. Letters that were replayed are not replayed again; what a filter leaves out stays for
+    later. A letter that had to go without its payload has nothing to send: it is told of, with its place, and passed
+    over.
     """
     import threading
 

@@ -64,11 +64,12 @@ def send(
     """
     import threading
 
+    from pipelines.errors import nearest
     from streamer.cli.folder import import_from_here
     from streamer.cli.payloads import parts, size_of
     from streamer.cli.place import place_named, place_of_source
     from streamer.cli.signals import draining
-    from streamer.cli.terminal import counted, quiet, say, say_json
+    from streamer.cli.terminal import counted, quiet, say, say_json, warn
 
     quiet()
     import_from_here()
@@ -77,8 +78,10 @@ def send(
     options = {"--source": source, "--topic": named}
     place = place_named(topic, place_of_source, source, options, codec, bootstrap, client)
     browser, setting, topic = place.bus, place.codec, place.topic
-    # A sink waits for brokers that are away; here somebody is waiting for the sink.
-    browser.topics()
+    # A sink waits for brokers that are away; here a person is waiting for the sink.
+    known = browser.topics()
+    if browser.lists_topics and topic not in known:
+        warn(f'there was no topic "{topic}"{nearest(topic, known)}; brokers that create topics by themselves do so now')
     sink = browser.sink(topic, "send")
     stop = threading.Event()
     kept = Rate(rate)

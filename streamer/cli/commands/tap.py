@@ -45,7 +45,7 @@ def tap(
     What only its type of bus says of a record, such as the QoS of MQTT, stands below it. Of a service file brokers,
     login, topic and codec are taken.
 
-    It is no member of a group and commits nothing, so that nobody is disturbed. Dead letters are shown with their
+    It is no member of a group and commits nothing, so that it disturbs no consumer. Dead letters are shown with their
     step, error and origin. Ctrl-C ends it.
     """
     import threading
@@ -103,9 +103,14 @@ class Hint:
 
         self._told = True
         found = fitting_codec(seen.payload)
-        if found is not None:
-            said = f" (in the file: codec: {found})" if self._in_file else ""
-            remark(f"such payloads are read with --codec {found}{said}")
+        if found is None:
+            return
+        looks = f"; they look like {found.why}" if found.why else ""
+        if found.codec is None:
+            remark(f"such payloads look like {found.why}")
+            return
+        said = f" (in the file: codec: {found.in_file})" if self._in_file else ""
+        remark(f"such payloads are read with --codec {found.as_option}{said}{looks}")
 
 
 class Seen(NamedTuple):
@@ -141,7 +146,7 @@ def _show(seen: Seen, as_json: bool, full: bool) -> None:
 
 
 def _for_people(seen: Seen) -> Iterator[tuple[str, str]]:
-    from streamer.cli.values import line
+    from streamer.cli.values import line, values_of
 
     record = seen.record
     parts = [f"{record.topic}[{record.partition}]@{record.offset}", _time(record.timestamp) or "no time"]
@@ -167,17 +172,18 @@ def _for_people(seen: Seen) -> Iterator[tuple[str, str]]:
         yield f"  {seen.payload[:24].hex(' ')}", "dim"
     else:
         width = max((len(key) for key in seen.data), default=0)
-        for key, value in seen.data.items():
+        for key, value in values_of(seen.data).items():
             yield f"  {key.ljust(width)}  {line(value)}", ""
         yield from _metadata(seen.data)
 
 
 def _metadata(data: Data) -> Iterator[tuple[str, str]]:
+    from pipelines.data.data import Data as Value
     from streamer.agent.debugging import TRACE
     from streamer.cli.values import line
 
     for key, value in (data.metadata or {}).items():
-        text = value.get("text") if key == TRACE and hasattr(value, "get") else None
+        text = value.get("text") if key == TRACE and isinstance(value, Value) else None
         if not isinstance(text, str):
             yield f"  @{key}  {line(value)}", "dim"
             continue
@@ -189,7 +195,7 @@ def _metadata(data: Data) -> Iterator[tuple[str, str]]:
 def _for_machines(seen: Seen, full: bool) -> dict[str, Any]:
     import json
 
-    from streamer.cli.values import summary
+    from streamer.cli.values import summary, values_of
 
     record = seen.record
     found: dict[str, Any] = {
@@ -206,7 +212,9 @@ def _for_machines(seen: Seen, full: bool) -> dict[str, Any]:
         origin = {key: value for key, value in seen.origin._asdict().items() if key != "headers"}
         found["dead_letter"] = {**origin, "record": _plain(seen.origin.record)}
     if seen.data is not None:
-        found["value"] = json.loads(seen.data.to_json()) if full else summary(seen.data)
+        # What no Data can hold has no place in Konduit's JSON.
+        whole = full and not seen.data.odd
+        found["value"] = json.loads(seen.data.to_json()) if whole else summary(values_of(seen.data))
     elif seen.payload is None:
         found["value"] = None
     else:

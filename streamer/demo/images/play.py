@@ -19,10 +19,11 @@ from streamer.agent.agent import Agent
 from streamer.demo.images import example
 from streamer.demo.images.feeder import Feeder
 from streamer.demo.images.score import Score, Standing
-from streamer.demo.images.screen import Look, Screen
+from streamer.demo.images.screen import Look
 from streamer.demo.images.sheet import contact_sheet
 from streamer.demo.images.viewer import Viewer
 from streamer.demo.running import batches, check, mean, started, wait_for_the_first
+from streamer.demo.screen import Screen
 from streamer.devbroker import Broker, create_topics, open_broker
 
 PARTITIONS = 4
@@ -76,7 +77,7 @@ def play(
     rate: float,
     sheet: Path | None,
     progress: Progress,
-    screen: Callable[[Broker], Screen],
+    screen: Callable[[Broker], Screen[Look]],
     stop: threading.Event,
 ) -> Outcome | None:
     """Run the demo: about `seconds` of `rate` images a second, less if `stop` is set; `None` if nothing came of it.
@@ -121,7 +122,7 @@ def play(
             progress("drawing the contact sheet")
             written = contact_sheet(data, score.by_image(), sheet)
         return Outcome(
-            broker=broker.describe(),
+            broker=broker.description,
             real=broker.kind != "mock",
             topics=(images, predictions, dead),
             score=score.final(warm_up),
@@ -161,7 +162,13 @@ def _feeder(
 
 
 def _watch(
-    agent: Agent, viewer: Viewer, feeder: Feeder, score: Score, seconds: float, view: Screen, stop: threading.Event
+    agent: Agent,
+    viewer: Viewer,
+    feeder: Feeder,
+    score: Score,
+    seconds: float,
+    view: Screen[Look],
+    stop: threading.Event,
 ) -> None:
     began = time.monotonic()
     deadline = float("inf")

@@ -80,7 +80,8 @@ class Score:
         return self._standing(lambda at, late: at > time.monotonic() - RECENT)
 
     def final(self, warm_up: float) -> Standing:
-        """The score at the end; rate and latencies of what was sent later than `warm_up` seconds after the first."""
+        """The score at the end; rate and latencies of messages that were sent later than `warm_up` seconds after the
+        first."""
         return self._standing(lambda at, late: at - late >= np.nanmin(at - late) + warm_up)
 
     def _standing(self, of: Callable[[Floats, Floats], npt.NDArray[np.bool_]]) -> Standing:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from streamer.demo.drawing import curve, milliseconds, percent
 from streamer.demo.images.example import Bytes
 from streamer.demo.images.score import Standing
+from streamer.demo.screen import EVERY, DrawnScreen, Screen
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-EVERY = 2.0
-"""Seconds between two plain lines."""
 SAMPLE = 0.5
 """Seconds between two points of the curves."""
 POINTS = 36
@@ -37,33 +35,12 @@ class Look:
     """Image number, prediction, whether it is right."""
 
 
-class Screen(Protocol):
-    """Somewhere to show looks."""
-
-    def __enter__(self) -> Screen: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def show(self, look: Look) -> None:
-        """Show this one now."""
-
-
-class PlainScreen:
+class PlainScreen(Screen[Look]):
     """A line every two seconds."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        super().__init__(console)
         self._next = EVERY
-
-    def __enter__(self) -> PlainScreen:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to put away."""
 
     def show(self, look: Look) -> None:
         """As `Screen.show`."""
@@ -78,28 +55,16 @@ class PlainScreen:
         )
 
 
-class LiveScreen:
+class LiveScreen(DrawnScreen[Look]):
     """A panel that is drawn again several times a second, and gone at the end."""
 
     def __init__(self, console: Console, images: Bytes, where: str) -> None:
-        from rich.live import Live
-
-        self._console = console
+        super().__init__(console)
         self._images = images
         self._where = where
-        self._live = Live(console=console, auto_refresh=False, transient=True)
         self._rates: deque[float] = deque(maxlen=POINTS)
         self._delays: deque[float] = deque(maxlen=POINTS)
         self._next = 0.0
-
-    def __enter__(self) -> LiveScreen:
-        self._live.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.__exit__(kind, error, trace)
 
     def show(self, look: Look) -> None:
         """As `Screen.show`."""
@@ -107,7 +72,7 @@ class LiveScreen:
             self._next = time.monotonic() + SAMPLE
             self._rates.append(look.standing.rate)
             self._delays.append(look.standing.p50)
-        self._live.update(self._panel(look), refresh=True)
+        super().show(look)
 
     def _panel(self, look: Look) -> RenderableType:
         from rich.console import Group

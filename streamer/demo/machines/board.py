@@ -27,7 +27,7 @@ NOW = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is known of a machine at one moment."""
+    """The state of a machine at one moment."""
 
     line: str
     name: str

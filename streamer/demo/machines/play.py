@@ -17,9 +17,10 @@ from streamer.demo.machines import example
 from streamer.demo.machines.board import Board, Count, Finding
 from streamer.demo.machines.gateway import Gateway, publisher
 from streamer.demo.machines.hall import WINDOWS, Hall, plan
-from streamer.demo.machines.screen import Look, Screen
+from streamer.demo.machines.screen import Look
 from streamer.demo.machines.viewer import Viewer
 from streamer.demo.running import batches, check, mean, started, wait_for_the_first
+from streamer.demo.screen import Screen
 from streamer.devbroker.mqtt import MqttBroker, open_mqtt_broker
 
 REFRESH = 0.2
@@ -64,7 +65,7 @@ def play(
     seconds: float,
     rate: float | None,
     progress: Progress,
-    screen: Callable[[MqttBroker], Screen],
+    screen: Callable[[MqttBroker], Screen[Look]],
     stop: threading.Event,
 ) -> Outcome | None:
     """Run the demo for about `seconds`, less if `stop` is set; `None` if nothing came of it.
@@ -106,7 +107,7 @@ def play(
         summary = agent.join()
         check(agent)
         return Outcome(
-            broker=broker.describe(),
+            broker=broker.description,
             real=broker.kind != "development",
             machines=len(hall.places),
             count=board.count(),
@@ -129,7 +130,13 @@ def _gateway(broker: MqttBroker, run: str, hall: Hall, board: Board, rate: float
 
 
 def _watch(
-    agent: Agent, viewer: Viewer, gateway: Gateway, board: Board, seconds: float, view: Screen, stop: threading.Event
+    agent: Agent,
+    viewer: Viewer,
+    gateway: Gateway,
+    board: Board,
+    seconds: float,
+    view: Screen[Look],
+    stop: threading.Event,
 ) -> None:
     began = time.monotonic()
     deadline = float("inf")

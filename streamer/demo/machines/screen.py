@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from streamer.demo.drawing import curve, milliseconds
 from streamer.demo.machines.board import POINTS, Count, Finding, Standing
+from streamer.demo.screen import EVERY, DrawnScreen, Screen
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-EVERY = 2.0
-"""Seconds between two plain lines."""
 FULL = 3.0
 """mm/s of a curve's highest bar."""
 _COLUMNS = {"line": 70, "machine": 0, "vibration": 0, "C": 0, "score": 0, "state": 0, "in truth": 78}
@@ -34,34 +32,13 @@ class Look:
     findings: list[Finding]
 
 
-class Screen(Protocol):
-    """Shows the state of the demo, again and again."""
-
-    def __enter__(self) -> Screen: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def show(self, look: Look) -> None:
-        """Show this state now."""
-
-
-class PlainScreen:
+class PlainScreen(Screen[Look]):
     """A line every two seconds, and one for each fault that is found."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        super().__init__(console)
         self._next = EVERY
         self._told: set[str] = set()
-
-    def __enter__(self) -> PlainScreen:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to put away."""
 
     def show(self, look: Look) -> None:
         """As `Screen.show`."""
@@ -83,28 +60,12 @@ class PlainScreen:
         )
 
 
-class LiveScreen:
+class LiveScreen(DrawnScreen[Look]):
     """A table that is drawn again several times a second, and gone at the end."""
 
     def __init__(self, console: Console, where: str) -> None:
-        from rich.live import Live
-
-        self._console = console
+        super().__init__(console)
         self._where = where
-        self._live = Live(console=console, auto_refresh=False, transient=True)
-
-    def __enter__(self) -> LiveScreen:
-        self._live.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.__exit__(kind, error, trace)
-
-    def show(self, look: Look) -> None:
-        """As `Screen.show`."""
-        self._live.update(self._panel(look), refresh=True)
 
     def _panel(self, look: Look) -> RenderableType:
         from rich.console import Group

@@ -39,6 +39,8 @@ from streamer.devbroker.mqtt.window import Window
 
 MAX_MESSAGES = 100_000
 """Messages that wait for one session."""
+WINDOW = 1000
+"""Messages of QoS 1 and 2 in flight to a client that asks for no Receive Maximum of its own."""
 MAX_SESSIONS = 10_000
 ALIASES = 100
 """Topic aliases that a client may set."""
@@ -64,19 +66,13 @@ class Broker(Handler):
     """MQTT 3.1.1 and 5.0: all three QoS, sessions and their expiry, retained messages, wills, shared subscriptions.
 
     Everything is in memory and bounded. `users`: who may log in, with which password; without it everybody may.
-    `window`: messages of QoS 1 and 2 in flight to a client that asks for no Receive Maximum of its own.
     What real brokers do differently is for tests to override: the methods without an underscore.
     """
 
-    def __init__(
-        self, limits: Limits, *, users: Mapping[str, str] | None = None, window: int = 1000, receive: int | None = None
-    ) -> None:
+    def __init__(self, limits: Limits, *, users: Mapping[str, str] | None = None, receive: int | None = None) -> None:
         self.sessions: dict[str, Session] = {}
-        self.published = 0
-        """Messages that clients have published."""
         self._limits = limits
         self._users = users
-        self._window = window
         self._receive = receive
         self._subscriptions = Subscriptions()
         self._retained = Retained()
@@ -110,7 +106,7 @@ class Broker(Handler):
         asked = connect.properties.receive_maximum
         if connect.version == V5:
             return Window(65_535 if asked is None else asked)
-        return Window(self._window)
+        return Window(WINDOW)
 
     def resume(self, session: Session) -> None:
         """Deliver again what a returning client has not acknowledged."""
@@ -136,8 +132,7 @@ class Broker(Handler):
         session.forget_messages()
 
     def publish(self, message: Message, publisher: str = "") -> int:
-        """Pass a message on to those who subscribed; returns how many there are."""
-        self.published += 1
+        """Pass a message on to its subscribers; returns how many there are."""
         if message.retain:
             self._retained.keep(message)
         deliveries: dict[str, tuple[Session, Delivery]] = {}

@@ -43,10 +43,6 @@ class MqttBroker:
         """`mqtt://host:port`."""
         return f"mqtt://{self.address}"
 
-    def describe(self) -> str:
-        """One line for people."""
-        return self.description
-
 
 @contextmanager
 def open_mqtt_broker(

@@ -6,15 +6,15 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from pipelines.errors import MissingPackageError
+from streamer.devbroker.engine import container_of, running
 from streamer.devbroker.errors import BrokerError
 from streamer.devbroker.jars import Progress
 
 IMAGE = "eclipse-mosquitto:2.0.21"
 """The image that is started; docker-compose.yml uses the same one."""
 
-_ENGINE_TIMEOUT = 2
 _START_TIMEOUT = 30.0
 # The configuration that comes with the image for a start without a configuration of one's own.
 _CONFIGURATION = "/mosquitto-no-auth.conf"
@@ -27,30 +27,14 @@ def mosquitto_container(progress: Progress | None = None) -> Iterator[tuple[str,
     Raises `BrokerError` when no engine answers within 2 s or mosquitto does not come up, `MissingPackageError` without
     testcontainers (extra `broker`).
     """
-    try:
-        import docker
-        from testcontainers.core.container import DockerContainer
-    except ImportError as error:
-        raise MissingPackageError(error.name or "testcontainers", "broker", "mosquitto in a container") from error
-    try:
-        engine = docker.from_env(timeout=_ENGINE_TIMEOUT)
-        engine.ping()
-        engine.close()
-    except Exception as error:
-        raise BrokerError(f"the Docker engine does not answer ({_first_line(error)})") from error
-    if progress is not None:
-        progress(f"starting {IMAGE} in a container (the first time its image is pulled)")
-    container = DockerContainer(IMAGE).with_exposed_ports(1883).with_command(f"mosquitto -c {_CONFIGURATION}")
-    try:
-        try:
-            container.start()
-            host, port = container.get_container_host_ip(), int(container.get_exposed_port(1883))
-            _wait_until_answered(host, port)
-        except Exception as error:
-            raise BrokerError(f"{IMAGE} did not start ({_first_line(error)})") from error
-        yield host, port
-    finally:
-        container.stop()
+    container = container_of(IMAGE, "mosquitto in a container", progress)
+    container.with_exposed_ports(1883).with_command(f"mosquitto -c {_CONFIGURATION}")
+    with running(container, lambda: _wait_until_answered(*_address(container))):
+        yield _address(container)
+
+
+def _address(container: Any) -> tuple[str, int]:
+    return container.get_container_host_ip(), int(container.get_exposed_port(1883))
 
 
 def _wait_until_answered(host: str, port: int) -> None:
@@ -71,7 +55,3 @@ def answers(host: str, port: int, timeout: float = 2.0) -> bool:
             return connection.recv(1) == b"\x20"
     except OSError:
         return False
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

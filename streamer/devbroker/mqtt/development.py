@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Self, TypeVar
 
 from connectors.mqtt.server import Limits, Server
@@ -13,16 +12,17 @@ from pipelines.errors import ConnectorError
 from streamer.devbroker.errors import BrokerError
 from streamer.devbroker.mqtt.broker import ALIASES, Broker
 from streamer.devbroker.ports import HOST
+from streamer.devbroker.program import Started
 
 T = TypeVar("T")
 
 
-class DevelopmentBroker:
+class DevelopmentBroker(Started):
     """A broker for MQTT 3.1.1 and 5.0 in a thread of this process, listening on 127.0.0.1 only.
 
-    It holds everything in memory: what it has confirmed is gone when it ends. `port`: 0 takes any free one.
-    `broker`: the behaviour, where it is to be another than usual (tests). `users`: names and passwords that may log
-    in; without them everybody may.
+    It holds everything in memory: messages that it has confirmed are gone when it ends. `port`: 0 takes any free one.
+    `broker`: the behaviour, where it is to be another than usual (tests). `users`: names and passwords that may log in;
+    without them everybody may.
 
     Raises `BrokerError` from `start()` where the port is taken.
     """
@@ -41,14 +41,6 @@ class DevelopmentBroker:
         self.broker = broker(limits) if broker is not None else Broker(limits, users=users)
         self.server = self.made_server(port, limits)
         self._stopped = threading.Event()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def port(self) -> int:
@@ -82,7 +74,7 @@ class DevelopmentBroker:
         self.server.stop()
 
     def wait(self) -> None:
-        """Block until somebody interrupts."""
+        """Block until Ctrl-C."""
         while not self._stopped.is_set():
             time.sleep(0.2)
 

@@ -1,4 +1,4 @@
-"""A message inside the development broker, on its way to those who subscribed."""
+"""A message inside the development broker, on its way to subscribers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Message:
 
     @property
     def expired(self) -> bool:
-        """Whether nobody wants it any more."""
+        """Whether it has expired."""
         return self.expires_at is not None and time.monotonic() >= self.expires_at
 
     def packet(self, delivery: Delivery, version: Version, dup: bool) -> Publish:

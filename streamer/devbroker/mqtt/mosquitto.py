@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 from streamer.devbroker.errors import BrokerError
 from streamer.devbroker.guarding import Guard
 from streamer.devbroker.ports import HOST, ReservedPorts
+from streamer.devbroker.program import LOG_TAIL, Program, Started, end
 
 _SYSTEM_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin")
 """Where packages put it that are not on every user's PATH."""
-_LOG_TAIL = 3000
 _START_TIMEOUT = 30.0
 
 DEVELOPMENT: Mapping[str, str] = {
@@ -41,7 +39,7 @@ def find_mosquitto() -> str | None:
     return shutil.which("mosquitto", path=folders)
 
 
-class LocalMosquitto:
+class LocalMosquitto(Started):
     """One mosquitto process, listening on 127.0.0.1 only.
 
     `data`: a folder that keeps sessions and retained messages from start to start; without it a temporary one, which
@@ -74,19 +72,7 @@ class LocalMosquitto:
         self._folder: Path | None = None
         self._ports: ReservedPorts | None = None
         self._guard: Guard | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._frozen = False
-
-    def __enter__(self) -> LocalMosquitto:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def __repr__(self) -> str:
-        return f"<LocalMosquitto: {self.describe()}>"
+        self._process: Program | None = None
 
     @property
     def port(self) -> int:
@@ -103,7 +89,7 @@ class LocalMosquitto:
     @property
     def pid(self) -> int | None:
         """Its process id while it runs."""
-        return self._process.pid if self._process is not None and self._process.poll() is None else None
+        return self._process.pid if self._process is not None and self._process.exit_code is None else None
 
     @property
     def folder(self) -> Path:
@@ -125,7 +111,7 @@ class LocalMosquitto:
         place = f"sessions in {self._folder}" if self._keep else "sessions gone when it stops"
         return f"mosquitto on {self.url}, {place}"
 
-    def start(self) -> LocalMosquitto:
+    def start(self) -> Self:
         """Start it and return when it takes connections (some 50 ms)."""
         if self._ports is not None:
             raise BrokerError(f"this broker runs already: {self.describe()}")
@@ -149,7 +135,9 @@ class LocalMosquitto:
 
     def stop(self, grace: float = 5.0) -> None:
         """End it by its process id: SIGTERM, after `grace` seconds SIGKILL. Removes a temporary folder."""
-        self._end(grace)
+        if self._process is not None:
+            end([self._process], grace)
+            self._process = None
         if self._ports is not None:
             self._ports.close()
             self._ports = None
@@ -162,29 +150,26 @@ class LocalMosquitto:
 
     def freeze(self) -> None:
         """Stop it from running without ending it (SIGSTOP): connections stay open, nothing answers."""
-        self._running().send_signal(signal.SIGSTOP)
-        self._frozen = True
+        self._running().freeze()
 
     def thaw(self) -> None:
         """Let it go on (SIGCONT)."""
-        self._running().send_signal(signal.SIGCONT)
-        self._frozen = False
+        self._running().thaw()
 
     def kill(self) -> None:
         """End it at once (SIGKILL), as a crash would. Its port stays reserved for `restart`."""
-        process = self._running()
-        process.kill()
-        self._has_ended(process)
+        self._running().kill()
 
     def restart(self) -> None:
         """Start it again with its store and port, ending it first if it runs."""
         if self._ports is None:
             raise BrokerError("this mosquitto was never started, so it cannot be restarted")
-        self._end(5.0)
+        if self._process is not None:
+            end([self._process], 5.0)
         self._spawn()
 
     def wait(self) -> None:
-        """Block until somebody interrupts; raises `BrokerError` with its log when it ends by itself."""
+        """Block until Ctrl-C; raises `BrokerError` with its log when it ends by itself."""
         while self._ports is not None:
             self._check_alive()
             time.sleep(0.2)
@@ -203,11 +188,8 @@ class LocalMosquitto:
         assert self._folder is not None
         assert self._guard is not None
         command = [self._program, "-c", str(self._folder / "mosquitto.conf")]
-        with (self._folder / "mosquitto.log").open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603  the command is ours, and no shell reads it
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self._folder
-            )
-        self._guard.add(self._process.pid)
+        log = self._folder / "mosquitto.log"
+        self._process = Program(command, folder=self._folder, log=log, guard=self._guard)
         deadline = time.monotonic() + _START_TIMEOUT
         while not self._accepts():
             self._check_alive()
@@ -222,32 +204,13 @@ class LocalMosquitto:
             return False
         return True
 
-    def _end(self, grace: float) -> None:
-        process = self._process
-        if process is None or process.poll() is not None:
-            return
-        if self._frozen:
-            self.thaw()
-        process.terminate()
-        try:
-            process.wait(grace)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        self._has_ended(process)
-
-    def _has_ended(self, process: subprocess.Popen[bytes]) -> None:
-        process.wait()
-        self._frozen = False
-        if self._guard is not None:
-            self._guard.remove(process.pid)
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
+    def _running(self) -> Program:
+        if self._process is None or self._process.exit_code is not None:
             raise BrokerError("this mosquitto does not run: call start() or restart() first")
         return self._process
 
     def _check_alive(self) -> None:
-        code = None if self._process is None else self._process.poll()
+        code = None if self._process is None else self._process.exit_code
         if code is not None:
             raise BrokerError(f"mosquitto ended with code {code}{self._tail()}")
 
@@ -256,5 +219,5 @@ class LocalMosquitto:
         return None if self._folder is None else self._folder / "mosquitto.log"
 
     def _tail(self) -> str:
-        text = self.log[-_LOG_TAIL:].strip()
+        text = self.log[-LOG_TAIL:].strip()
         return f"\n--- end of its log ---\n{text}" if text else ""

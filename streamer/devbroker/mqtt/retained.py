@@ -5,12 +5,14 @@ from __future__ import annotations
 from connectors.mqtt.protocol.topics import matches
 from streamer.devbroker.mqtt.messages import Message
 
+MOST = 100_000
+"""Messages that are kept; more are not."""
+
 
 class Retained:
-    """At most `limit` messages, one a topic; more are not kept."""
+    """The messages that are kept, one a topic."""
 
-    def __init__(self, limit: int = 100_000) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._messages: dict[str, Message] = {}
 
     def keep(self, message: Message) -> bool:
@@ -18,7 +20,7 @@ class Retained:
         if not message.payload:
             self._messages.pop(message.topic, None)
             return True
-        if message.topic not in self._messages and len(self._messages) >= self._limit:
+        if message.topic not in self._messages and len(self._messages) >= MOST:
             return False
         self._messages[message.topic] = message
         return True

@@ -1,4 +1,4 @@
-"""Who has subscribed to what: a tree of topic levels."""
+"""Subscriptions by topic filter: a tree of topic levels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Subscribed:
 
 @dataclass(slots=True)
 class _Group:
-    """The members of one shared subscription, who take turns."""
+    """The members of one shared subscription, which take turns."""
 
     members: dict[str, Subscribed] = field(default_factory=dict)
     turn: int = 0
@@ -53,7 +53,7 @@ class Subscriptions:
         self._root = _Node()
 
     def add(self, session: Session, subscription: Subscription, identifier: int | None = None) -> None:
-        """Subscribe, or change what was subscribed with the same filter."""
+        """Subscribe, or replace the subscription with the same filter."""
         group, levels = _levels(subscription.filter)
         node = self._root
         for level in levels:

@@ -67,7 +67,14 @@ def test_a_login_of_its_own_may_have_any_character() -> None:
         ("ftp://10.0.0.7/x", '"ftp" is no kind of camera; there are rtsp://'),
         ("concat:/etc/passwd", "no file"),
         ("rtsp://admin:s3/cret@10.0.0.7/x", "belongs into `password`"),
+        ("rtsp://admin:12/s3cret@10.0.0.7/x", "belongs into `password`"),
+        ("rtsp://admin:p@s3/cret#x@10.0.0.7/x", "belongs into `password`"),
+        ("http://admin:p@s3/cret@10.0.0.7/x", "belongs into `password`"),
+        ("rtsp://admin:12#s3cret@10.0.0.7/x", "belongs into `password`"),
         ("rtsp:///live", "has no host"),
+        ("rtsp//10.0.0.7/live", "write rtsp://HOST/PATH"),
+        ("HTTP:/10.0.0.7/live", "write http://HOST/PATH"),
+        ("", "the URL is empty"),
         ("lavfi:movie=/etc/passwd", "lavfi: makes test pictures"),
         ("lavfi:testsrc2,drawtext=textfile=/etc/passwd", "lavfi: makes test pictures"),
         ("lavfi:testsrc2;movie=x", "lavfi: makes test pictures"),
@@ -83,3 +90,13 @@ def test_what_is_no_camera_is_refused_without_showing_it(url: str, text: str) ->
         address(url)
     assert text in str(caught.value)
     assert "s3" not in str(caught.value)
+
+
+def test_a_picture_service_may_have_an_at_sign_in_its_path() -> None:
+    assert address("https://example.org/@town/live.m3u8").shown == "https://example.org/@town/live.m3u8"
+
+
+def test_two_logins_are_refused_as_one_of_them_would_not_count() -> None:
+    with pytest.raises(ValueError, match="leave one of them out") as caught:
+        address("rtsp://admin:s3cret@10.0.0.7/live", username="ai", password="s3cret")
+    assert "s3cret" not in str(caught.value)

@@ -204,7 +204,8 @@ def test_every_trouble_is_told_without_a_login_and_the_other_cameras_go_on(
             "redirecting_rtsp": (redirecting_rtsp.url, "a redirect to a protocol that is not allowed"),
             "endless": (endless.url, ""),
             "nobody": ("rtsp://admin:wr0ngpass@127.0.0.1:1/live", "nobody listens there"),
-            "unknown": ("rtsp://admin:wr0ngpass@no.such.host.invalid/live", "Input/output error"),
+            "unknown": ("rtsp://admin:wr0ngpass@no.such.host.invalid/live", 'there is no host "no.such.host.invalid"'),
+            "anonymous": (f"http://127.0.0.1:{http.port}/", "wants a user name and a password: write both down (401)"),
         }
         cameras = {name: url for name, (url, _) in wanted.items()}
         with reading({"good": good.url, **cameras}, timeout="2s", stall="2s") as reader:
@@ -218,6 +219,28 @@ def test_every_trouble_is_told_without_a_login_and_the_other_cameras_go_on(
             said = caplog.text + repr(reader.cameras.cameras()) + repr(reader.seen) + repr(reader.source.metrics())
             assert "wr0ngpass" not in said
             assert "another user name and password" in said
+
+
+def test_a_refused_login_is_not_tried_again_soon_as_cameras_lock_such_guests_out(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.camera.camera._MOST_WAIT", 30.0)
+    with (
+        RtspCamera(login=("admin", "s3cret")) as rtsp,
+        HttpCamera(login=("admin", "s3cret")) as http,
+        reading({"rtsp": rtsp.address, "http": http.url.replace("s3cret", "wr0ngpass")}) as reader,
+    ):
+        for name in ("rtsp", "http"):
+            reader.wait(lambda name=name: reader.reason(name) != "None")  # type: ignore[misc]
+    waits = [float(one) for one in re.findall(r"connects again in ([0-9.]+) s", caplog.text)]
+    assert len(waits) == 2
+    assert all(15 <= one <= 30 for one in waits)
+
+
+def test_a_format_that_libav_has_not_is_told_with_the_nearest_one() -> None:
+    with RtspCamera() as camera, reading({"gate": {"url": camera.url, "format": "mpjeg"}}) as reader:
+        reader.wait(lambda: reader.reason("gate") != "None")
+        assert 'format: libav has no "mpjeg"; did you mean "mpjpeg"?' in reader.reason("gate")
 
 
 def test_what_one_camera_does_wrong_costs_the_others_nothing() -> None:

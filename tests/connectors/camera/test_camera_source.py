@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import logging
 import re
+import struct
 import time
 from pathlib import Path
 from typing import Any
 
 import av
 import numpy as np
+import PIL.Image
 import pytest
 from camerareader import CameraReader, reading, shown
 from httpcamera import HttpCamera
-from numberedpictures import jpeg, video
+from numberedpictures import jpeg, number_in, picture, video
 from pydantic import ValidationError
 from rtspcamera import RtspCamera
 
 from connectors.camera.config import CameraSourceConfig
 from connectors.source import LaneBegan, LaneEnded
-from pipelines.errors import ConnectorError
+from pipelines.definitions.documents import parse_document
+from pipelines.definitions.validation import validated
+from pipelines.errors import ConnectorError, DefinitionError
 
 
 @pytest.mark.parametrize("codec", ["h264", "h265"])
@@ -162,7 +166,9 @@ def test_a_file_in_real_time_is_like_a_camera(tmp_path: Path) -> None:
         assert reader.of("film")
 
 
-def test_a_picture_of_a_folder_that_is_no_good_is_counted_and_passed_over(tmp_path: Path) -> None:
+def test_a_picture_of_a_folder_that_is_no_good_is_named_counted_and_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for number in range(4):
         (tmp_path / f"{number}.jpg").write_bytes(jpeg(number, 160 + 16 * number, 96))
     (tmp_path / "2.jpg").write_bytes(b"no picture")
@@ -171,6 +177,48 @@ def test_a_picture_of_a_folder_that_is_no_good_is_counted_and_passed_over(tmp_pa
         reader.to_the_end()
         assert [shown(one) for one in reader.of("photos")] == [0, 1, 3]
         assert reader.cameras.cameras()["photos"]["drops"] == {"corrupt": 1}
+    assert f"{tmp_path / '2.jpg'} is passed over: what comes is no video" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("matrix", "turns"), [((0, 1, -1, 0), 3), ((0, -1, 1, 0), 1), ((-1, 0, 0, -1), 2), ((1, 0, 0, 1), 0)]
+)
+def test_a_film_that_a_telephone_took_upright_or_on_its_head_is_seen_as_players_show_it(
+    tmp_path: Path, matrix: tuple[int, int, int, int], turns: int
+) -> None:
+    film = tmp_path / "film.mp4"
+    video(str(film), frames=3)
+    film.write_bytes(_shown_by(film.read_bytes(), matrix))
+    with reading({"film": str(film)}) as reader:
+        reader.to_the_end()
+        images = [one.message.value.image for one in reader.of("film")]
+        lying = [np.rot90(image.get_as("numpy"), -turns) for image in images]
+        assert [number_in(one) for one in lying] == [0, 1, 2]
+        assert (images[0].width, images[0].height) == ((96, 160) if turns % 2 else (160, 96))
+        assert reader.cameras.cameras()["film"]["size"] == ("96x160" if turns % 2 else "160x96")
+        assert images[0].scaled(48, 48, 3).shape == (48, 48, 3)
+
+
+def test_a_photo_that_a_telephone_took_upright_is_seen_as_it_is_shown(tmp_path: Path) -> None:
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    PIL.Image.fromarray(picture(5, 160, 96)[..., ::-1]).save(tmp_path / "1.jpg", exif=exif, quality=95)
+    with reading({"photos": str(tmp_path)}) as reader:
+        reader.to_the_end()
+        [one] = reader.of("photos")
+        image = one.message.value.image
+        assert (image.width, image.height) == (96, 160)
+        assert number_in(np.rot90(image.get_as("numpy"))) == 5
+
+
+def _shown_by(film: bytes, matrix: tuple[int, int, int, int]) -> bytes:
+    """The MP4 file with this matrix in the header of its track: how players turn its pictures."""
+    plain = struct.pack(">9i", 1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30)
+    a, b, c, d = (part << 16 for part in matrix)
+    before, found, after = film.rpartition(plain)
+    assert found
+    assert b"tkhd" in before[-60:]
+    return before + struct.pack(">9i", a, b, 0, c, d, 0, 0, 0, 1 << 30) + after
 
 
 def test_test_pictures_come_at_their_rate() -> None:
@@ -264,14 +312,19 @@ def test_what_can_never_be_read_ends_the_service(tmp_path: Path) -> None:
     ("fields", "text"),
     [
         ({"cameras": {}}, "at least 1 item"),
-        ({"cameras": {"a/b": "rtsp://h/x"}}, "pattern"),
+        ({"cameras": {"a/b": "rtsp://h/x"}}, "a camera's name is its topic and a part of file names"),
+        ({"cameras": {"Küche (links)": "rtsp://h/x"}}, 'write "Kuche-links"'),
+        ({"cameras": "rtsp://u:s3cret@h/x"}, "cameras have names: write {gate: rtsp://HOST/PATH, ...}"),
+        ({"cameras": ["rtsp://u:s3cret@h/x"]}, "cameras have names"),
+        ({"cameras": {"a": 0}}, "a camera is a URL, or a mapping with `url`"),
+        ({"cameras": {"a": None}}, "a camera is a URL, or a mapping with `url`"),
         ({"cameras": {"a": {"url": "rtsp://u:s3cret@h/x", "policy": "block"}}}, "policy block is for files"),
         ({"cameras": {"a": {"url": "rtsp://u:s3cret@h/x", "loop": True}}}, "loop and real_time are for files"),
         ({"cameras": {"a": {"url": "film.mp4", "max_age": 1}}}, "max_age is for policy fifo"),
-        ({"cameras": {"a": {"url": "rtsp://h/x", "size": "640 x 360"}}}, "like 640x360"),
+        ({"cameras": {"a": {"url": "rtsp://h/x", "size": "640 x 360"}}}, "like 640x360, not '640 x 360'"),
         ({"cameras": {"a": {"url": "rtsp://h/x", "password": "s3cret"}}}, "password needs username"),
         ({"cameras": {"a": {"url": "gopher://u:s3cret@h/x"}}}, "no kind of camera"),
-        ({"cameras": {"a": "rtsp://h/x"}, "each": {"fsp": 5}}, "fsp"),
+        ({"cameras": {"a": "rtsp://h/x"}, "each": {"url": "rtsp://u:s3cret@h/x"}}, "`url` is of one camera"),
     ],
 )
 def test_fields_that_cannot_be_right_are_told(fields: dict[str, Any], text: str) -> None:
@@ -279,6 +332,47 @@ def test_fields_that_cannot_be_right_are_told(fields: dict[str, Any], text: str)
         CameraSourceConfig.model_validate(fields)
     assert text in str(caught.value)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("each", "message"),
+    [
+        ("{usrname: x}", 'a.yaml:1: each.usrname: no such field; did you mean "username"?'),
+        ("{policy: lastest}", "a.yaml:1: each.policy: must be 'latest', 'fifo' or 'block', not 'lastest'"),
+        ("5", "a.yaml:1: each: a camera is a URL"),
+    ],
+)
+def test_what_is_wrong_with_the_fields_of_all_cameras_is_told_once_and_there(each: str, message: str) -> None:
+    document = parse_document(f'{{each: {each}, cameras: {{a: "rtsp://h/x", b: {{url: "rtsp://h/y"}}}}}}', "a.yaml")
+    with pytest.raises(DefinitionError) as caught:
+        validated(CameraSourceConfig, document)
+    assert str(caught.value).startswith(message)
+    assert len(caught.value.problems) == 1
+
+
+def test_a_check_notes_files_that_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "1.jpg").write_bytes(jpeg(1, 160, 96))
+    cameras = {"film": "flim.mp4", "empty": "empty", "photos": "photos", "gate": "rtsp://h/x"}
+    config = CameraSourceConfig.model_validate({"cameras": cameras}, context={"base": tmp_path})
+    assert config.notes == (
+        f"camera film: there is no file {tmp_path / 'flim.mp4'}",
+        f"camera empty: there is no picture in {tmp_path / 'empty'}",
+    )
+
+
+def test_a_look_at_many_cameras_tells_first_what_is_wrong(tmp_path: Path) -> None:
+    video(str(tmp_path / "film.mp4"), frames=3)
+    cameras = {"good": "film.mp4", "gone": "flim.mp4", "right": "film.mp4"}
+    browser = CameraSourceConfig.model_validate({"cameras": cameras}, context={"base": tmp_path}).browser()
+    assert browser is not None
+    with pytest.raises(ConnectorError) as caught:
+        browser.checked(())
+    assert str(caught.value) == (
+        f"gone: there is no file {tmp_path / 'flim.mp4'}; in order are good: h264 160x96, 10 fps; "
+        "right: h264 160x96, 10 fps"
+    )
 
 
 def test_files_and_folders_are_relative_to_the_service_file_and_told_to_those_who_allow_files(tmp_path: Path) -> None:

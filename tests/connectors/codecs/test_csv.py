@@ -15,6 +15,7 @@ from connectors.codec import Codec
 from connectors.codecs.csv import CsvConfig
 from connectors.codecs.registry import codec_of
 from connectors.contract import CodecContract
+from connectors.message import Message, records_of
 from examples import examples
 from pipelines import Batch, Data
 from pipelines.errors import DataError, DefinitionError, WireError
@@ -177,7 +178,7 @@ def test_an_array_of_one_number_as_models_give_it_is_written_as_that_number(valu
 
 def test_an_array_of_several_numbers_is_no_field() -> None:
     encoded = CsvConfig(names=("risk",)).build().encode(Batch.of([Data({"risk": np.zeros(2)})]))
-    assert 'but "risk" is of type NDARRAY' in str(encoded.failed[0])
+    assert 'but "risk" is float64[2]' in str(encoded.failed[0])
 
 
 def test_a_service_reads_rows_of_a_table() -> None:
@@ -188,3 +189,10 @@ def test_a_service_reads_rows_of_a_table() -> None:
     report = testing.run(service, [b"a,1.5", b"b,warm", b"c,2.5"])
     assert [data["y"] for data in report.results if data is not None] == [3.0, 5.0]
     assert 'the field "temp"' in report.dead[0].error
+
+
+def test_a_number_beyond_the_largest_is_none_and_infinity_is_one() -> None:
+    codec = CsvConfig(names=("x",), types={"x": "number"}).build()
+    decoded = codec.decode(records_of([Message(b"1e400"), Message(b"-inf"), Message(b"1e300")], "csv"), None)
+    assert [data["x"] for data in decoded.batch.to_list()] == [-math.inf, 1e300]
+    assert "the field \"x\" is '1e400', which is beyond the largest number" in str(decoded.failed[0])

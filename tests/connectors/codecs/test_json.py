@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from connectors.codec import Decoded
 from connectors.codecs.registry import codec_of
 from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
+from connectors.message import Message, records_of
 from connectors.records import Lane, Records, Span
 from examples import examples
 from pipelines import Batch, BoundingBox, Data, Image
@@ -290,6 +291,18 @@ def test_what_is_no_json_object_fails_alone(wanted: list[str] | None) -> None:
         assert list(found.failed) == [6], bad
         assert found.batch.rows.tolist() == [5, 8]
         assert found.batch.to_list() == [Data({"b": 1}), Data({"b": 2})]
+
+
+def test_a_bare_number_is_told_with_the_codec_that_reads_it() -> None:
+    payloads = [b"23.5", b'{"temp": 21}', b" 7\n", b"true", b"[1]"]
+    found = decoded(payloads, ["temp"])
+    assert [
+        row for row, error in found.failed.items() if "a bare number is read by codec: {type: csv" in str(error)
+    ] == [0, 2]
+    assert "each: true" in str(found.failed[4])
+    named = codec_of({"type": "csv", "names": ["temp"], "types": {"temp": "number"}})
+    read = named.decode(records_of([Message(payloads[0]), Message(payloads[2])], "bus"), None)
+    assert [data["temp"] for data in read.batch.to_list()] == [23.5, 7.0]
 
 
 @pytest.mark.parametrize(
@@ -629,3 +642,54 @@ def test_of_many_rows_with_the_same_keys_each_passes_through_as_it_came() -> Non
     texts = written(found.batch.without(["a"]))
     assert texts == [f'{{"\u00fc":"\\/ {row}","":{{"x" : [ {row} ]}}}}' for row in range(50)]
     assert found.batch.take(np.array([7, 3])).column("").values() == [Data({"x": [7]}), Data({"x": [3]})]
+
+
+FORMS = [
+    "1",
+    "2.5",
+    "[1, 2]",
+    "[0.5, 2]",
+    "[1.0, 2.5]",
+    "[1.5]",
+    "[]",
+    '"text"',
+    "true",
+    "[[1.5]]",
+    '["a"]',
+    "[1152921504606846976]",
+]
+
+
+@pytest.mark.parametrize("late", FORMS)
+@pytest.mark.parametrize("early", FORMS)
+def test_values_of_many_large_rows_are_as_those_of_each_alone(early: str, late: str) -> None:
+    # Of rows that are too large to be read at once, values of one form come before those of another.
+    values = [early] * 60 + [late] * 60
+    payloads = [b'{"a":%s,"b":"%s"}' % (value.encode(), b"x" * 5_000) for value in values]
+    column = decoded(payloads, ["a"]).batch.column("a")
+    expected = {value: rows([b'{"a":%s}' % value.encode()], ["a"])[0]["a"] for value in (early, late)}
+    assert list(map(repr, column.values())) == [repr(expected[value]) for value in values]
+    together = decoded([b'{"a":%s}' % value.encode() for value in values], ["a"]).batch.column("a")
+    assert type(column) is type(together)
+
+
+def test_a_key_that_nobody_asked_for_passes_through_however_often_others_were() -> None:
+    payloads = [b'{"a":%d.5,"b":"text %d","c":[%d.10]}' % (row, row, row) for row in range(60)]
+    for asked in (["b"], ["b"], ["c"], ["b", "c"], ["a", "b", "c"]):
+        batch = decoded(payloads, ["a"]).batch
+        own = [{key: json.loads(payload, parse_float=str)[key] for key in asked} for payload in payloads]
+        assert [
+            json.loads(text, parse_float=str) for text in written(batch.select({k: batch.column(k) for k in asked}))
+        ] == own
+        assert batch.column("c")[31] == [31.1]
+        assert batch.column("b").take(np.array([59, 0])).values() == ["text 59", "text 0"]
+
+
+@pytest.mark.parametrize("bad", ["[1,null]", '["a"]', "null", "[true]", "1e999", "[1e999]"])
+def test_a_value_far_behind_in_many_large_rows_fails_alone(bad: str) -> None:
+    values = ["[0.5]"] * 119 + [bad]
+    payloads = [b'{"a":%s,"b":"%s"}' % (value.encode(), b"x" * 5_000) for value in values]
+    found, alone = decoded(payloads, ["a"]), decoded(payloads[-1:], ["a"])
+    assert [str(error) for error in found.failed.values()] == [str(error) for error in alone.failed.values()]
+    assert found.batch.to_list()[:119] == [Data({"a": [0.5], "b": "x" * 5_000})] * 119
+    assert found.batch.to_list()[119:] == alone.batch.to_list()

@@ -138,6 +138,24 @@ def test_a_value_of_each_kind_among_usual_records(scrap: str, wanted: frozenset[
     same([*records, None, b"\xef\xbb\xbf" + records[2], records[2].replace(b'"c"', b'"a"')], wanted, spans=True)
 
 
+def test_of_several_wrong_values_the_first_by_name_is_told_whatever_keys_other_records_have() -> None:
+    wrong, good = b'{"b": -9223372036854775809, "a": 0, "a": -9223372036854775809}', [b'{"a": 0}', b'{"b": 0, "a": 0}']
+    plain = b'{"b": -9223372036854775809, "a": -9223372036854775809}'
+    codec, wanted = codec_of({"type": "json"}, "python"), frozenset({"a", "b"})
+    for payloads in (
+        [wrong],
+        [*good, wrong],
+        [wrong, *good],
+        [*good[::-1], wrong],
+        [plain],
+        [good[1], plain],
+        [plain, good[1]],
+    ):
+        same(payloads, wanted)
+        (error,) = decoded(codec, payloads, wanted, spans=False).failed.values()
+        assert str(error).startswith('key "a" cannot be read')
+
+
 @settings(max_examples=examples(25), deadline=None)
 @given(payloads=payloads, wanted=wanted)
 def test_with_fields_and_limits_too(payloads: list[bytes | None], wanted: frozenset[str]) -> None:

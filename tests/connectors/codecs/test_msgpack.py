@@ -17,7 +17,7 @@ from connectors.codecs.registry import codec_of
 from connectors.contract import CodecContract
 from examples import examples
 from pipelines import Batch, Data
-from pipelines.errors import DataError, WireError
+from pipelines.errors import DataError, RowsFailed, WireError
 from streamer import testing
 from streamer.testing.running import payload
 
@@ -132,3 +132,12 @@ def test_any_bytes_are_a_record_or_the_failure_of_one(raw: bytes, as_map: bool) 
 def test_what_is_wrong_with_a_payload_is_told_in_plain_words(payload: bytes, told: str) -> None:
     decoded = codec_of("msgpack").decode(block([payload]), None)
     assert str(decoded.failed[0]) == f"the payload is no MessagePack: {told}"
+
+
+def test_a_value_inside_of_another_with_the_same_key_is_named_by_both_keys() -> None:
+    odd = msgpack.packb({"a": {"a": [1, "x"]}})
+    told = 'key "a" cannot be read: key "a" cannot be read: a list has elements of one type'
+    assert told in str(read("msgpack", odd, wanted=frozenset(["a"]))[0])
+    decoded = codec_of("msgpack").decode(block([odd]), frozenset())
+    with pytest.raises(RowsFailed, match=told):
+        decoded.batch.column("a").values()

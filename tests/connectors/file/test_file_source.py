@@ -12,7 +12,7 @@ import pytest
 from google.protobuf.proto import serialize_length_prefixed
 
 from connectors.contract import Reader
-from connectors.file import FRAMINGS, FileSource, FileSourceConfig
+from connectors.file import FRAMINGS, FileSinkConfig, FileSource, FileSourceConfig
 from connectors.file.recordfile import CHUNK
 from connectors.source import LaneBegan, SourceEnded
 from pipelines import Data
@@ -46,6 +46,23 @@ def test_records_of_all_lengths_of_a_prefix_are_read(tmp_path: Path) -> None:
     payloads = [bytes([n % 251]) * n for n in (0, 1, 127, 128, 16_383, 16_384, CHUNK - 1, CHUNK, 5_000_000, 3)]
     (tmp_path / "data").write_bytes(delimited(*payloads))
     assert values(FileSource(tmp_path / "data")) == payloads
+
+
+def test_lines_of_json_that_are_read_as_messages_are_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_text('{"a": 1}\n')
+    with (
+        Reader(FileSource(tmp_path / "data.jsonl")) as reader,
+        pytest.raises(ConnectorError, match="if the file holds JSON, a record a line, write format: jsonl"),
+    ):
+        reader.poll()
+
+
+def test_a_check_notes_a_path_that_says_another_format(tmp_path: Path) -> None:
+    for name, meant in (("a.jsonl", "jsonl"), ("a.NDJSON", "jsonl"), ("a.csv", "lines"), ("a.pb", ""), ("a", "")):
+        notes = (f"{name} holds messages with their length before each; for lines write format: {meant}",)
+        assert FileSourceConfig(path=tmp_path / name).notes == (notes if meant else ())
+        assert FileSinkConfig(path=tmp_path / name).notes == (notes if meant else ())
+        assert FileSinkConfig(path=tmp_path / name, format="lines").notes == ()
 
 
 @pytest.mark.parametrize("cut", [1, 2, 100])

@@ -221,6 +221,13 @@ def test_units_are_understood() -> None:
     assert (found["linger.ms"], found["message.timeout.ms"], found["message.max.bytes"]) == (20, 60_000, 5 * 2**20)
 
 
+def test_messages_wait_as_long_as_it_takes_unless_a_timeout_is_written_down() -> None:
+    assert sink_properties(sink(), {})["message.timeout.ms"] == 0
+    assert sink_properties(sink(timeout=120), {})["message.timeout.ms"] == 120_000
+    assert sink(timeout=120).message_timeout == 120
+    assert sink().for_dead_letters().message_timeout is None
+
+
 def test_every_field_is_described_in_the_schema() -> None:
     for model in (KafkaSourceConfig, KafkaSinkConfig):
         undescribed = [

@@ -20,7 +20,7 @@ from kafkafixtures import Topics
 from connectors.kafka.client import bridge
 from connectors.kafka.config import KafkaSinkConfig
 from connectors.kafka.producer.sent import Sent
-from connectors.kafka.producer.writing import CompiledWriting
+from connectors.kafka.producer.writing import CompiledWriting, PlainWriting
 from connectors.message import Message, block_of
 from connectors.secrets import Scrubber
 from pipelines.data.spans import Spans
@@ -246,6 +246,44 @@ def test_messages_without_room_in_time_are_named_and_may_be_sent_again(
         assert [one.losses() for one in written.finished(outstanding, 0)] == [{}, {}]
         assert written.is_idle()
     check_each_came_once_in_the_order_of_its_key(read(kafka.bootstrap, topic, COUNT))
+
+
+@pytest.mark.parametrize("room", [1300, 1024, 700, 512, 0])
+def test_in_plain_python_a_block_larger_than_the_queue_is_accepted_up_to_a_message_and_not_behind_it(room: int) -> None:
+    count = 1300
+    block = block_of([Message(b"%d" % n, key(n)) for n in range(count)])
+    # No broker is there: only `purge` makes room.
+    held = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **HELD, "queue.buffering.max.messages": max(room, 1)}
+    producer = Producer(held)
+    if not room:
+        producer.produce("topic", b"in the way")
+    sent = Sent(block, "topic")
+    full = PlainWriting(producer).send(sent, block, "topic", lambda: False)
+    assert sorted(full) == list(range(room, count))
+    assert {error.code() for error in full.values()} <= {KafkaError._QUEUE_FULL}
+    producer.purge()
+    assert producer.flush(PATIENCE) == 0
+    assert sorted(sent.losses()) == list(range(room))
+
+
+def test_in_plain_python_the_rest_of_a_block_follows_in_order_as_soon_as_there_is_room() -> None:
+    block = block_of([Message(b"%d" % n, key(n)) for n in range(1300)])
+    held = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **HELD, "queue.buffering.max.messages": 300}
+    producer = Producer(held)
+    sent = Sent(block, "topic")
+    lost: list[list[int]] = []
+
+    def purged() -> bool:
+        producer.purge()
+        producer.flush(PATIENCE)
+        lost.append(list(sent.losses()))
+        return True
+
+    assert PlainWriting(producer).send(sent, block, "topic", purged) == {}
+    purged()
+    assert [len(one) for one in lost] == [300, 600, 900, 1200, 1300]
+    assert sorted(lost[3]) == list(range(1200))
+    assert sorted(lost[4]) == list(range(1300))
 
 
 def test_a_key_that_is_too_long_for_librdkafka_is_refused_and_ends_no_process(native: ModuleType) -> None:

@@ -84,6 +84,8 @@ def test_passwords_are_masked() -> None:
 def test_a_level_that_no_topic_names_cannot_be_asked_for() -> None:
     with pytest.raises(DefinitionError, match=r'did you mean "levels\.device"'):
         made(into={"levels.devise": "device"}).check_into()
+    with pytest.raises(DefinitionError, match=r'no level of topics has the name "device".*in site/\{device\}/\+/temp'):
+        made(topics=["all", "site/+/+/temp"], into={"levels.device": "device"}).check_into()
     made(into={"levels.device": "device", "qos": "qos", "correlation": "c"}).check_into()
 
 

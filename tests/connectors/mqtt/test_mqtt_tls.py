@@ -20,8 +20,10 @@ import streamer
 from connectors.backoff import Backoff
 from connectors.contract import Reader
 from connectors.mqtt.config import MqttSourceConfig
+from connectors.mqtt.endpoint.source import MqttEndpointSource
 from connectors.mqtt.source import MqttSource
 from pipelines.errors import ConnectorError
+from streamer.agent.running import agent_of
 
 pytestmark = pytest.mark.slow
 
@@ -173,8 +175,11 @@ pipeline: []
 sink: {{type: mqtt_endpoint, codec: raw}}
 """)
     with service:
-        agent: Any = service._agent
-        port = agent._loop.intakes[0].source.address[1]
+        agent = agent_of(service)
+        assert agent is not None
+        source = agent._loop.intakes[0].source
+        assert isinstance(source, MqttEndpointSource)
+        port = source.address[1]
         began = time.monotonic()
         with MqttClient("localhost", port, version=MQTTv5, tls=str(made.certificate)) as client:
             client.publish("ask", bytes(1_000_000), 1)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from waiting import until
 
 from connectors.memory import MemorySink, MemoryTopic, memory_topic
 from connectors.message import Message, block_of
@@ -48,7 +49,7 @@ class Place:
         return sink
 
     def values(self, count: int) -> list[bytes | None]:
-        await_that(lambda: len(self.topic) >= count)
+        until(lambda: len(self.topic) >= count)
         return [message.value for message in self.topic.messages()]
 
 
@@ -58,13 +59,6 @@ def place(tmp_path: Path) -> Iterator[Place]:
     yield place
     for sink in place.sinks:
         sink.close()
-
-
-def await_that(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not what() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert what()
 
 
 def failure(sink: OutboxSink | Place) -> str:
@@ -106,7 +100,7 @@ def test_what_is_left_is_sent_first_by_the_next_process_in_order(place: Place) -
     second = place.opened()
     assert send(second, numbered(1000, 1100)) == {}
     assert place.values(1100) == values(0, 1100)
-    await_that(lambda: not second.messages_held)
+    until(lambda: not second.messages_held)
     assert second.bytes_held == 0
     assert second.oldest_age == 0
 
@@ -139,7 +133,7 @@ def test_nothing_of_a_message_is_changed_by_the_wait(place: Place) -> None:
     place.opened()
     for name, topic in ((None, place.topic), (other, memory_topic(other))):
         expected = [message[:4] for message in sent if message.topic == name]
-        await_that(lambda: len(topic) == len(expected))  # noqa: B023
+        until(lambda: len(topic) == len(expected))  # noqa: B023
         assert [message[:4] for message in topic.messages()] == expected
 
 
@@ -147,7 +141,7 @@ def test_a_topic_that_is_no_text_of_any_encoding_waits_like_any_other(place: Pla
     strange = f"\ud800 {place.path}"
     sink = place.opened()
     assert send(sink, [Message(b"x", topic=strange)]) == {}
-    await_that(lambda: len(memory_topic(strange)) == 1)
+    until(lambda: len(memory_topic(strange)) == 1)
 
 
 def test_blocks_that_share_a_buffer_store_only_their_own(place: Place) -> None:
@@ -169,7 +163,7 @@ def test_a_message_that_the_sink_refuses_is_set_aside_and_the_others_go_on(
         assert send(sink, numbered(start, start + 50)) == {}
     good = [value for value in values(0, 100) if not value.endswith(b"7")]
     assert place.values(90) == good
-    await_that(lambda: not sink.messages_held)
+    until(lambda: not sink.messages_held)
     assert sink.refused == 10
     assert "poison" in caplog.text
     sink.close()
@@ -188,7 +182,7 @@ def refusing(place: Place) -> OutboxSink:
     place.topic.faults.refuse = lambda message: "poison" if (message.value or b"").endswith(b"7") else None
     sink = place.opened()
     send(sink, numbered(0, 30))
-    await_that(lambda: sink.refused == 3 and not sink.messages_held)
+    until(lambda: sink.refused == 3 and not sink.messages_held)
     return sink
 
 
@@ -221,7 +215,7 @@ def test_what_is_refused_again_is_set_aside_again(place: Place) -> None:
     refusing(place).close()
     assert resend(place.path) == 3
     again = place.opened()
-    await_that(lambda: again.refused == 3 and not again.messages_held)
+    until(lambda: again.refused == 3 and not again.messages_held)
     again.close()
     assert [list(one.message.values) for one in refusals(place.path)] == [[b"000007"], [b"000017"], [b"000027"]]
 
@@ -279,7 +273,7 @@ def test_a_message_that_the_sink_lost_is_sent_again(place: Place) -> None:
     sink = place.opened()
     assert send(sink, numbered(0, 100)) == {}
     assert send(sink, numbered(100, 200)) == {}
-    await_that(lambda: not sink.messages_held)
+    until(lambda: not sink.messages_held)
     assert sorted(message.value for message in place.topic.messages()) == values(0, 200)
 
 
@@ -376,7 +370,7 @@ def test_refused_messages_take_room_and_make_room_last_of_all(place: Place) -> N
     sink = place.opened(max=80, when_full="drop_oldest")
     for start in range(0, 200, 50):
         assert send(sink, numbered(start, start + 50), wait=0) == {}
-        await_that(lambda: not sink.messages_held)
+        until(lambda: not sink.messages_held)
     assert sink.refused + sink.messages_held <= 80 + 50
     assert sink.dropped + sink.refused == 200
 
@@ -542,7 +536,7 @@ def test_an_empty_file_gives_its_room_back(place: Place) -> None:
     for _ in range(100):
         assert send(sink, [Message(bytes(1_000_000))]) == {}
     place.topic.faults.mend()
-    await_that(lambda: not sink.messages_held)
+    until(lambda: not sink.messages_held)
     time.sleep(0.1)
     sink.close()
     assert place.path.stat().st_size < 1_000_000

@@ -219,6 +219,9 @@ sink: {type: video, %s}
         ("", "path or url is needed, and only one of them"),
         ("path: a.mp4, url: rtmp://host/live", "path or url is needed, and only one of them"),
         ("url: 'https://user:secret@host/live'", "rtmp, rtmps, rtsp, rtsps, srt or udp is needed"),
+        ("path: 'videos/{cam}.mp4'", r'there is no "\{cam\}" in the place of a video, only \{camera\}'),
+        ("url: 'rtmp://user:secret@host/{name}'", r'there is no "\{name\}"'),
+        ("path: 'videos/{camera}'", "its ending says the format of the video"),
     ],
 )
 def test_a_place_is_needed(fields: str, error: str) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from waiting import until
 
 from connectors.contract.measures import check_measures
 from connectors.view.board import MOST_CAMERAS
@@ -39,13 +39,6 @@ def shade(jpeg: bytes) -> int:
     return int(np.median(Image(jpeg).get_as("numpy")))
 
 
-def eventually(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-
-
 def test_one_stream_brings_all_cameras_with_their_boxes_and_values(viewing: Any, ask: Any) -> None:
     sink = viewing()
     client = ask(sink, "/stream")
@@ -69,7 +62,7 @@ def test_nothing_is_encoded_while_nobody_watches(viewing: Any, ask: Any) -> None
     _, jpeg = picture(client)
     assert abs(shade(jpeg) - 49) < 5
     client.close()
-    eventually(lambda: sink.board.watchers == 0)
+    until(lambda: sink.board.watchers == 0)
     before = sink.board.encoded
     for number in range(50):
         deliver(sink, result("gate", number))
@@ -142,7 +135,7 @@ def test_a_picture_that_cannot_be_decoded_takes_no_other_along(viewing: Any, ask
     assert deliver(sink, broken, result("gate", 30)) == {}
     facts, _ = picture(client)
     assert facts["camera"] == "gate"
-    eventually(lambda: sink.board.failed == 1)
+    until(lambda: sink.board.failed == 1)
 
 
 def test_a_result_without_a_picture_is_refused_alone(viewing: Any) -> None:

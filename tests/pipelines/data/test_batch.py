@@ -17,6 +17,7 @@ from pipelines.errors import (
     RowsFailed,
     StepError,
     ValueNotFoundError,
+    WireError,
     WrongTypeError,
 )
 from pipelines.values import ValueType, type_of
@@ -175,9 +176,28 @@ def test_all_rows_that_cannot_be_decoded_are_named_at_once() -> None:
         return WireColumn([b"bad" if row in rows else b"good" for row in range(3)], decode)
 
     batch = Batch({"a": failing(0), "b": Column.of([1, 2, 3]), "c": failing(0, 2)}, 3)
-    with pytest.raises(RowsFailed) as caught:
-        batch.to_list()
-    assert sorted(caught.value.failures) == [0, 2]
+    failed: dict[int, Exception] = {}
+    batch.row_values(failed)
+    assert sorted(failed) == [0, 2]
+
+
+def test_a_row_is_there_although_one_of_its_values_cannot_be_decoded() -> None:
+    def decode(entries: Sequence[bytes | None]) -> Column:
+        if failures := {row: DataError("bad") for row, entry in enumerate(entries) if entry == b"bad"}:
+            raise RowsFailed(dict(failures))
+        return Column.of([7 for _ in entries])
+
+    batch = Batch({"a": WireColumn([b"good", b"bad", b"good"], decode), "b": Column.of([1, 2, 3])}, 3)
+    first, second, third = batch.to_list()
+    assert (first, third, second["b"]) == (Data({"a": 7, "b": 1}), Data({"a": 7, "b": 3}), 2)
+    with pytest.raises(WireError, match=r'key "a".*bad'):
+        second["a"]
+    for made in (second.copy(), second.lent(), Batch.of([third, second]).to_list()[1], Data({"in": second})["in"]):
+        assert list(made) == ["a", "b"]
+        with pytest.raises(WireError, match="bad"):
+            made["a"]
+    second["a"] = 5
+    assert second == Data({"a": 5, "b": 2})
 
 
 def test_the_display_says_form_type_and_shape() -> None:

@@ -250,8 +250,10 @@ def test_a_decoded_column_is_decoded_once() -> None:
 
 def test_rows_that_cannot_be_decoded_are_named_by_their_place_in_the_joined_column() -> None:
     bad = WireColumn([pickle.dumps(1), b"bad"], unpickled)
+    joined = Column.concat([Column.of([1, 2, 3]), bad, Column.of([4]), bad])
+    assert (joined[3], len(joined)) == (1, 8)
     with pytest.raises(RowsFailed) as caught:
-        Column.concat([Column.of([1, 2, 3]), bad, Column.of([4]), bad])
+        joined.values()
     assert sorted(caught.value.failures) == [4, 7]
 
 

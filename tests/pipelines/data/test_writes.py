@@ -32,7 +32,7 @@ from pipelines import (
 from pipelines.data.columns import LentColumn
 from pipelines.data.data import owned
 from pipelines.data.wirecolumn import LentWireColumn
-from pipelines.executors.pipeline import Pipeline
+from pipelines.definitions.pipeline import Pipeline
 from pipelines.runners.runner import OpenContext
 from pipelines.values import TypedList, element_type
 from pipelines.wire.columns import decode_columns, encode_columns

@@ -11,8 +11,8 @@ import pytest
 import pipelines
 from pipelines import Function, Graph, Logging, Onnx, PipelineStep, Sequence
 from pipelines.definitions.overriding import overridden
+from pipelines.definitions.pipeline import Pipeline
 from pipelines.errors import DefinitionError
-from pipelines.executors.pipeline import Pipeline
 
 ROW: Pipeline = Sequence(
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pipelines.definitions.documents import Document, parse_document
 from pipelines.definitions.validation import UnknownKeyWarning, validated
@@ -57,10 +57,39 @@ def test_what_fits_is_given_back() -> None:
         ("name: a\nsource: {type: kafka}", "a.yaml:2: source.topics: is required"),
         ("name: a\nsource: {type: kafka, topics: t}", "a.yaml:2: source.topics: must be a list, not 't'"),
         ("name: []\nsource: {type: kafka, topics: [t]}", "a.yaml:1: name: must be a string"),
+        ("name: 7\nsource: {type: kafka, topics: [t]}", "a.yaml:1: name: must be a string in quotes, not 7"),
     ],
 )
 def test_errors_name_file_line_key_and_what_to_write(text: str, message: str) -> None:
     assert failure(text) == message
+
+
+class Place(BaseModel):
+    model_config = ConfigDict(hide_input_in_errors=True)
+    points: Annotated[tuple[float, ...], Field(min_length=3)] = (0, 0, 0)
+    label: Annotated[str, Field(min_length=1)] = "x"
+    at: Kafka | None = None
+
+    @model_validator(mode="after")
+    def _three(self) -> Place:
+        if self.label == "none":
+            raise ValueError("ZONES needs a label")
+        return self
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("points: [1, 2]", "a.yaml:1: points: must have at least 3 items, not 2"),
+        ("label: ''", "a.yaml:1: label: must have at least 1 character, not ''"),
+        ("at: kafka", "a.yaml:1: at: must be a mapping, not 'kafka'"),
+        ("label: none", "a.yaml:1: ZONES needs a label"),
+    ],
+)
+def test_errors_have_words_of_files_rather_than_of_python(text: str, message: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        validated(Place, parse_document(text, "a.yaml"))
+    assert str(caught.value) == message
 
 
 def test_several_errors_come_in_the_order_of_the_file_three_at_most() -> None:

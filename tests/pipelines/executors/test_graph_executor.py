@@ -262,7 +262,7 @@ def keep_nothing(batch: Batch) -> Batch:
     return batch.select({"made": Column.of([1] * batch.size)})
 
 
-def test_values_that_cannot_be_decoded_where_branches_join_fail_their_records() -> None:
+def test_values_that_cannot_be_decoded_pass_on_where_branches_join_and_fail_the_step_that_asks_for_them() -> None:
     def decode(entries: Sequence[bytes | None]) -> Column:
         bad = {row: DataError("no number") for row, entry in enumerate(entries) if entry == b"x"}
         if bad:
@@ -271,11 +271,11 @@ def test_values_that_cannot_be_decoded_where_branches_join_fail_their_records() 
 
     batch = Batch({"kind": Column.of([0, 0, 1, 1]), "v": WireColumn([b"7", b"x", b"8", b"9"], decode)}, 4)
     builder, (left, right) = switched()
-    rewritten = right.then("right", lambda data: Data({"v": -data["v"]}))
-    with builder.build(builder.any(left, rewritten)).open() as executor:
+    joined = builder.any(left, right.then("right", lambda data: Data({"v": -data["v"]})))
+    with builder.build(joined.then("ask", lambda data: Data({"v": data.get_int64("v")}))).open() as executor:
         result = executor.run_batch(batch)
     assert result.batch["v"].values() == [7, -8, -9]
-    assert {row: str(error) for row, error in result.failed.items()} == {1: "any: DataError: no number"}
+    assert {row: str(error) for row, error in result.failed.items()} == {1: 'ask: WireError: key "v": no number'}
 
 
 def several(count: int) -> Callable[[Data], list[Data]]:

@@ -21,7 +21,8 @@ from pipelines import (
     StepError,
 )
 from pipelines.data.describing import described_row
-from pipelines.data.wirecolumn import Entries, WireColumn
+from pipelines.data.entries import Entries
+from pipelines.data.wirecolumn import WireColumn
 from pipelines.observe.observing import StepRun
 from pipelines.observe.tracing import Tracer
 

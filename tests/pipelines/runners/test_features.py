@@ -298,3 +298,22 @@ def test_a_record_that_lacks_a_value_is_told_of_its_own_keys_not_of_those_of_oth
     assert first.endswith('Value not found for key "b"; there are a, left')
     assert third.endswith('Value not found for key "a"; there are b, right')
     assert fourth.endswith('Value not found for key "a"; the record is empty')
+
+
+def test_a_text_under_a_key_that_others_lack_fails_its_own_row_alone() -> None:
+    step = pipelines.Features(fields=["t", {"field": "h", "default": 0}], output="x")
+    rows: list[dict[str, Any]] = [{"t": 1}, {"t": 2, "h": "7"}, {"t": 3}, {"t": 4, "h": "x"}, {"t": 5}]
+    with pipelines.Sequence([step]).open() as executor:
+        found = executor.run_many(rows)
+    assert [one["x"].tolist() for one in found if isinstance(one, Data)] == [[1, 0], [3, 0], [5, 0]]
+    assert [row for row, one in enumerate(found) if not isinstance(one, Data)] == [1, 3]
+    assert "it looks like a number" in str(found[1])
+
+
+def test_a_list_where_a_category_is_needed_is_told_as_such() -> None:
+    step = pipelines.Features(fields=[{"field": "m", "one_hot": ["a", "b"]}], output="x")
+    with pipelines.Sequence([step]).open() as executor:
+        good, bad = executor.run_many([Data({"m": "a"}), Data({"m": ["a"]})])
+    assert isinstance(good, Data)
+    assert good["x"].tolist() == [1, 0]
+    assert '"m" holds list, which is no category' in str(bad)

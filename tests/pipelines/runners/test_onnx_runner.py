@@ -571,6 +571,13 @@ def test_a_provider_that_is_not_there_is_an_error(opened: Made) -> None:
         opened(total(), providers=["NopeProvider"])
 
 
+def test_a_misspelt_provider_is_told_with_the_nearest_short_name_and_a_right_one_with_none(opened: Made) -> None:
+    with pytest.raises(StepError, match=r'asks for cudda; did you mean "cuda"\?; this onnxruntime has'):
+        opened(total(), providers=["cudda"])
+    with pytest.raises(StepError, match="asks for DmlExecutionProvider; this onnxruntime has"):
+        opened(total(), providers=["directml"])
+
+
 def test_a_provider_that_is_not_there_is_passed_over_if_another_is_listed(
     opened: Made, caplog: pytest.LogCaptureFixture
 ) -> None:

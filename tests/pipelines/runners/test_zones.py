@@ -160,6 +160,36 @@ def test_the_anchor_is_the_point_of_a_box_that_counts() -> None:
     assert found == {"BOTTOM_CENTER": True, "CENTER": False}
 
 
+@pytest.mark.parametrize(
+    ("points", "text"),
+    [
+        ([[0, 0], [1, 1], [1, 0], [0, 1]], r"edge from \[0, 0\] to \[1, 1\] crosses that from \[1, 0\] to \[0, 1\]"),
+        ([[0, 0], [0.5, 0.5], [1, 1]], "on one line"),
+        ([[0.1, 0.2], [0.1, 0.2], [0.1, 0.5], [0.1, 0.9]], "on one line"),
+    ],
+)
+def test_corners_in_a_wrong_order_and_areas_of_nothing_are_refused(points: Any, text: str) -> None:
+    with pytest.raises(ValidationError, match=text):
+        Zones(zones={"yard": {"points": points}})
+
+
+def test_areas_may_be_hollow_and_touch_themselves() -> None:
+    Zones(zones={"u": {"points": [[0, 0], [0, 1], [1, 1], [1, 0], [0.8, 0], [0.8, 0.8], [0.2, 0.8], [0.2, 0]]}})
+    Zones(zones={"ring": {"points": [[0, 0], [1, 0], [1, 1], [0, 1], [0, 0], [0.2, 0.2], [0.2, 0.8], [0.8, 0.8]]}})
+
+
+def test_zones_in_pixels_and_boxes_in_fractions_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    yard = {"yard": {"points": [[0, 0], [320, 0], [320, 360]]}}
+    watched(at(0.2, 0.35, 0.45), zones=yard)
+    assert caplog.text.count('"yard" goes to 360, and the first boxes to 0.') == 1
+    caplog.clear()
+    watched(at(0.2, 0.35, 0.45), zones=YARD, lines=DOOR)
+    watched(at(200, 350, 450, y=100), zones=yard)
+    assert "goes to" not in caplog.text
+    watched(at(200, 350, 450, y=100), zones=YARD)
+    assert caplog.text.count("in fractions of the picture") == 1
+
+
 def test_rows_that_cannot_be_used_fail_alone() -> None:
     rows = at(0.2, 0.5)
     wrong = [

@@ -13,6 +13,7 @@ import pytest
 from pipelines.data.data import Data
 from pipelines.errors import WireError
 from pipelines.values import BoundingBox, ByteBuffer, Image, Point, TypedList, ValueType
+from pipelines.wire.columns import decode_columns
 from pipelines.wire.limits import Limits
 from pipelines.wire.protobuf import UNKNOWN, decode, encode, encode_entry, fill, value_of
 from protos import data_pb2 as pb
@@ -197,6 +198,33 @@ def test_a_reserved_key_is_an_error(key: str) -> None:
 def test_bytes_that_are_no_message_are_an_error(payload: bytes) -> None:
     with pytest.raises(WireError, match="Error converting bytes array to data"):
         decode(payload)
+
+
+@pytest.mark.parametrize(
+    ("payload", "told"),
+    [
+        (b'{"a": 1}', "the 8 bytes are no ProtoData message (Konduit's protobuf form of a record, which the codec"),
+        (b' {"a": 1}', "they begin like JSON, which the codecs json and konduit-json read"),
+        (b'[{"a": 1}]', "they begin like JSON, which the codecs json and konduit-json read"),
+        (
+            b"\0\0\0\0\x07\x0a\1a",
+            "like those of a schema registry (schema id 7), which the codecs avro, json-schema and",
+        ),
+        (b"\x1f\x8b\x08\0\0", "they begin like gzip, which the codec compressed reads"),
+        (b"\x89PNG\r\n\x1a\n\0", "they begin like a picture (PNG), which the codec image reads"),
+        (b"\x81\xa1a\1", "they begin like a map of MessagePack, which the codec msgpack reads"),
+        (b"m1,30.5", "they are the text 'm1,30.5', which the codecs csv and text read"),
+        (b"\x0a\x05abc", "they begin with 0a 05 61 62 63: they are broken, cut short, or of another form"),
+    ],
+    ids=str,
+)
+def test_bytes_of_another_form_are_told_by_what_they_look_like(payload: bytes, told: str) -> None:
+    with pytest.raises(WireError) as caught:
+        decode(payload)
+    assert told in str(caught.value)
+    assert "streamer.protos" not in str(caught.value)
+    for hot_path in ("python", "auto"):
+        assert str(decode_columns([payload], hot_path=hot_path).failed[0]) == str(caught.value)
 
 
 @pytest.mark.parametrize("value", ["\ud800", ["\ud800"], Data({"\ud800": 1}), Point([1.0], "\ud800")])

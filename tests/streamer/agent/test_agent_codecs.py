@@ -75,10 +75,13 @@ def test_what_waiting_does_not_mend_stops_the_service_and_nothing_is_acknowledge
         assert "the registry does not answer" in str(report.summary.error)
 
 
-def test_a_service_that_waits_for_it_can_be_stopped(use: Any, define: Any, serve: Any, eventually: Any) -> None:
+@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+def test_a_service_that_waits_for_it_can_be_stopped_and_its_records_come_again(
+    use: Any, define: Any, serve: Any, eventually: Any, delivery: str
+) -> None:
     codec = NeedsAnother(lambda: _gone(True))
     use(codec)
-    serving = serve(_service(define))
+    serving = serve(define(_same, delivery=delivery))
     serving.feed(1, 2, 3)
     eventually(lambda: codec.calls > 1)
     summary = serving.stop()

@@ -295,7 +295,7 @@ def test_a_rebalance_while_the_last_results_are_confirmed_does_not_end_the_wait(
     eventually(lambda: len(serving.results()) > 20)
     serving.sink.topic.faults.cut()
     # Time enough for what happens below.
-    serving.agent._loop._last_wait = 7.0
+    serving.agent._loop._drain.last_wait = 7.0
     serving.agent.stop()
     other = MemorySource(topic=source.topic, name="other")
     other.open()

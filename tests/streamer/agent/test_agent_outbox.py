@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
 import streamer
 from connectors.memory import Message, memory_topic
 from pipelines import Data
 from pipelines.errors import DefinitionError
+from streamer.agent.running import agent_of
 
 SERVICE = """
 name: {name}
@@ -39,21 +39,14 @@ def arrived(name: str) -> list[int]:
     return [Data.from_bytes(message.value)["n"] for message in memory_topic(f"{name}-out").messages()]
 
 
-def await_that(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not what() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert what()
-
-
 def test_a_service_goes_on_while_its_sink_is_away_and_its_next_run_sends_what_waited(tmp_path: Path) -> None:
     name = f"outbox-{tmp_path.name}"
     memory_topic(f"{name}-out").faults.cut("the ship is at sea")
     feed(name, 0, 500)
     with service_of(tmp_path, name) as service:
-        agent = service._agent
+        agent = agent_of(service)
         assert agent is not None
-        await_that(lambda: sum(agent.acknowledged.values()) == 500)
+        until(lambda: sum(agent.acknowledged.values()) == 500)
         assert agent.ready() is None, "nothing waits for the sink"
     assert arrived(name) == []
     assert (tmp_path / "out.outbox").exists(), "its path is relative to the service file"
@@ -70,14 +63,14 @@ def test_a_full_outbox_holds_back_the_source_and_ready_says_so(tmp_path: Path) -
     memory_topic(f"{name}-out").faults.cut("the ship is at sea")
     feed(name, 0, 500)
     with service_of(tmp_path, name, max="100") as service:
-        agent = service._agent
+        agent = agent_of(service)
         assert agent is not None
-        await_that(lambda: agent.ready() is not None)
+        until(lambda: agent.ready() is not None)
         assert "out.outbox is full" in str(agent.ready())
         assert "at sea" in str(agent.ready())
         memory_topic(f"{name}-out").faults.mend()
-        await_that(lambda: sum(agent.acknowledged.values()) == 500)
-        await_that(lambda: agent.ready() is None)
+        until(lambda: sum(agent.acknowledged.values()) == 500)
+        until(lambda: agent.ready() is None)
     assert arrived(name) == list(range(500))
 
 

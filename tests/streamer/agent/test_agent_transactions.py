@@ -518,6 +518,37 @@ def test_a_sink_that_finds_the_transaction_void_while_it_sends_has_it_aborted(
     assert (world.buried(), world.results(), left) == ([0, 1, 2], [6, 8], [0])
 
 
+@pytest.mark.slow
+def test_results_that_have_waited_for_a_commit_do_not_wait_another_interval(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interval = 3.0
+    asked, answered = threading.Event(), threading.Event()
+    commit = MemoryTransactionalSink.commit
+
+    def held(sink: MemoryTransactionalSink, *args: Any) -> None:
+        asked.set()
+        answered.wait(60)
+        commit(sink, *args)
+
+    def slow(data: Data) -> Data:
+        if data["x"]:
+            time.sleep(0.001)
+        return Data({"y": data["x"] * 2})
+
+    monkeypatch.setattr(MemoryTransactionalSink, "commit", held)
+    world.feed(0)
+    world.run(slow, transaction={"interval": "3s", "timeout": "60s"}, batch={"max_records": 10})
+    assert asked.wait(60)
+    # Enough that there is always a batch to be run: otherwise a transaction is committed sooner.
+    world.feed(*range(1, 8000))
+    time.sleep(interval)
+    answered.set()
+    since = time.monotonic()
+    world.wait(2)
+    assert time.monotonic() - since < interval
+
+
 def test_a_run_without_brokers_delivers_exactly_once_too(define: Any) -> None:
     def fails(data: Data) -> Data:
         if data["x"] == 3:

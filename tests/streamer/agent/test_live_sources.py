@@ -164,7 +164,7 @@ def test_the_size_of_rounds_is_learned_where_batching_gains_nothing(
         rounds += 1
         for stream in range(4):
             show(source, rounds, str(stream))
-        sizer = serving.agent._loop._rounds
+        sizer = serving.agent._loop._runs.rounds
         assert sizer is not None
         return len(sizer._times.get(2, ())) >= 3 and sizer.size(4) in (1, 2)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from waiting import until
 
 import pipelines
 from connectors.memory import MemorySession, MemorySessionSource, MemorySink, MemorySource, MemorySourceConfig
@@ -76,13 +75,6 @@ class Running:
             return self.agent.join(PATIENCE)
         finally:
             self.agent.stop()
-
-
-def until(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("buffered", [False, True])

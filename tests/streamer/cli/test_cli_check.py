@@ -61,6 +61,27 @@ def test_the_group_is_told_whether_the_file_says_it_or_not(cli: Any, digits: Pat
         digits = file
 
 
+def test_what_is_noted_of_a_sink_is_told_as_of_a_source(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(
+        "source: {type: memory, topic: in}\nsink: {type: file, path: out.jsonl}\npipeline: []\non_error: drop\n"
+    )
+    (service,) = json.loads(cli("check", tmp_path / "s.yaml", "--json").out)["services"]
+    (text,) = [one["text"] for one in service["findings"] if one["part"] == "sink file"]
+    assert text.endswith(
+        "codec protodata; note: out.jsonl holds messages with their length before each; for lines write format: jsonl"
+    )
+
+
+def test_a_zone_of_a_camera_that_is_not_there_is_noted(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(
+        "source: {type: camera, cameras: {gate: 'rtsp://h/x', dock: 'rtsp://h/y'}}\nsink: {type: memory, topic: out}\n"
+        "pipeline:\n  - {'@type': ZONES, zones: {yard: {cameras: [gaet, dock], points: [[0, 0], [1, 0], [1, 1]]}}}\n"
+    )
+    (service,) = json.loads(cli("check", tmp_path / "s.yaml", "--json").out)["services"]
+    (text,) = [one["text"] for one in service["findings"] if one["part"].startswith("step 0")]
+    assert text == 'numpy; note: "yard" is of the camera "gaet", which no source has; did you mean "gate"?'
+
+
 def test_nothing_is_connected_to_unless_asked(cli: Any, digits: Path) -> None:
     change(digits, "${KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}", "localhost:1")
     assert cli("check", digits).code == 0

@@ -46,6 +46,12 @@ def test_a_model_is_told_by_its_inputs_and_outputs(checked: Any, step: str) -> N
     assert text == "onnxruntime, digits.onnx: image uint8 [N, 8, 8] -> probabilities float32 [N, 10]"
 
 
+def test_a_model_whose_device_is_not_there_is_told_where_it_runs_instead(checked: Any) -> None:
+    ok, text = checked({"@type": "ONNX", "modelUri": "digits.onnx", "providers": ["NopeProvider", "cpu"]})
+    assert ok
+    assert text.endswith("float32 [N, 10]; note: NopeProvider is not there: CPUExecutionProvider runs it")
+
+
 def test_a_model_behind_a_url_is_not_fetched_for_a_check(checked: Any) -> None:
     # Nobody listens there.
     ok, text = checked({"@type": "ONNX", "modelUri": "http://127.0.0.1:1/m.onnx"})

@@ -184,6 +184,17 @@ def test_an_unknown_topic_that_resembles_none_is_answered_with_those_there_are(
     assert "__consumer_offsets" not in ended.err
 
 
+def test_sending_to_a_topic_that_was_not_there_says_so_and_names_the_nearest_one(
+    cli: Any, topics: Any, on: tuple[str, str], tmp_path: Path
+) -> None:
+    topic = topics()
+    file = jsonl(tmp_path / "a.jsonl", [Data({"a": 1})])
+    ended = cli("send", f"{topic}x", file, *on)
+    assert ended.code == 0
+    assert f'there was no topic "{topic}x"; did you mean "{topic}"?' in ended.err
+    assert cli("send", topic, file, *on).err == ""
+
+
 @pytest.mark.parametrize("arguments", [["tap", "x"], ["replay", "x"], ["send", "x", "a.jsonl"]])
 @pytest.mark.slow
 def test_a_broker_that_does_not_answer_is_told_in_a_line(

@@ -20,6 +20,7 @@ from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from connectors.message import Message
 from pipelines.data.data import Data
 from pipelines.errors import StreamerError
+from streamer.agent.running import agent_of
 from streamer.batching.batcher import HardBatcher, SoftBatcher
 from streamer.batching.rounds import RoundBatcher
 from streamer.definition.service import Service
@@ -259,6 +260,16 @@ def test_with_runs_a_service_in_the_background() -> None:
     assert Data.from_bytes(out.messages()[0].value) == Data({"x": 1})
 
 
+def test_a_service_that_runs_is_the_data_that_it_was_and_a_copy_of_it_runs_apart() -> None:
+    made = memory_service("apart")
+    copy = made.with_runners({})
+    memory_topic("apart-in").end()
+    with made:
+        assert made == copy
+        assert made.with_runners({}).run().error is None
+    assert agent_of(made) is None, "nothing of a run that has ended is kept"
+
+
 def test_run_goes_on_until_stop_and_can_be_run_again() -> None:
     made = memory_service("run")
     made.stop()
@@ -278,7 +289,7 @@ def test_a_service_that_failed_in_the_background_says_so_at_the_end() -> None:
     made = memory_service("fails")
     memory_topic("fails-in").append(Message(b"\xff"))
     with pytest.raises(StreamerError, match=r"fails-in\[0\]@1: decode"), made:
-        assert waited(lambda: made._agent is not None and made._agent.summary is not None)
+        assert waited(lambda: (agent := agent_of(made)) is not None and agent.summary is not None)
 
 
 def test_a_notebook_shows_a_table() -> None:

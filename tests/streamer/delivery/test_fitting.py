@@ -1,21 +1,87 @@
 """The codec that is named to somebody who reads with a wrong one."""
 
+import gzip
+
 import pytest
+import yaml
 
 import streamer
 from pipelines import Data
 from streamer.definition.service import Service
-from streamer.delivery.fitting import LARGEST, fitting_codec
+from streamer.delivery.fitting import LARGEST, Fitting, fitting_codec
 from streamer.testing import payload
 from streamer.testing.running import ServiceFailed
 
 
 @pytest.mark.parametrize("written", ["json", "protodata", "msgpack"])
 def test_a_payload_is_told_by_what_can_read_it(written: str) -> None:
-    assert fitting_codec(payload(Data({"name": "a", "x": 1.5}), written)) == written
+    assert fitting_codec(payload(Data({"name": "a", "x": 1.5}), written)) == Fitting(written)
 
 
-@pytest.mark.parametrize("content", [b"\xff" * 50, b"hello", b"{", b"\x00"])
+REGISTRY = 'registry: {url: "http://localhost:8081"}'
+
+
+@pytest.mark.parametrize(
+    ("content", "codec", "why"),
+    [
+        (b"\0\0\0\0\x07\x0ahello", f"{{type: avro, {REGISTRY}}}", "framed by a schema registry (schema id 7); if not"),
+        (
+            b"\0\0\0\1\x07\0\x0a\1a",
+            f"{{type: protobuf, {REGISTRY}}}",
+            "registry (schema id 263); if not protobuf, type",
+        ),
+        (b'\0\0\0\0\x07{"a": 1}', f"{{type: json-schema, {REGISTRY}}}", "framed by a schema registry (schema id 7)"),
+        (gzip.compress(b'{"a": 1}'), "{type: compressed, codec: json}", "gzip"),
+        (gzip.compress(b"hello"), "{type: compressed, codec: NAME}", "gzip of a payload that is not known"),
+        (
+            gzip.compress(b'\0\0\0\0\x07{"a": 1}'),
+            f"{{type: compressed, codec: {{type: json-schema, {REGISTRY}}}}}",
+            "gzip of what is framed by a schema registry",
+        ),
+        (b"m1,30.5,7", "{type: csv, names: [NAME_1, NAME_2, NAME_3]}", "a row of 3 fields"),
+        (b"m1;30,5;7;8;9\n", '{type: csv, names: [NAME_1, NAME_2, "..."], delimiter: ";"}', "a row of 5 fields"),
+        (b"id,temp\r\nm1,30.5\r\n", "csv", "a header and a row of 2 fields"),
+        (b'{"tags": [1, "a"]}', "json", ""),
+    ],
+    ids=str,
+)
+def test_a_payload_is_told_by_how_it_looks(content: bytes, codec: str, why: str) -> None:
+    found = fitting_codec(content)
+    assert found is not None
+    assert found.in_file == codec
+    assert why in found.why
+    if "NAME" not in codec:
+        setting = yaml.safe_load(codec)
+        assert setting == found.codec
+        # The setting is one that a service file takes.
+        service(codec=codec)
+
+
+def test_snappy_of_a_producer_is_told_although_nothing_reads_it() -> None:
+    found = fitting_codec(b"\x82SNAPPY\x00\0\0\0\1\0\0\0\1abcdefg")
+    assert found is not None
+    assert found.codec is None
+    assert "compression.type" in found.why
+
+
+def test_a_service_says_that_its_records_are_framed_by_a_registry(caplog: pytest.LogCaptureFixture) -> None:
+    framed = b"\0\0\0\0\x07" + JSON
+    with pytest.raises(ServiceFailed) as raised:
+        streamer.testing.run(service(codec="json"), [framed] * 5)
+    assert f'read with "codec: {{type: json-schema, {REGISTRY}}}" in the source memory; they look like' in str(
+        raised.value
+    )
+    (told,) = hints(caplog)
+    assert "looks_like='framed by a schema registry (schema id 7)'" in told
+
+
+def test_plain_json_under_a_codec_with_a_registry_is_told() -> None:
+    codec = "{type: avro, registry: {url: 'mock://fitting'}}"
+    with pytest.raises(ServiceFailed, match='such payloads are read with "codec: json" in the source memory'):
+        streamer.testing.run(service(codec=codec), [JSON] * 5)
+
+
+@pytest.mark.parametrize("content", [b"\xff" * 50, b"hello", b"{", b"\x00", b'{"a": 1, "b": ', b"\0" * 20])
 def test_of_what_nothing_reads_nothing_is_said(content: bytes) -> None:
     assert fitting_codec(content) is None
 
@@ -61,7 +127,7 @@ def test_a_codec_that_breaks_costs_only_the_hint(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("connectors.codecs.konduitjson.KonduitJson.decode", broken)
     monkeypatch.setattr("connectors.codecs.json.Json.decode", broken)
     assert fitting_codec(JSON) is None
-    assert fitting_codec(payload(Data({"a": 1}), "msgpack")) == "msgpack"
+    assert fitting_codec(payload(Data({"a": 1}), "msgpack")) == Fitting("msgpack")
 
 
 def test_what_is_large_is_not_tried_while_records_wait(caplog: pytest.LogCaptureFixture) -> None:

@@ -39,7 +39,7 @@ def test_a_broker_named_in_the_environment_is_taken_before_all_others(
     monkeypatch.setenv(VARIABLE, mock_kafka.bootstrap)
     with open_broker("the test") as broker:
         assert (broker.kind, broker.bootstrap) == ("environment", mock_kafka.bootstrap)
-        assert VARIABLE in broker.describe()
+        assert VARIABLE in broker.description
     assert AdminClient({"bootstrap.servers": mock_kafka.bootstrap}).list_topics(timeout=30).brokers
 
 
@@ -52,14 +52,14 @@ def test_a_broker_named_in_the_environment_that_does_not_answer_is_an_error(monk
 
 def test_the_brokers_of_the_tests_are_real(kafka: Broker) -> None:
     assert kafka.kind in {"environment", "docker", "jars"}
-    assert kafka.bootstrap in kafka.describe()
+    assert kafka.bootstrap in kafka.description
 
 
 def test_the_mock_cluster_is_the_last_resort_and_says_so(no_jars: None) -> None:
     told: list[str] = []
     with open_broker("the demo", allow_mock=True, progress=told.append) as broker:
         assert broker.kind == "mock"
-        assert "no real Kafka" in broker.describe()
+        assert "no real Kafka" in broker.description
     assert any("no real Kafka" in text for text in told)
 
 

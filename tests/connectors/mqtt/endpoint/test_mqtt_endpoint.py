@@ -26,6 +26,7 @@ from connectors.mqtt.protocol.writing import encode
 from connectors.records import Messages
 from connectors.source import LaneEnded
 from pipelines.errors import ConnectorError, DefinitionError, MissingPackageError
+from streamer.agent.running import agent_of
 
 Serve = Callable[..., tuple[Reader, MqttEndpointSource]]
 
@@ -473,5 +474,8 @@ def test_a_client_that_writes_our_headers_itself_harms_nobody() -> None:
 
 
 def _sources(service: Any) -> Iterator[MqttEndpointSource]:
-    for intake in service._agent._loop.intakes:
+    agent = agent_of(service)
+    assert agent is not None
+    for intake in agent._loop.intakes:
+        assert isinstance(intake.source, MqttEndpointSource)
         yield intake.source

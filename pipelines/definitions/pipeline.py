@@ -1,4 +1,4 @@
-"""What the pipelines of this package have in common: labels, a folder, opening and writing."""
+"""`Pipeline`, the base of all definitions of pipelines: labels, a folder, opening and writing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.definitions.yamlwriter import write_yaml
 from pipelines.errors import DefinitionError
-from pipelines.executors.pipeline import Executor, Pipeline
+from pipelines.executors.executor import Executor
 from pipelines.observe.profiler import Profiler
 from pipelines.runners.runner import OpenContext
 from pipelines.steps import Function, PipelineStep, Step, Typed
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pipelines.plugins.registry import Registry
 
 
-class DefinedPipeline(ABC):
-    """Base of `Sequence`, `Graph` and `Async`."""
+class Pipeline(ABC):
+    """A pipeline's definition, immutable: `Sequence`, `Graph` and `Async` are pipelines."""
 
     def __init__(self, *, id: str | None = None, name: str | None = None, base: Path | None = None) -> None:
         self._id = id
@@ -46,6 +46,11 @@ class DefinedPipeline(ABC):
     def base(self) -> Path | None:
         """The folder where relative paths start; `None`: the working directory at the time of opening."""
         return self._base
+
+    @property
+    @abstractmethod
+    def steps(self) -> Any:
+        """The steps as the definition has them: a tuple, or for a graph a mapping."""
 
     @abstractmethod
     def named_steps(self) -> Sequence[tuple[str, Step]]:
@@ -96,6 +101,9 @@ class DefinedPipeline(ABC):
         """The definition as YAML, which `loads` reads into an equal pipeline. Raises as `to_dict`."""
         return write_yaml(self.to_dict("yaml"))
 
+    @abstractmethod
+    def _repr_html_(self) -> str: ...
+
     def _placed(self, context: OpenContext) -> OpenContext:
         return context if self._base is None else replace(context, base=self._base)
 
@@ -119,7 +127,7 @@ def as_step(step: object, place: str) -> Step:
         return step
     if isinstance(step, type) and issubclass(step, Typed):
         raise DefinitionError(f"{place} is the class {step.__name__}, not a step: write {step.__name__}(...)")
-    if isinstance(step, Pipeline) and not isinstance(step, type):
+    if isinstance(step, Pipeline):
         return PipelineStep(step)
     if callable(step):
         return Function(step)

@@ -1,0 +1,221 @@
+"""Plain values by an Avro schema: which can be written, single ones taken out of lists, and errors in plain words.
+
+fastavro writes much that is not meant: any text as the boolean true, 1.5 as the integer 1, "1" as 1.0. So values are
+checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from connectors.codecs.onevalue import only_element, told
+from connectors.codecs.schemas.avroschema import AvroSchema
+
+_NAMED: Final = frozenset({"record", "enum", "fixed"})
+
+
+class AvroValues:
+    """The values that records of a schema have."""
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._root = schema.prepared
+        self._named: dict[str, Any] = dict(_named(schema.prepared))
+        fields = {one["name"]: self._branches(one["type"]) for one in schema.prepared["fields"]}
+        self.scalars = frozenset(
+            name for name, kinds in fields.items() if not any(_kind(one) in _INNER for one in kinds)
+        )
+        """The fields that are one number, text or boolean, or null."""
+        self._types = {one["name"]: one["type"] for one in schema.prepared["fields"]}
+        self._classes = {name: self._classes_of(kinds) for name, kinds in fields.items()}
+        arrays = {name: [one["items"] for one in kinds if _kind(one) == "array"] for name, kinds in fields.items()}
+        self._in_lists = {
+            name: self._classes_of(self._branches(items[0])) if len(items) == 1 else frozenset()
+            for name, items in arrays.items()
+        }
+        """The classes of which every element of a list fits."""
+
+    def all_fit(self, name: str, values: Sequence[Any]) -> bool:
+        """Whether all these values can be written as this field."""
+        known, found = self._classes[name], set(map(type, values))
+        if found <= known:
+            return True
+        # The elements of all lists at once: to look at each list takes longer than to write it.
+        if found == {list} and set(map(type, chain.from_iterable(values))) <= self._in_lists[name]:
+            return True
+        return all(type(value) in known or self._fits(value, self._types[name]) for value in values)
+
+    def fit(self, row: Mapping[str, Any]) -> bool:
+        """Whether the values of a row can be written; also for one that lacks a field."""
+        return all(
+            value.__class__ in self._classes[name] or self._fits(value, self._types[name])
+            for name, value in row.items()
+        )
+
+    def fitted(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The row with the only element of a list wherever the schema has room for one value (`only_element`)."""
+        return self._fitted(row, self._root)  # type: ignore[no-any-return]
+
+    def why(self, row: Mapping[str, Any]) -> str | None:
+        """What is wrong with the first value that does not follow the schema; `None` if that is not known here."""
+        return self._why(row, self._root, "")
+
+    def _classes_of(self, kinds: Sequence[Any]) -> frozenset[type]:
+        """The classes of which every value fits; fastavro itself refuses integers that are too large."""
+        plain = (one for one in kinds if isinstance(one, str) or one.get("logicalType") in (None, "streamer-int"))
+        return frozenset(found for one in plain for found in _CLASSES.get(_kind(one), ()))
+
+    def _fits(self, value: Any, schema: Any) -> bool:
+        kinds = self._branches(schema)
+        if isinstance(value, list):
+            arrays = [one["items"] for one in kinds if _kind(one) == "array"]
+            return any(
+                set(map(type, value)) <= self._classes_of(self._branches(items))
+                or all(self._fits(one, items) for one in value)
+                for items in arrays
+            )
+        if isinstance(value, Mapping):
+            return any(self._has_room(value, one) for one in kinds)
+        return any(_fits(value, one) for one in kinds)
+
+    def _has_room(self, value: Mapping[str, Any], schema: Any) -> bool:
+        if _kind(schema) == "map":
+            return all(self._fits(one, schema["values"]) for one in value.values())
+        if _kind(schema) != "record":
+            return False
+        types = {field["name"]: field["type"] for field in schema["fields"]}
+        return all(self._fits(one, types[key]) for key, one in value.items() if key in types)
+
+    def _fitted(self, value: Any, schema: Any) -> Any:
+        kinds = self._branches(schema)
+        if isinstance(value, list):
+            array = next((one for one in kinds if _kind(one) == "array"), None)
+            if array is None:
+                return only_element(value)
+            return [self._fitted(one, array["items"]) for one in value]
+        if not isinstance(value, Mapping):
+            return value
+        for one in kinds:
+            if _kind(one) == "record":
+                types = {field["name"]: field["type"] for field in one["fields"]}
+                return {key: self._fitted(inner, types[key]) if key in types else inner for key, inner in value.items()}
+            if _kind(one) == "map":
+                return {key: self._fitted(inner, one["values"]) for key, inner in value.items()}
+        return value
+
+    def _why(self, value: Any, schema: Any, path: str) -> str | None:
+        kinds = self._branches(schema)
+        inside = [one for one in kinds if _kind(one) in _INNER and isinstance(value, _INNER[_kind(one)])]
+        if len(inside) == 1:
+            return self._why_inside(value, inside[0], path)
+        if inside or any(_fits(value, one) for one in kinds):
+            return None
+        wanted = " or ".join(map(_said, kinds))
+        if value is None:
+            what = f'"{path}" is null' if path.endswith("]") else f'there is no "{path}"'
+            return (
+                f"{what}, and its type {wanted} has no null: give the field a default, or the type "
+                f'["null", ...], or write the value in a step before the sink'
+            )
+        advice = "change the type in the schema, or the value in a step before the sink"
+        if isinstance(value, list):
+            advice = (
+                'make it an array ({"type": "array", "items": ...}), or take one element in a step before the sink '
+                "(REGRESSION_OUTPUT)"
+            )
+        return f'"{path}" is {wanted}, and the value is {told(value)}; {advice}'
+
+    def _why_inside(self, value: Any, schema: Any, path: str) -> str | None:
+        kind = _kind(schema)
+        if kind == "array":
+            parts: Iterator[tuple[Any, Any, str]] = (
+                (one, schema["items"], f"{path}[{at}]") for at, one in enumerate(value)
+            )
+        elif kind == "map":
+            parts = ((one, schema["values"], f"{path}.{key}") for key, one in value.items())
+        else:
+            begin = f"{path}." if path else ""
+            parts = (
+                (value.get(field["name"]), field["type"], begin + field["name"])
+                for field in schema["fields"]
+                if field["name"] in value or "default" not in field
+            )
+        return next((found for one in parts if (found := self._why(*one)) is not None), None)
+
+    def _branches(self, schema: Any) -> list[Any]:
+        """The types that a value may be of."""
+        if isinstance(schema, list):
+            return [own for one in schema for own in self._branches(one)]
+        return [self._named.get(schema, schema) if isinstance(schema, str) else schema]
+
+
+def _kind(schema: Any) -> str:
+    return str(schema if isinstance(schema, str) else schema["type"])
+
+
+def _said(schema: Any) -> str:
+    """The type as an error calls it."""
+    kind = _kind(schema)
+    logical = "" if isinstance(schema, str) else str(schema.get("logicalType", "")).removeprefix("streamer-")
+    if kind == "enum":
+        return f"one of {', '.join(schema['symbols'][:10])}"
+    if kind == "fixed" and not logical:
+        return f"{schema['size']} bytes"
+    return f"{kind} ({logical})" if logical and logical != "int" else kind
+
+
+def _fits(value: Any, schema: Any) -> bool:
+    """Whether the value may be written as this type, which has no values inside; also if that is not known here."""
+    kind = _kind(schema)
+    if kind in _INNER:
+        return False
+    if kind == "null" or value is None:
+        return kind == "null" and value is None
+    logical = "" if isinstance(schema, str) else str(schema.get("logicalType", ""))
+    if logical in _TIMES:
+        return type(value) is int
+    if logical.startswith("streamer-") and logical != "streamer-int":
+        return not isinstance(value, (list, dict, bool))
+    if kind == "boolean":
+        return isinstance(value, bool)
+    if kind in ("int", "long"):
+        whole = type(value) is int or (type(value) is float and value.is_integer())
+        bound = 1 << (31 if kind == "int" else 63)
+        return whole and -bound <= value < bound
+    if kind in ("float", "double"):
+        return type(value) in (int, float)
+    if kind == "enum":
+        return value in schema["symbols"]
+    if kind == "fixed":
+        return isinstance(value, bytes) and len(value) == schema["size"]
+    return isinstance(value, bytes if kind == "bytes" else str)
+
+
+def _named(schema: Any) -> Iterator[tuple[str, Any]]:
+    """The types of a schema that have a name, with their names."""
+    if isinstance(schema, list):
+        for one in schema:
+            yield from _named(one)
+    elif isinstance(schema, dict):
+        if _kind(schema) in _NAMED:
+            yield schema["name"], schema
+        for field in schema.get("fields", ()):
+            yield from _named(field["type"])
+        yield from _named(schema.get("items"))
+        yield from _named(schema.get("values"))
+
+
+_CLASSES: Final[Mapping[str, tuple[type, ...]]] = {
+    "null": (type(None),),
+    "boolean": (bool,),
+    "int": (int,),
+    "long": (int,),
+    "float": (int, float),
+    "double": (int, float),
+    "string": (str,),
+    "bytes": (bytes,),
+}
+_TIMES: Final = frozenset({"streamer-date", "streamer-micros", "streamer-nanos"})
+_INNER: Final[Mapping[str, Any]] = {"array": list, "map": Mapping, "record": Mapping}
+"""Types with values inside, and what is such a value."""

@@ -1,0 +1,41 @@
+"""Whether corners make an area that has one inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import TypeAlias
+
+Point: TypeAlias = tuple[float, float]
+
+
+def fault(corners: Sequence[Point]) -> str | None:
+    """Why three or more corners in their order enclose no area, or which edges cross; `None` if they are right."""
+    if all(_side(corners[0], _other_than(corners[0], corners), one) == 0 for one in corners):
+        return "its corners lie on one line, so that it has no area"
+    edges = list(zip(corners, [*corners[1:], corners[0]], strict=True))
+    for one, other in combinations(edges, 2):
+        if _cross(one, other):
+            return (
+                f"the edge from {_told(one[0])} to {_told(one[1])} crosses that from {_told(other[0])} to "
+                f"{_told(other[1])}; list the corners in the order in which one walks around it"
+            )
+    return None
+
+
+def _other_than(corner: Point, corners: Sequence[Point]) -> Point:
+    return next((one for one in corners if one != corner), corner)
+
+
+def _side(start: Point, end: Point, point: Point) -> float:
+    """Above zero on one side of the line from `start` to `end`, below on the other, zero on it."""
+    return (end[0] - start[0]) * (point[1] - start[1]) - (end[1] - start[1]) * (point[0] - start[0])
+
+
+def _cross(one: tuple[Point, Point], other: tuple[Point, Point]) -> bool:
+    """Whether these edges cross between their ends; those that only touch do not."""
+    return _side(*one, other[0]) * _side(*one, other[1]) < 0 and _side(*other, one[0]) * _side(*other, one[1]) < 0
+
+
+def _told(point: Point) -> str:
+    return f"[{point[0]:g}, {point[1]:g}]"

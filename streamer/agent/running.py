@@ -1,0 +1,33 @@
+"""The services that run in this process, and the agents that run them: a `Service` itself is data and holds no agent.
+
+An agent is listed from `begin` to `forget`: `Service.stop` and the end of a `with` block find it here.
+"""
+
+from __future__ import annotations
+
+from pipelines.errors import StreamerError
+from streamer.agent.agent import Agent
+from streamer.definition.service import Service
+
+# By the identity of the service, as equal services run apart. Each agent keeps its service, so no identity comes twice.
+_agents: dict[int, Agent] = {}
+
+
+def begin(service: Service, *, start_from: str | None = None) -> Agent:
+    """A new agent for the service, not started. Raises `StreamerError` if the service runs already."""
+    earlier = agent_of(service)
+    if earlier is not None and earlier.summary is None:
+        raise StreamerError(f'the service "{service.name}" runs already; stop it first, or make another')
+    agent = _agents[id(service)] = Agent(service, start_from=start_from)
+    return agent
+
+
+def agent_of(service: Service) -> Agent | None:
+    """The agent that runs this service, or that ran it and was not forgotten."""
+    return _agents.get(id(service))
+
+
+def forget(agent: Agent) -> None:
+    """No longer list this agent, unless it runs still, as after a `KeyboardInterrupt`."""
+    if agent.summary is not None and agent_of(agent.service) is agent:
+        del _agents[id(agent.service)]
