@@ -81,6 +81,10 @@ class SessionBus(SourceBus):
     def forget(self, source: Source) -> None:
         """Cut the connection of the open source, and have the bus forget the session and all that is in it."""
 
+    def hears(self, source: Source) -> bool:
+        """Whether the open source gets what is fed from now on: after `forget` it may first have to subscribe again."""
+        return True
+
 
 class LiveBus(Bus):
     """Feeds a source whose newer records replace those that nobody has polled. It has `streams` streams, 0, 1, ..."""

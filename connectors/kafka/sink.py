@@ -27,6 +27,9 @@ _SLICE = 0.1
 _FULL_WAIT = 0.05
 _PUSH = 0.001
 _REASON = 5.0
+# The client says so of messages whose partition was deleted before they left. While the sink is open it is not about
+# the client itself.
+_TAKEN_AWAY = KafkaError._DESTROY
 # Errors of the client, not of the message: it lost the sequence of its messages. The client reports that as fatal, but
 # maybe only after its messages have failed.
 _OF_THE_SEQUENCE = frozenset({KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, KafkaError.UNKNOWN_PRODUCER_ID})
@@ -263,10 +266,16 @@ class KafkaSink(Sink):
         return self._full() if error.code() == KafkaError._QUEUE_FULL else self._refusal(error, topic)
 
     def _refusal(self, error: KafkaError, topic: str) -> ConnectorError:
-        if error.code() in GONE and topic == self._plain_topic:
+        taken_away = error.code() == _TAKEN_AWAY
+        if (taken_away or error.code() in GONE) and topic == self._plain_topic:
             # The message is not the cause.
             self._presence.missed()
             return self._gone()
+        if taken_away:
+            return ConnectorError(
+                f'sink {self.name}: the topic "{topic}" was deleted while messages were on their way to it',
+                retriable=True,
+            )
         of_the_client = error.code() == KafkaError._FATAL or error.code() in _OF_THE_SEQUENCE
         if of_the_client:
             # The reason is reported to the thread that polls next, which may be the watcher.

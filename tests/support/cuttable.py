@@ -85,16 +85,29 @@ class Proxy:
                 continue
             with self._lock:
                 self._connections += [client, server]
-            for source, target in ((client, server), (server, client)):
-                threading.Thread(target=_copy, args=(source, target), daemon=True).start()
+            threading.Thread(target=_pass_on, args=(client, server), daemon=True).start()
+
+
+def _pass_on(client: socket.socket, server: socket.socket) -> None:
+    """Pass on both ways, and close both when both have ended.
+
+    Closed earlier, with something to read left, a socket takes with it what the other side has not read.
+    """
+    back = threading.Thread(target=_copy, args=(server, client), daemon=True)
+    back.start()
+    _copy(client, server)
+    back.join()
+    _shut(client)
+    _shut(server)
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:
+    """Pass on what comes, and then that no more comes."""
     with contextlib.suppress(OSError):
         while data := source.recv(65536):
             target.sendall(data)
-    _shut(source)
-    _shut(target)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
 
 
 def _shut(one: socket.socket) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -65,6 +66,11 @@ class KafkaSinkBus(SinkBus):
     def vanish(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.delete_topics([self.topic])[self.topic].result()
+        # Until it has heard of it itself, a broker takes messages for the topic, and throws them away with it.
+        deadline = time.monotonic() + self.patience
+        while self.topic in admin.list_topics(timeout=self.patience).topics:
+            assert time.monotonic() < deadline, f"{self.topic} is still there"
+            time.sleep(0.05)
 
     def restore(self) -> None:
         create_topics(self.bootstrap, {self.topic: 1})

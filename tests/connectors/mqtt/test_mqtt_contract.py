@@ -76,6 +76,10 @@ class MqttBus(SessionBus):
         with MqttClient(self._broker.host, self._broker.port, self.place):
             pass
 
+    def hears(self, source: Source) -> bool:
+        assert isinstance(source, MqttSource)
+        return source.connected
+
     def close(self) -> None:
         self._feeder.__exit__(None, None, None)
         self._proxy.__exit__(None, None, None)
@@ -103,6 +107,10 @@ class OwnBus(SessionBus):
 
     def forget(self, source: Source) -> None:
         self._broker.forget(self.place)
+
+    def hears(self, source: Source) -> bool:
+        assert isinstance(source, MqttSource)
+        return source.connected
 
 
 def built(port: int, place: str, **more: object) -> MqttSource:
