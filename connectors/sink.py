@@ -121,8 +121,8 @@ class TransactionalSink(Sink):
     `barrier` names it, and where no message is to blame `send` and `barrier` raise `Voided`. Sending without a
     transaction raises another `ConnectorError`.
 
-    `begin`, `commit` and `abort` may be called by another thread than the other methods, but not during `send`. Each
-    of them
+    `begin`, `add_positions`, `commit` and `abort` may be called by another thread than the other methods, but not
+    during `send`. Each of them
 
     - returns: it is done;
     - or raises a retriable `ConnectorError`: it is not known whether it is done. The same call is to be made again,
@@ -145,6 +145,11 @@ class TransactionalSink(Sink):
     @abstractmethod
     def begin(self, deadline: float) -> None:
         """Start a transaction: what all siblings send from now on belongs to it. `deadline`: on `time.monotonic`."""
+
+    def add_positions(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
+        """Do the part of `commit` that need not wait until messages are confirmed; the same positions are committed
+        next. Optional: by default nothing happens. Raises as `commit` does.
+        """
 
     @abstractmethod
     def commit(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:

@@ -79,6 +79,32 @@ class TransactionContract(Contract):
         sink.close()
         assert sorted(m.value for m in bus.read_back(6)) == [bus.payload(n) for n in range(6)]
 
+    def test_positions_that_were_added_ahead_are_committed_or_undone_with_the_messages(
+        self, bus: TransactionBus
+    ) -> None:
+        """They may be added while messages are on their way: what counts is how the transaction ends."""
+        sink = _opened(bus, 6)
+        with _reader(bus) as reader:
+            received = reader.take(6)
+            for end in ("abort", "commit"):
+                token = reader.source.transaction_token()
+                assert token is not None
+                sink.begin(_soon(bus))
+                block = block_of([Message(one.message.value, one.message.key) for one in received])
+                assert sink.send(block, _soon(bus)) == {}
+                sink.add_positions(_marks(received), token, _soon(bus))
+                assert sink.barrier(_soon(bus)) == {}
+                if end == "commit":
+                    sink.commit(_marks(received), token, _soon(bus))
+                else:
+                    sink.abort(_soon(bus))
+                    reader.source.rewind({one.lane for one in received})
+                    received = reader.take(6)
+        sink.close()
+        assert sorted(m.value for m in bus.read_back(6)) == [bus.payload(n) for n in range(6)]
+        with _reader(bus) as reader:
+            assert reader.listen(bus.quiet) == []
+
     def test_a_process_that_dies_in_a_transaction_leaves_nothing_behind(self, bus: TransactionBus) -> None:
         """Closed without commit: the next process delivers everything once."""
         first = _opened(bus, 4)

@@ -94,6 +94,10 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
         """See `TransactionalSink.begin`."""
         self._transactions.begin(deadline)
 
+    def add_positions(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
+        """See `TransactionalSink.add_positions`."""
+        self._transactions.add_positions(positions, token, deadline)
+
     def commit(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
         """See `TransactionalSink.commit`."""
         self._transactions.commit(positions, token, deadline)

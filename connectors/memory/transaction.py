@@ -64,6 +64,10 @@ class MemoryTransactionalSink(MemorySink, TransactionalSink):
         """As `TransactionalSink.begin`."""
         self.transactions.begin(deadline)
 
+    def add_positions(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
+        """As `TransactionalSink.add_positions`."""
+        self.transactions.add_positions(positions, token, deadline)
+
     def commit(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
         """As `TransactionalSink.commit`."""
         self.transactions.commit(positions, token, deadline)
@@ -85,6 +89,10 @@ class MemoryTransactionalSink(MemorySink, TransactionalSink):
                 raise ConnectorError(f"{self.name}: {self._why()}", retriable=True)
             time.sleep(PAUSE)
             self._flow(everything=True)
+
+    def look(self) -> None:
+        """Learn which messages are confirmed or lost by now."""
+        self._flow(everything=True)
 
     def forget(self) -> None:
         """Forget all that was sent, and what of it was confirmed or lost."""

@@ -80,11 +80,18 @@ class MemoryTransactions:
         self._began_at = time.monotonic()
         self.is_open = True
 
+    def add_positions(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
+        """As `TransactionalSink.add_positions`: the positions are checked, as Kafka's brokers do. As there, the
+        transaction may be void for messages that no barrier has named yet."""
+        source = self._source(token)
+        self._reach(deadline)
+        for sink in self.sinks:
+            sink.look()
+        self._check(positions, token, source)
+
     def commit(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
         """As `TransactionalSink.commit`."""
-        source = token.member
-        if not (self.is_open and isinstance(source, MemorySource)):
-            raise ConnectorError("no transaction has begun, or the source is no memory source")
+        source = self._source(token)
         self._asked = True
         self._reach(deadline)
         if not self._carried_out:
@@ -118,17 +125,27 @@ class MemoryTransactions:
         """What was not committed is gone."""
         self._forget()
 
+    def _source(self, token: TransactionToken) -> MemorySource:
+        source = token.member
+        if not (self.is_open and isinstance(source, MemorySource)):
+            raise ConnectorError("no transaction has begun, or the source is no memory source")
+        return source
+
+    def _check(self, positions: Mapping[Lane, int], token: TransactionToken, source: MemorySource) -> None:
+        """Raise `Voided` if these positions cannot be committed in this transaction."""
+        self._check_fence()
+        if self._void is not None:
+            raise Voided(f"the transaction is void: {self._void}")
+        if strangers := [lane for lane in positions if lane not in token.lanes or not source.owns(lane)]:
+            raise Voided(f"the transaction is void, the source does not have these lanes: {strangers}")
+
     def _carry_out(self, positions: Mapping[Lane, int], token: TransactionToken, source: MemorySource) -> None:
         # One commit at a time: each holds the locks of several topics.
         with _committing, ExitStack() as locks:
             for topic in {source.topic, *(topic for topic, _ in self._messages)}:
                 locks.enter_context(topic.changed)
             try:
-                self._check_fence()
-                if self._void is not None:
-                    raise Voided(f"the transaction is void: {self._void}")
-                if strangers := [lane for lane in positions if lane not in token.lanes or not source.owns(lane)]:
-                    raise Voided(f"the transaction is void, the source does not have these lanes: {strangers}")
+                self._check(positions, token, source)
             except Voided:
                 self._asked = False
                 raise

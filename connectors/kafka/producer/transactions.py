@@ -122,28 +122,15 @@ class Transactions(ProducerClient):
             raise ConnectorError(f"{self.label}: a transaction has begun already; commit or abort it first")
         self._within("begin", deadline, self._begin)
 
+    def add_positions(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
+        """See `TransactionalSink.add_positions`: the brokers take positions while messages are on their way to them."""
+        offsets, member = self._offsets(positions, token)
+        self._committing(lambda until: self._add_offsets(offsets, member.group, until), "add positions", deadline)
+
     def commit(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
         """See `TransactionalSink.commit`."""
-        member = token.member
-        if not isinstance(member, Member):
-            raise ConnectorError(f"{self.label}: the positions are not those of a Kafka source")
-        if strangers := [lane for lane in positions if lane not in token.lanes]:
-            raise Voided(f"{self.label}: the source does not have these lanes any more: {strangers}")
-        self.check_cluster(member.cluster)
-        if self.failed:
-            raise Voided(f"{self.label}: messages of the transaction are lost")
-        offsets = []
-        for lane, position in positions.items():
-            topic, partition, metadata = member.places[lane]
-            offsets.append(TopicPartition(topic, partition, position, metadata))
-        try:
-            self._within("commit", deadline, lambda until: self._commit(offsets, member.group, until))
-        except Voided:
-            raise
-        except ConnectorError as error:
-            if error.retriable and self._gives_up():
-                raise Voided(f"{self.label}: the client hangs where it adds positions to the transaction") from error
-            raise
+        offsets, member = self._offsets(positions, token)
+        self._committing(lambda until: self._commit(offsets, member.group, until), "commit", deadline)
 
     def abort(self, deadline: float) -> None:
         """See `TransactionalSink.abort`."""
@@ -199,7 +186,37 @@ class Transactions(ProducerClient):
         self._quietly("close", time.monotonic() + _CLOSE_WAIT, lambda until: close(producer))
         self._admitted = self.is_active = False
 
-    def _within(self, name: str, deadline: float, call: Callable[[float], None]) -> None:
+    def _offsets(self, positions: Mapping[Lane, int], token: TransactionToken) -> tuple[list[TopicPartition], Member]:
+        """The positions as the client takes them, and the consumer they belong to.
+
+        Raises `Voided` if the transaction cannot be committed any more, or not with these positions.
+        """
+        member = token.member
+        if not isinstance(member, Member):
+            raise ConnectorError(f"{self.label}: the positions are not those of a Kafka source")
+        if strangers := [lane for lane in positions if lane not in token.lanes]:
+            raise Voided(f"{self.label}: the source does not have these lanes any more: {strangers}")
+        self.check_cluster(member.cluster)
+        if self.failed:
+            raise Voided(f"{self.label}: messages of the transaction are lost")
+        offsets = []
+        for lane, position in positions.items():
+            topic, partition, metadata = member.places[lane]
+            offsets.append(TopicPartition(topic, partition, position, metadata))
+        return offsets, member
+
+    def _committing(self, call: Callable[[float], object], name: str, deadline: float) -> None:
+        """Run a call that is part of a commit."""
+        try:
+            self._within(name, deadline, call)
+        except Voided:
+            raise
+        except ConnectorError as error:
+            if error.retriable and self._gives_up():
+                raise Voided(f"{self.label}: the client hangs where it adds positions to the transaction") from error
+            raise
+
+    def _within(self, name: str, deadline: float, call: Callable[[float], object]) -> None:
         """Run one of the client's calls. Raises what it ended in; retriable if that is not known at `deadline`."""
         until = max(deadline, time.monotonic() + _LEAST)
         try:
@@ -227,7 +244,7 @@ class Transactions(ProducerClient):
         if error.code() in _STOPPING:
             return self._stop(error)
         # Only a commit can be given up: to begin, or to abort, is what comes after that.
-        if error.txn_requires_abort() or (name == "commit" and not is_passing(error)):
+        if error.txn_requires_abort() or (name in ("add positions", "commit") and not is_passing(error)):
             return Voided(self.scrub(f"{doing}: {error.str()} ({error.name()})"))
         return explained(error, doing, self.scrub)
 
@@ -251,15 +268,18 @@ class Transactions(ProducerClient):
         self.is_active = True
 
     def _commit(self, offsets: list[TopicPartition], group: object, until: float) -> None:
-        self.raise_fatal()
         producer = self.producer
-        if offsets and not self._has_offsets and not self._add_offsets(producer, offsets, group, until):
+        if not self._add_offsets(offsets, group, until):
             return
         producer.commit_transaction(_left(until))
         self.is_active = self._has_offsets = False
 
-    def _add_offsets(self, producer: Producer, offsets: list[TopicPartition], group: object, until: float) -> bool:
-        """Add positions to the transaction; returns whether it still is the client's to commit."""
+    def _add_offsets(self, offsets: list[TopicPartition], group: object, until: float) -> bool:
+        """Add positions to the transaction, unless it has them; returns whether it still is the client's to commit."""
+        self.raise_fatal()
+        if not offsets or self._has_offsets:
+            return True
+        producer = self.producer
         self._adding_since = time.monotonic()
         added = False
         try:

@@ -87,10 +87,21 @@ def send(sink: KafkaTransactionalSink, received: list[Received]) -> None:
     assert sink.barrier(soon()) == {}
 
 
-def commit(sink: KafkaTransactionalSink, received: list[Received], reader: Reader, deadline: float = 0.0) -> None:
+def commit(
+    sink: KafkaTransactionalSink,
+    received: list[Received],
+    reader: Reader,
+    deadline: float = 0.0,
+    *,
+    ahead: bool = False,
+) -> None:
+    """`ahead`: the positions are added first, as a service does while messages are on their way."""
     token = reader.source.transaction_token()
     assert token is not None
-    sink.commit({one.lane: one.position + 1 for one in received}, token, deadline or soon())
+    positions = {one.lane: one.position + 1 for one in received}
+    if ahead:
+        sink.add_positions(positions, token, deadline or soon())
+    sink.commit(positions, token, deadline or soon())
 
 
 def rewound(reader: Reader, received: list[Received]) -> list[Received]:
@@ -200,8 +211,9 @@ def test_a_transaction_that_brokers_gave_up_waiting_for_is_aborted_and_begun_ane
     assert place.read(5) == [b"later", *numbers(0, 4)]
 
 
+@pytest.mark.parametrize("ahead", [False, True])
 def test_a_client_that_hangs_where_it_adds_positions_is_replaced(
-    place: Place, write: Write, monkeypatch: pytest.MonkeyPatch
+    place: Place, write: Write, monkeypatch: pytest.MonkeyPatch, ahead: bool
 ) -> None:
     monkeypatch.setattr("connectors.kafka.producer.transactions.HUNG", 1.0)
     write(place.bootstrap, place.records, numbers(0, 4))
@@ -214,7 +226,7 @@ def test_a_client_that_hangs_where_it_adds_positions_is_replaced(
         hanging = Hanging(sink._transactions.producer)
         sink._transactions.producer = hanging  # type: ignore[assignment]
         with pytest.raises(Voided, match="hangs"):
-            eventually(lambda: commit(sink, received, reader, soon(0.3)))
+            eventually(lambda: commit(sink, received, reader, soon(0.3), ahead=ahead))
         eventually(lambda: sink.abort(soon()))
         again = rewound(reader, received)
         sink.begin(soon())
@@ -226,6 +238,41 @@ def test_a_client_that_hangs_where_it_adds_positions_is_replaced(
     sink.close()
     assert place.read(4) == numbers(0, 4)
     assert place.committed() == 4
+
+
+def test_positions_that_were_added_ahead_are_added_once(place: Place, write: Write) -> None:
+    write(place.bootstrap, place.records, numbers(0, 4))
+    sink = place.sink()
+    sink.open()
+    with Reader(place.source().build(), PATIENCE, commits=False) as reader:
+        received = reader.take(4)
+        sink.begin(soon())
+        counting = Counting(sink._transactions.producer)
+        sink._transactions.producer = counting  # type: ignore[assignment]
+        send(sink, received)
+        commit(sink, received, reader, ahead=True)
+    sink.close()
+    assert counting.added == 1
+    assert place.read(4) == numbers(0, 4)
+    assert place.committed() == 4
+
+
+class Counting:
+    """A producer that counts how often positions are added."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self.added = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def __len__(self) -> int:
+        return len(self._producer)
+
+    def send_offsets_to_transaction(self, *arguments: Any) -> None:
+        self.added += 1
+        self._producer.send_offsets_to_transaction(*arguments)
 
 
 class Hanging:
