@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from connectors.kafka.client.errors import FORBIDDEN, GONE, error_of, explained, is_passing
 from connectors.kafka.client.topics import check_topic
 from connectors.kafka.producer.client import Calls, ProducerClient
-from connectors.kafka.producer.presence import Presence
+from connectors.kafka.producer.presence import Found, Presence
 from connectors.kafka.producer.sent import Sent
 from connectors.kafka.producer.writing import Refusals
 from connectors.records import Ints, Messages
@@ -71,7 +71,7 @@ class KafkaSink(Sink):
         self._topic = config.topic
         self._client = client or ProducerClient(config)
         self._scrub = self._client.scrub
-        self._presence = Presence(self._is_there)
+        self._presence = Presence(self._look_for_topic)
         self._calls = Calls(self._presence)
         self._open = False
         self._fatal: ConnectorError | None = None
@@ -257,10 +257,13 @@ class KafkaSink(Sink):
                 f"{self._config.timeout:g} s; create it, and start again"
             )
 
-    def _is_there(self, seconds: float) -> bool:
+    def _look_for_topic(self, seconds: float) -> Found:
         found = self._client.producer.list_topics(self._topic, timeout=seconds).topics[self._topic]
+        if found.error is not None and found.error.code() in GONE:
+            return Found.GONE
         partitions = found.partitions.values()
-        return found.error is None and len(partitions) > 0 and all(one.leader >= 0 for one in partitions)
+        is_ready = found.error is None and len(partitions) > 0 and all(one.leader >= 0 for one in partitions)
+        return Found.READY if is_ready else Found.WITHOUT_LEADER
 
     def _refused(self, error: KafkaError, topic: str) -> ConnectorError:
         return self._full() if error.code() == KafkaError._QUEUE_FULL else self._refusal(error, topic)
@@ -271,6 +274,9 @@ class KafkaSink(Sink):
             # The message is not the cause.
             self._presence.missed()
             return self._gone()
+        if error.code() == KafkaError._MSG_TIMED_OUT and topic == self._plain_topic:
+            # The client may take longer than `timeout` to notice that the topic was deleted.
+            self._presence.suspect()
         if taken_away:
             return ConnectorError(
                 f'sink {self.name}: the topic "{topic}" was deleted while messages were on their way to it',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from enum import Enum
 
 from confluent_kafka import KafkaException
 
@@ -11,15 +12,24 @@ _EVERY = 0.5
 _PATIENCE = 0.2
 
 
-class Presence:
-    """Asks the brokers twice a second for a topic that the client found missing, until it exists again.
+class Found(Enum):
+    """What the brokers answered about a topic."""
 
-    `ask(seconds)` returns whether it exists, and raises `KafkaException` without an answer in this time.
+    READY = "all its partitions have leaders"
+    WITHOUT_LEADER = "it exists, and a partition has no leader"
+    GONE = "it does not exist"
+
+
+class Presence:
+    """Asks the brokers twice a second for a topic that is missing, or may be, until it is ready for messages.
+
+    `ask(seconds)` returns what the brokers answered, and raises `KafkaException` without an answer in this time.
     """
 
-    def __init__(self, ask: Callable[[float], bool]) -> None:
+    def __init__(self, ask: Callable[[float], Found]) -> None:
         self._ask = ask
         self._next = 0.0
+        self._suspected = False
         self.gone_since: float | None = None
         """Since when the topic is missing (seconds on `time.monotonic`); `None`: it exists, as far as known."""
 
@@ -28,15 +38,23 @@ class Presence:
         if self.gone_since is None:
             self.gone_since = time.monotonic()
 
+    def suspect(self) -> None:
+        """Messages for the topic timed out: it may be missing, or only slow. From any thread."""
+        self._suspected = True
+
     def check(self) -> None:
         """Ask the brokers if there is reason to, waiting at most 0.2 s."""
         now = time.monotonic()
-        if self.gone_since is None or now < self._next:
+        if (self.gone_since is None and not self._suspected) or now < self._next:
             return
         self._next = now + _EVERY
         try:
-            if self._ask(_PATIENCE):
-                self.gone_since = None
+            found = self._ask(_PATIENCE)
         except KafkaException:
             # Without an answer from the brokers nothing is known about the topic.
             return
+        self._suspected = False
+        if found is Found.READY:
+            self.gone_since = None
+        elif found is Found.GONE:
+            self.missed()
