@@ -8,15 +8,15 @@ import random
 class Backoff:
     """Waits that grow from `least` to `most` seconds, each a random part of its bound ("full jitter").
 
-    So many clients that one broker lost do not all come back at the same moment. It only says how long: its users serve
-    something else meanwhile, or have to be woken, so that a retry library, which sleeps, does not fit.
+    So the many clients of a broker that was away do not all reconnect at the same moment. It only computes the wait:
+    its callers have other work meanwhile, or have to be woken, so a retry library, which sleeps, does not fit.
     """
 
     def __init__(self, least: float = 0.25, most: float = 30.0) -> None:
         self._least = least
         self._most = most
         self.failures = 0
-        """Attempts that failed since the last `reset`."""
+        """The number of failed attempts since the last `reset`."""
 
     def wait(self) -> float:
         """Seconds to wait after one more failure."""

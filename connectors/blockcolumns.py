@@ -1,4 +1,5 @@
-"""Columns of blocks: plain sequences, or `Spans` and `Headers`, which are taken and joined with no object a row."""
+"""Columns of blocks: plain sequences, or `Spans` and `Headers`, whose rows are selected and joined without an object
+per row."""
 
 from __future__ import annotations
 

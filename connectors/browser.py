@@ -99,7 +99,6 @@ class Browser(ABC):
 
     def checked(self, wanted: Sequence[str]) -> str | None:
         """What `streamer check --connect` says of a connector with these topics; `None`: what follows from `topics`.
-
         Raises `ConnectorError` for what the bus would refuse.
         """
         return None
@@ -110,4 +109,4 @@ class Browser(ABC):
 
     @abstractmethod
     def sink(self, topic: str, name: str) -> Sink:
-        """A sink, not yet open, which goes by `name`; a message that names no topic goes to `topic`."""
+        """A sink called `name`, not yet open; a message that names no topic goes to `topic`."""

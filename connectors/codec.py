@@ -72,7 +72,8 @@ class RecordsOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A message that a codec wants to be published on the bus of its source: what those who send should send again."""
+    """A message that a codec wants published on the bus of its source, such as one that asks a device to describe
+    itself again."""
 
     topic: str
     payload: bytes
@@ -114,9 +115,9 @@ class Codec(ABC):
         return ()
 
     def requests(self) -> Sequence[Request]:
-        """What is to be published on the bus of its source, since this was asked last. Cheap if there is nothing.
+        """The messages to publish on the bus of its source, since the last call. Cheap if there are none.
 
-        Asked after each `decode`, by the same thread. They are published at most once, so what stays unanswered is
-        asked for again; a source that cannot publish passes over them.
+        Called after each `decode`, by the same thread. Each message is published at most once, so a codec asks again
+        for an answer that does not come. Sources that cannot publish ignore them.
         """
         return ()

@@ -40,8 +40,8 @@ class Addressing:
     source_timestamp: bool = False
     """Whether a message has the time of its record, rather than that of its writing."""
     record_headers: Mapping[str, str] = field(default_factory=dict)
-    """What the source says of a record (`Records.extras`) that goes with its results, as headers: its name, and the
-    header's. Text and bytes alone; they stand in place of headers of the record that have the same names."""
+    """Metadata of the record (names of `Records.extras`) that its results carry as headers, with the header's name for
+    each. Only text and bytes; they replace headers of the record that have the same names."""
 
 
 class ConnectorConfig(BaseModel, ABC):
@@ -53,11 +53,11 @@ class ConnectorConfig(BaseModel, ABC):
     """The packages that it needs, by import name: checked before anything connects."""
 
     carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = frozenset({"bytes"})
-    """What its payloads may be: bytes, or objects (`CodecConfig.carries`), as those of a source of frames, or of a sink
-    that encodes what it is given. Only a sink of bytes can be the place of dead letters."""
+    """The kinds of its payloads: bytes, or objects (`CodecConfig.carries`), as those of a source of frames, or of a
+    sink that encodes them itself. Only a sink of bytes can take dead letters."""
 
     type: str
-    """Which connector this is."""
+    """The type of connector."""
     name: str | None = None
     """Its name in metrics, logs and messages; by default its type."""
     codec: str | dict[str, Any] = "protodata"
@@ -159,7 +159,7 @@ class SourceConfig(ConnectorConfig):
     """Whether its source can keep the packets that its records were decoded from, for sinks that write clips."""
 
     into: dict[str, str] = {}
-    """Record metadata that become values: `{key: device_id, headers.trace: trace}`. Known are key, timestamp, topic, partition, offset, source, headers.NAME, and what this type of source says besides."""  # noqa: E501
+    """Record metadata that become values: `{key: device_id, headers.trace: trace}`. Known are key, timestamp, topic, partition, offset, source, headers.NAME, and further metadata of this type of source."""  # noqa: E501
     tombstones: Literal["forward", "skip", "dead_letter"] = "forward"
     """What happens to records without a payload: sent on to the sinks as they are, acknowledged and forgotten, or put in the dead letter."""  # noqa: E501
 
@@ -195,8 +195,8 @@ class SourceConfig(ConnectorConfig):
         return False
 
     def topic_extras(self, topic: str) -> Mapping[str, Any]:
-        """What a record of this topic says by its topic alone, by the names of `Records.extras`: the named levels of
-        `factory/{line}/{machine}`. For records that did not come from the source: those of tests."""
+        """The metadata that a record of this topic has by its topic alone, by the names of `Records.extras`: the named
+        levels of `factory/{line}/{machine}`. For records of tests, which no source has delivered."""
         return {}
 
     @property
@@ -245,9 +245,9 @@ class SinkConfig(ConnectorConfig):
     drop: tuple[str, ...] = ()
     """Values that it does not write."""
     when_full: Literal["wait", "drop"] | None = None
-    """What happens while it accepts nothing more: the service waits and polls nothing, or messages are dropped, counted and logged. By default `drop` where all sources are live (cameras), as their records do not wait either, and `wait` elsewhere."""  # noqa: E501
+    """What happens while the sink accepts nothing more: the service waits and polls nothing, or messages are dropped, counted and logged. By default `drop` where all sources are live (cameras), as their records do not wait either, and `wait` elsewhere."""  # noqa: E501
     outbox: OutboxConfig | None = None
-    """A file that keeps its messages until it has confirmed them, so that they wait there while it is away: `{path: results.outbox, max: 1GiB}`; by default none."""  # noqa: E501
+    """A file that keeps the sink's messages until the sink has confirmed them, so that they wait there while its broker is away: `{path: results.outbox, max: 1GiB}`; by default none."""  # noqa: E501
 
     @property
     def code_keys(self) -> tuple[str, ...]:
@@ -271,7 +271,7 @@ class SinkConfig(ConnectorConfig):
             )
 
     def for_dead_letters(self) -> Self:
-        """The same sink as the place of dead letters, for which it may change fields that are not given."""
+        """The same sink as the one for dead letters, for which it may change fields that are not given."""
         return self
 
     def outside_transactions(self, source: SourceConfig, first: SinkConfig) -> str | None:

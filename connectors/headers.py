@@ -80,7 +80,8 @@ class Headers(Sequence[Sequence[Header] | None]):
 
     def __iter__(self) -> Iterator[Sequence[Header] | None]:
         ends = np.cumsum(self.counts)
-        # Where they stand, whichever records were taken: all are read at once, which costs as much as those of one.
+        # The places of these records' headers. All are read at once, which costs as much as reading those of one
+        # record.
         places = np.repeat(self.starts - ends + self.counts, self.counts) + np.arange(int(self.counts.sum()))
         names = [(name or b"").decode(errors="replace") for name in self.names.take(places).tolist()]
         pairs = list(zip(names, self.values.take(places).tolist(), strict=True))

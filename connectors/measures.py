@@ -27,8 +27,8 @@ class Measure:
     value: float
     kind: Literal["counter", "gauge"] = "counter"
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What tells several measures of one name apart, such as `{"camera": "gate"}`; all of one name have the same
-    labels. `service` and `part` are added by the service."""
+    """Labels that tell measures of one name apart, such as `{"camera": "gate"}`; measures of one name have the same
+    label names. The service adds `service` and `part`."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name.endswith("_total"):

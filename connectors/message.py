@@ -48,7 +48,7 @@ def messages_of_records(records: Records) -> list[Message]:
 
 
 def records_of(messages: Sequence[Message], source: str) -> Records:
-    """A block of records of these messages, all of one partition, for a codec that reads what was written."""
+    """A block of records of these messages, all of one partition, for a codec that reads written messages back."""
     count = len(messages)
     return Records(
         source,

@@ -144,7 +144,7 @@ class Records:
         for place, value in enumerate(found):
             try:
                 written.append(_written(value))
-            except Exception as error:  # noqa: BLE001 - whatever an object raises is about this record
+            except Exception as error:  # noqa: BLE001 - any error of payload() fails this record alone
                 failed[place] = error
                 written.append(None)
         return written
@@ -238,7 +238,8 @@ class Records:
         return replace(self, values=values)
 
     def without_payloads(self) -> Records:
-        """The same places, topics and keys, and nothing else of the records: nothing that takes memory."""
+        """The same records without payloads, headers and extras, so that they take little memory: places, topics and
+        keys stay."""
         return Records(
             self.source, [None] * len(self), self.keys, self.positions, self.spans, self.topics, self.partitions, 0
         )
@@ -289,8 +290,9 @@ class Messages:
     row_range: RowRange | None = None
     """`rows` as a range, if they are known to be consecutive and each message answers one record."""
     extras: Sequence[Mapping[str, Any] | None] | None = None
-    """What a dead letter says of its record that only its type of source knows (`Records.extras`), where it goes back:
-    a sink of that type writes what it can of it, in place of what it would make of the key; others pass over it."""
+    """For dead letters that `streamer replay` sends back: the record's `Records.extras`, by name. A sink of the
+    source's type restores from them the properties that it can, in place of those that it would derive from the key;
+    other sinks ignore them."""
 
     def __len__(self) -> int:
         return len(self.values)

@@ -47,7 +47,7 @@ class Sink(ABC):
         return NO_COMPILED_FORM
 
     def attach(self, sources: Sequence[Source]) -> None:
-        """Told once, before it opens, which sources the service has: for a sink that needs more of a record than its
+        """Called once, before `open`, with the service's sources: for a sink that needs more of a record than its
         result, such as the data that it was decoded from.
         """
 
@@ -93,7 +93,7 @@ class Sink(ABC):
         """Seconds since the oldest message was sent that is not known to be confirmed; 0 if there is none.
 
         As long as this is short, positions are acknowledged by what `confirmed` returns, without a `barrier`. Infinite
-        (the default) for a sink that learns only at a barrier what is confirmed or lost.
+        (the default) for a sink that learns only at a barrier which messages are confirmed or lost.
         """
         return math.inf
 
@@ -144,7 +144,8 @@ class TransactionalSink(Sink):
 
     @abstractmethod
     def begin(self, deadline: float) -> None:
-        """Start a transaction: what all siblings send from now on belongs to it. `deadline`: on `time.monotonic`."""
+        """Start a transaction: all messages that siblings send from now on belong to it. `deadline`: on
+        `time.monotonic`."""
 
     def add_positions(self, positions: Mapping[Lane, int], token: TransactionToken, deadline: float) -> None:
         """Do the part of `commit` that need not wait until messages are confirmed; the same positions are committed
@@ -161,7 +162,7 @@ class TransactionalSink(Sink):
 
     @abstractmethod
     def abort(self, deadline: float) -> None:
-        """Undo everything sent since `begin`, and forget what of it was confirmed or lost.
+        """Undo everything sent since `begin`, and forget which of its messages were confirmed or lost.
 
         If another process has taken the transactional identity over, or the bus has given up waiting for the commit,
         the client is replaced under the same identity: three times in ten minutes at most, then it raises.

@@ -19,7 +19,8 @@ class Replays(Enum):
     OFFSET = "offset"
     """Everything from the last acknowledged position on, also to another process (Kafka, files)."""
     SESSION = "session"
-    """What this session left unacknowledged, when it reconnects (MQTT). Positions mean nothing to another process."""
+    """The unacknowledged records of this session, when it reconnects (MQTT). Positions mean nothing to another
+    process."""
     NONE = "none"
     """None: a lost record stays lost (cameras)."""
 
@@ -72,7 +73,7 @@ flight are confirmed or the deadline has passed, and return the positions that m
 
 @dataclass(frozen=True, slots=True)
 class TransactionToken:
-    """What a `TransactionalSink` of the same bus commits positions with."""
+    """Proof of group membership, with which a `TransactionalSink` of the same bus commits positions."""
 
     lanes: frozenset[Lane]
     """The lanes that the source had when it gave the token: it is good for no others."""
@@ -198,8 +199,8 @@ class Source(ABC):
         """
 
     def transaction_token(self) -> TransactionToken | None:
-        """What a `TransactionalSink` of the same bus commits positions of its present lanes with; `None` without
-        transactions. Cheap, and called often: after `events`, and in `settle`.
+        """The token with which a `TransactionalSink` of the same bus commits positions of its present lanes; `None`
+        without transactions. Cheap, and called often: after `events`, and in `settle`.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""What a camera's URL means: how it is opened, whether it is live, and how it is shown without its login."""
+"""`Address`: a camera's URL, read: how it is opened, whether it is live, and how it is shown without its login."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _GENERATORS: Final = frozenset(
         "zoneplate",
     ]
 )
-"""Filters of libavfilter that make pictures of nothing. Others, such as `movie`, could read any file."""
+"""Filters of libavfilter that generate pictures without input. Others, such as `movie`, could read any file."""
 _SAID_IN_PATH: Final = re.compile(r"(?i)((?:pass(?:word)?|pwd|token|secret|key)=)([^&/;_]*)")
-"""Some cameras want their login in the path: /user=admin&password=1234&channel=1."""
+"""Some cameras take their login in the path: /user=admin&password=1234&channel=1."""
 _MASK: Final = "**********"
 _MISSPELT: Final = re.compile(r"(?i)(rtsps?|https?)(//|:/(?!/))")
 _SCHEMES: Final = ("rtsp", "rtsps", "http", "https", "file")
@@ -52,7 +52,7 @@ class Kind(Enum):
 
     RTSP = "rtsp"
     HTTP = "http"
-    """MJPEG, HLS, or whatever else libav knows."""
+    """MJPEG, HLS, or any other format that libav knows."""
     DEVICE = "device"
     FILE = "file"
     FOLDER = "folder"
@@ -65,17 +65,18 @@ class Address:
 
     kind: Kind
     target: str = field(repr=False)
-    """What PyAV opens."""
+    """The URL or path that PyAV opens."""
     shown: str
     """The URL without user name, password and query, for people."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Parts of `target` that may not be shown, the longest first."""
     format: str | None = None
-    """The libav format that has to be named; `None`: libav sees for itself."""
+    """The libav format, where it has to be named; `None`: libav detects it."""
 
     @property
     def live(self) -> bool:
-        """Whether pictures come at their own time and are gone if nobody takes them; else it is read at will."""
+        """Whether pictures come at their own time, and are lost if they are not read then; a file is read at any
+        time."""
         return self.kind not in (Kind.FILE, Kind.FOLDER)
 
     @property
@@ -85,7 +86,7 @@ class Address:
 
     @property
     def has_login(self) -> bool:
-        """Whether a user name is told to the camera."""
+        """Whether a user name is sent to the camera."""
         return self.host is not None and urlsplit(self.target).username is not None
 
     @property
@@ -95,7 +96,8 @@ class Address:
 
     @property
     def options(self) -> Mapping[str, str]:
-        """What libav is told unless the user says otherwise: quick to open, and no protocol beyond what is needed."""
+        """The options of libav, unless the user sets others: opening is quick, and no protocol is allowed that is not
+        needed."""
         if self.kind is Kind.RTSP:
             return _QUICK | {"rtsp_transport": "tcp", "protocol_whitelist": "rtsp,rtp,tcp,udp,tls"}
         if self.kind is Kind.HTTP:
@@ -111,15 +113,16 @@ class Address:
         return text
 
 
-# libav would listen for 5 s to find out what it is told anyway. What it heard (from a key frame on, as a rule) is kept:
-# with `nobuffer` the first picture would be that of the next key frame, which may be seconds away.
+# By default libav probes the stream for 5 s, to find parameters that it is told anyway. The probed packets (from a key
+# frame on, as a rule) are kept: with `nobuffer` the first picture would be that of the next key frame, which may be
+# seconds away.
 _QUICK: Final = {"fpsprobesize": "0", "analyzeduration": "200000", "probesize": "65536"}
 
 
 def address(url: str, base: Path | None = None, username: str | None = None, password: str | None = None) -> Address:
     """The address of `url`; a relative path is relative to `base`. `username` and `password` are put into the URL.
 
-    Raises `ValueError` for what is no URL of a camera, without showing it.
+    Raises `ValueError` if it is no URL of a camera; the error does not show the URL.
     """
     if not url.strip():
         raise ValueError(f"the URL is empty; there are {_known()}")

@@ -15,7 +15,7 @@ from connectors.sink import Sink
 from pipelines.errors import ConnectorError
 
 _LOOK: Final = 3.0
-"""Seconds of pictures that are looked at, of what is live: sender reports come once a second or so."""
+"""Seconds of pictures that are looked at of a live camera: RTCP sender reports come about once a second."""
 _MOST_AT_ONCE: Final = 8
 
 
@@ -38,13 +38,13 @@ class CameraBrowser(Browser):
 
     def checked(self, wanted: Sequence[str]) -> str:
         """Codec, size, rate and clock of each camera. Raises `ConnectorError` if one of them gives no picture."""
-        # Other than a camera's own, these threads end before the process does.
+        # Unlike a camera's own thread, the process waits for these to end.
         with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(self._cameras))) as pool:
             looks = dict(zip(self._cameras, pool.map(_seen, self._cameras.values()), strict=True))
         wrong = [f"{name}: {look}" for name, (good, look) in looks.items() if not good]
         right = [f"{name}: {look}" for name, (good, look) in looks.items() if good]
         if wrong:
-            # First, or nobody finds them among a hundred cameras.
+            # Failures come first, to be found among a hundred cameras.
             raise ConnectorError("; ".join([*wrong, *([f"in order are {'; '.join(right)}"] if right else [])]))
         return "; ".join(right)
 
@@ -61,7 +61,7 @@ class CameraBrowser(Browser):
 
 
 def _seen(settings: Settings) -> tuple[bool, str]:
-    """Whether the camera gives pictures, and what was seen of it."""
+    """Whether the camera gives pictures, and a text with its codec, size, rate and clock, or the failure."""
     began = time.monotonic()
     camera = settings.address.kind in (Kind.RTSP, Kind.HTTP, Kind.DEVICE)
     try:
@@ -91,7 +91,7 @@ def _seen(settings: Settings) -> tuple[bool, str]:
 
 
 def _rate(pictures: Sequence[Picture]) -> float | None:
-    """Pictures a second, by their times, or their receipt where these are made up."""
+    """Pictures a second, by their times in the stream, or by their receipt where the stream has no times."""
     times = [one.seconds for one in pictures if one.seconds is not None] or [one.receipt for one in pictures]
     return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 2 and times[-1] > times[0] else None
 

@@ -31,7 +31,7 @@ _MOST_WAIT: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a camera is read; what is not said has the defaults of the service file."""
+    """How a camera is read; the defaults are those of the service file."""
 
     address: Address
     opening: Opening
@@ -50,14 +50,14 @@ class Settings:
 
 
 class _StalledError(Exception):
-    """A connection that stands and is of no use."""
+    """The connection is up, but gives no usable pictures."""
 
 
 class Camera:
     """Reads one camera in a thread of its own, which alone opens, reads and closes it.
 
-    A live stream is read on, whether or not anybody takes its frames: a camera ends sessions that are not read. The
-    thread ends when the camera is stopped, or a file is at its end. `arrived` is notified when frames or states change.
+    A live stream is read on, whether or not its frames are polled: a camera ends sessions that are not read. The thread
+    ends when the camera is stopped, or a file is at its end. `arrived` is notified when frames or states change.
     """
 
     def __init__(self, name: str, settings: Settings, arrived: Condition) -> None:
@@ -67,12 +67,13 @@ class Camera:
         self.health = Health(settings.stall if settings.address.live else 0.0)
         self.waiting = Waiting(settings.policy, settings.max_frames, settings.max_age, arrived, self.health.drop)
         self.connection = 0
-        """The number of the connection that stands; 0: none does."""
+        """The number of the present connection; 0: there is none."""
         self.footage: Footage | None = None
-        """Where its packets are kept; set before it starts."""
+        """Keeps its packets for clips; set before it starts."""
         self._arrived = arrived
         self._stop = threading.Event()
-        # After a restart milliseconds are further on than the pictures since, so that no number comes again.
+        # Numbers begin at the time in milliseconds. A camera gives fewer than 1000 pictures a second, so no number is
+        # used again after a restart.
         self._number = int(time.time() * 1000) if settings.address.live else 0
         self._backoff = Backoff(_LEAST_WAIT, _MOST_WAIT)
         self.rate = None if settings.fps is None else Rate(settings.fps)
@@ -105,7 +106,8 @@ class Camera:
         return self._number - 1
 
     def drop(self, cause: Cause, count: int = 1) -> None:
-        """Note pictures that are not handed over. For the camera's thread: others count drops too."""
+        """Count pictures that were dropped. For the camera's thread: it takes the lock, as other threads count drops
+        too."""
         with self._arrived:
             self.health.drop(cause, count)
 
@@ -130,7 +132,7 @@ class Camera:
                     self._becomes(State.STALLED, trouble)
             except VideoError as error:
                 trouble, refused = str(error), isinstance(error, RefusedError)
-            except Exception as error:  # noqa: BLE001 - a camera's trouble is its own, whatever it is
+            except Exception as error:  # noqa: BLE001 - no error of one camera may disturb the others
                 trouble = self.address.scrubbed(f"{type(error).__name__}: {error}")
             with self._arrived:
                 self.connection = 0
@@ -199,7 +201,8 @@ class Camera:
 
 
 class _Taker:
-    """Takes the pictures of one connection: counts them, chooses by rate, scales, and hands them over."""
+    """Takes the pictures of one connection: counts them, chooses by rate, scales them, and queues them for the
+    source."""
 
     def __init__(self, camera: Camera, video: Video, *, paced: bool) -> None:
         self._camera = camera
@@ -212,7 +215,8 @@ class _Taker:
         self._byte_count = 0
 
     def take(self, picture: Picture, stop: threading.Event) -> None:
-        """Hand the picture over, when it is its time, if it is wanted."""
+        """Queue the picture for the source, if it is wanted; a file that is read in real time waits for the picture's
+        time."""
         camera = self._camera
         if self._paced and picture.seconds is not None:
             self._wait(picture.seconds, stop)
@@ -246,7 +250,7 @@ class _Taker:
     def _wait(self, seconds: float, stop: threading.Event) -> None:
         now = time.monotonic()
         if self._began is None or now - (self._began + seconds) > 1.0:
-            # Where it cannot keep up it goes on from here, rather than as fast as it can.
+            # A reader that has fallen behind goes on at the normal rate from here, and does not rush to catch up.
             self._began = now - seconds
         stop.wait(max(0.0, self._began + seconds - now))
 

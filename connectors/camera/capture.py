@@ -82,7 +82,7 @@ class CaptureRunner(Runner):
 class FrameCaptureRunner(CaptureRunner):
     """Runs FRAME_CAPTURE: frames of a camera of this machine.
 
-    The camera is read all the time, so that a record gets a frame of now, and not one that has waited in the camera.
+    The camera is read all the time, so that a record gets a current frame, and not one that has waited in a buffer.
     """
 
     def __init__(self, step: FrameCapture, context: OpenContext) -> None:
@@ -113,7 +113,7 @@ class FrameCaptureRunner(CaptureRunner):
                 self._arrived.wait(left)
 
     def settings(self) -> Settings:
-        """How the camera is opened: asked for the size that is wanted, if one is."""
+        """How the camera is opened: with the size that the step asks for, if it does."""
         step = self._step
         wanted = {"video_size": f"{step.width}x{step.height}"} if step.width and step.height else {}
         return Settings(_device(step.camera), Opening(options=wanted), "latest", frozen=0.0)
@@ -143,7 +143,7 @@ class VideoCaptureRunner(CaptureRunner):
         self._loop = step.loop
         self._ended = False
         self._begun = False
-        """Whether a frame was given since opening, so that those to skip are due."""
+        """Whether a frame was given since opening: `skipFrames` applies from the second one on."""
         self._video: Video | None = None
         self._pictures: deque[Picture] = deque()
 
@@ -170,7 +170,7 @@ class VideoCaptureRunner(CaptureRunner):
         self._pictures.clear()
 
     def _picture(self) -> Picture | None:
-        """The next that is not skipped; `None` at the end."""
+        """The next picture that is not skipped; `None` at the end."""
         try:
             if self._video is None:
                 self._video, self._begun = open_video(address(str(self._path))), False

@@ -13,7 +13,7 @@ class Stamps:
 
     Of a live camera: its own clock (RTCP), where that is within `tolerance` seconds of the receipt, else the receipt: a
     camera whose clock was never set must not date its pictures to 1970. Of a file: the time in the file, counted from
-    when it was opened, so that speeds and durations come out right however fast it is read.
+    its opening, so that speeds and durations come out right however fast it is read.
     """
 
     def __init__(self, health: Health, tolerance: float, *, live: bool) -> None:
@@ -25,7 +25,7 @@ class Stamps:
         self._last = 0
 
     def of(self, picture: Picture) -> int:
-        """The timestamp of this picture, which comes after those before."""
+        """The timestamp of this picture; call it for each picture in order."""
         seconds = self._of_camera(picture) if self._live else self._of_file(picture)
         self._last = max(self._last, round(seconds * 1000))
         return self._last

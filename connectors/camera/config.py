@@ -76,7 +76,7 @@ FrameSize = Annotated[
 CameraName = Annotated[
     str, AfterValidator(_checked_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"})
 ]
-"""What a camera may be called."""
+"""The name of a camera."""
 
 
 class CameraFields(BaseModel):
@@ -85,17 +85,17 @@ class CameraFields(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     url: SecretStr
-    """Where it is: rtsp://HOST/PATH, http://HOST/PATH (MJPEG or HLS), /dev/video0, a video file, a folder of pictures, or lavfi:testsrc2 for a test picture. It is shown without user name, password and query."""  # noqa: E501
+    """The camera's URL: rtsp://HOST/PATH, http://HOST/PATH (MJPEG or HLS), /dev/video0, a video file, a folder of pictures, or lavfi:testsrc2 for a test picture. It is shown without user name, password and query."""  # noqa: E501
     username: str | None = None
     """The user name, if it does not stand in the URL."""
     password: SecretStr | None = None
     """The password; any character may be in it, other than in a URL."""
     format: str | None = None
-    """The format as libav calls it, where it cannot be seen or takes too long to see: mpjpeg begins a second earlier if a camera gives a picture a second; avfoundation and dshow are the cameras of other systems."""  # noqa: E501
+    """The name of the format in libav, where libav cannot detect it or takes too long: mpjpeg begins a second earlier if a camera gives a picture a second; avfoundation and dshow are the cameras of other systems."""  # noqa: E501
     transport: Literal["tcp", "udp"] = "tcp"
     """How RTSP sends pictures. UDP loses packets, and so parts of pictures."""
     policy: Literal["latest", "fifo", "block"] | None = None
-    """What happens to pictures that come faster than they are run. latest: a newer one takes the place of one that waits. fifo: they wait in a queue of max_frames, the oldest are dropped. block: a file is read more slowly. By default latest for cameras that are live or read in real time, block for files."""  # noqa: E501
+    """What happens to pictures that come faster than the pipeline runs them. latest: a newer one takes the place of one that waits. fifo: they wait in a queue of max_frames, the oldest are dropped. block: a file is read more slowly. By default latest for cameras that are live or read in real time, block for files."""  # noqa: E501
     max_frames: PositiveInt = 8
     """How many pictures wait, with fifo and block."""
     max_age: Duration | None = None
@@ -115,7 +115,7 @@ class CameraFields(BaseModel):
     real_time: bool = False
     """Read a file or folder as fast as it was recorded (a folder: 25 pictures a second), as if it were a camera."""
     timeout: Annotated[Duration, Field(gt=0)] = 5.0
-    """How long the camera has to answer when it is connected to."""
+    """How long a connection to the camera may take."""
     stall: Annotated[Duration, Field(gt=0)] = 5.0
     """After how long without a picture, or with less than a tenth of the usual pictures, a live camera is connected to anew. RTSP notices lost data after up to twice this time."""  # noqa: E501
     frozen: Duration = 60.0
@@ -125,7 +125,7 @@ class CameraFields(BaseModel):
     max_pixels: PositiveInt = 40_000_000
     """The largest picture that is accepted, width times height; larger ones are refused before they are decoded."""
     options: dict[str, Annotated[SecretStr, BeforeValidator(_as_text)]] = {}
-    """Options of libav, for what there is no field for: rtsp_flags, user_agent, headers, framerate of a device, ... They win over ours. Their values are not shown."""  # noqa: E501
+    """Options of libav that have no field of their own: rtsp_flags, user_agent, headers, framerate of a device, ... They override ours. Their values are not shown."""  # noqa: E501
 
     _address: Address = PrivateAttr()
 
@@ -163,7 +163,7 @@ class CameraFields(BaseModel):
 
     @property
     def settings(self) -> Settings:
-        """All of this, as the reader takes it."""
+        """These fields as the reader's settings."""
         options = {name: value.get_secret_value() for name, value in self.options.items()}
         if self.transport == "udp":
             options = {"rtsp_transport": "udp"} | options
@@ -214,13 +214,13 @@ class CameraSourceConfig(SourceConfig):
     keeps_footage: ClassVar[bool] = True
 
     type: Literal["camera"] = "camera"
-    """Which connector this is."""
+    """The type of connector."""
     codec: str | dict[str, Any] = "frame"
     """How pictures become values: frame gives the value `image`, which is decoded already."""
     cameras: Annotated[dict[CameraName, CameraFields], Field(min_length=1)]
     """The cameras by name, each a URL or its fields: `{gate: rtsp://10.0.0.7/live, dock: {url: ..., fps: 5}}`."""
     each: EachCamera | None = None
-    """Fields that every camera has that does not say otherwise: `{fps: 5, username: ai, password: ${CAMERAS}}`."""
+    """Fields of every camera that does not set them itself: `{fps: 5, username: ai, password: ${CAMERAS}}`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -229,7 +229,7 @@ class CameraSourceConfig(SourceConfig):
             return fields
         cameras, each = fields.get("cameras"), fields.get("each")
         if not isinstance(cameras, Mapping) or not isinstance(each, Mapping) or not _is_right(each):
-            # What is wrong in `each` is told once, there.
+            # Errors in `each` are reported once, for `each` itself.
             return fields
         return {**fields, "each": None, "cameras": {name: _with(each, camera) for name, camera in cameras.items()}}
 
@@ -253,7 +253,7 @@ class CameraSourceConfig(SourceConfig):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The files and folders that are not there, and folders without a picture."""
+        """Missing files and folders, and folders without a picture."""
         found = []
         for name, camera in self.cameras.items():
             path = camera.address.path
@@ -277,7 +277,7 @@ class CameraSourceConfig(SourceConfig):
 
     @property
     def perishable(self) -> bool:
-        """As its source says: whether all cameras give their latest picture."""
+        """As `Source.perishable` of its source: whether all cameras have the policy `latest`."""
         return self.build().perishable
 
     def build(self) -> CameraSource:

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 _MILLISECONDS: Final = Fraction(1, 1000)
 _UNPACKED: Final = frozenset({"rawvideo", "wrapped_avframe"})
-"""Codecs of streams that hold pictures as they are: there is nothing that could be kept in little memory."""
+"""Codecs of uncompressed pictures: keeping their packets would take too much memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Template:
-    """What a file has to say of the packets of one connection."""
+    """The stream parameters that a file needs for the packets of one connection."""
 
     stream: Any
-    """A stream of libav with their parameters, which belongs to no connection."""
+    """A stream of libav with these parameters, independent of the connection."""
     container: OutputContainer
-    """Holds the stream; nothing is written to it."""
+    """The output container that holds the stream; nothing is written to it."""
     codec: str
     extradata: bytes
     timed: bool
-    """Whether the stream says times, rather than making them up."""
+    """Whether its packets' times come from the camera, and are not made up by libav."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +42,7 @@ class Kept:
     number: int
     """Counts the packets of a camera, over all its connections, from 0."""
     data: bytes
-    """Copied: a packet of libav would hold on to the decoder of its connection."""
+    """A copy of the bytes: a packet of libav would keep the decoder of its connection in memory."""
     pts: int | None
     dts: int | None
     duration: int
@@ -60,9 +60,9 @@ class Kept:
 class Footage:
     """A ring of packets: the camera's thread adds them, and a sink that writes clips reads them.
 
-    Keeps the last `seconds`, from a key frame on, and what a sink still `needs`, in `max_bytes` at most. A film is read
-    ahead of the pictures that are run, far ahead where few of its pictures are run: of a film the `seconds` before the
-    first picture whose result is not out (`settled`) are kept. Thread-safe.
+    Keeps the packets of the last `seconds`, from a key frame on, and those that a sink still `needs`, in `max_bytes` at
+    most. A file is read ahead of the pictures that are run, far ahead where few of its pictures are run: of a file the
+    `seconds` before the first picture that may still have results (`settled`) are kept. Thread-safe.
     """
 
     def __init__(self, seconds: float = 0.0, max_bytes: int = 0, *, live: bool) -> None:
@@ -72,7 +72,7 @@ class Footage:
         self.ended = False
         """Whether no packet comes any more."""
         self.unusable: str | None = None
-        """Why nothing can be kept of this camera."""
+        """Why no packets of this camera can be kept; `None` if they can."""
         self._seconds = seconds
         self._most = max_bytes
         self._lock = threading.Lock()
@@ -87,12 +87,12 @@ class Footage:
         self._now = 0.0
 
     def covers(self, seconds: float, max_bytes: int) -> None:
-        """Keep at least as much as this, too."""
+        """Keep at least so many seconds and bytes."""
         self._seconds = max(self._seconds, seconds)
         self._most = max(self._most, max_bytes)
 
     def begin(self, stream: Any, *, timed: bool) -> None:
-        """Packets of a new connection come next, those of this stream of libav."""
+        """A new connection begins: the next packets are of this stream of libav."""
         import av
 
         context = stream.codec_context
@@ -145,7 +145,7 @@ class Footage:
             self._pictures.append((number, at))
             if not self.live and self._kept:
                 self._unsettled.append((number, at))
-                # Packets that there was no memory for are gone, also if a later result would have needed them.
+                # Packets beyond `max_bytes` were dropped, even if a later result would have needed them.
                 while self._unsettled[0][1] < min(self._kept[0].at, at):
                     self._unsettled.popleft()
             oldest = self._wanted_from(at)
@@ -153,24 +153,24 @@ class Footage:
                 self._pictures.popleft()
 
     def settled(self, number: int) -> None:
-        """Nothing comes any more of the pictures before this number."""
+        """Pictures before this number have no more results to come."""
         with self._lock:
             while self._unsettled and self._unsettled[0][0] < number:
                 self._unsettled.popleft()
 
     def awaits(self, at: float) -> bool:
-        """Whether results may still come of pictures of a film at this time or before."""
+        """Whether pictures of a file at this time or before may still have results."""
         with self._lock:
             if self.live:
                 return False
-            # A decoder gives pictures some packets later than it was given theirs.
+            # A decoder outputs a picture some packets after the packet that holds it.
             to_come = not self.ended and (not self._pictures or self._pictures[-1][1] <= at)
             return to_come or bool(self._unsettled and self._unsettled[0][1] <= at)
 
     def needs(self, reader: object, at: float | None) -> None:
         """This reader still needs the packets from this time on; `None`: it waits for nothing.
 
-        A film is read faster than it plays, so that its last `seconds` may be over in a moment.
+        A file is read faster than it plays, so its last `seconds` of packets may be dropped within a moment.
         """
         with self._lock:
             if at is None:
@@ -183,7 +183,7 @@ class Footage:
         self.ended = True
 
     def time_of(self, picture: int) -> float | None:
-        """When this picture was on the camera's line of time; `None` if that is not kept any more."""
+        """The time of this picture on the camera's line of time; `None` if that is not kept any more."""
         with self._lock:
             return next((at for number, at in reversed(self._pictures) if number == picture), None)
 
@@ -194,7 +194,7 @@ class Footage:
 
     @property
     def oldest(self) -> float:
-        """When the oldest packet was that is kept; the present if there is none."""
+        """The time of the oldest packet that is kept; the present if there is none."""
         with self._lock:
             return self._kept[0].at if self._kept else self.now
 
@@ -246,7 +246,7 @@ class Footage:
 
 
 class _Nothing:
-    """A file that takes everything and keeps nothing."""
+    """A file object that discards everything written to it."""
 
     def write(self, data: bytes) -> int:
         return len(data)
@@ -261,7 +261,7 @@ class KeepsFootage(Protocol):
     def keep_footage(self, seconds: float, max_bytes: int) -> Mapping[str, Footage]:
         """Keep the packets of the last seconds of each camera, from now on; by the names of the cameras.
 
-        Called before it opens. Called again it keeps as much as the largest of these calls asked.
+        Called before `open`. After several calls the largest values of each kind hold.
         """
 
 

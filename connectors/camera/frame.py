@@ -11,16 +11,16 @@ from pipelines.values import Image
 
 @dataclass(slots=True)
 class Facts:
-    """What is known about a picture. It may outlive the picture itself."""
+    """The metadata of a picture. They may outlive the picture itself."""
 
     number: int
-    """Counts the pictures of a camera, those that are dropped too. No number is used twice."""
+    """The number of the picture of its camera, which counts dropped pictures too. No number is used twice."""
     connection: int
-    """Counts the connections to the camera, from 1."""
+    """The number of the connection to the camera, from 1."""
     timestamp: int
     """Milliseconds since 1970: by the camera's clock if it can be believed, else when it was received."""
     receipt: int
-    """When its data came, in milliseconds since 1970."""
+    """When its data were received, in milliseconds since 1970."""
     clock: int | None
     """When the camera took it, by its own clock, in milliseconds since 1970."""
     pts: float | None
@@ -31,10 +31,10 @@ class Facts:
 
 @dataclass(slots=True)
 class Frame:
-    """A picture with the facts about it."""
+    """A picture with its metadata."""
 
     picture: Any
-    """The decoded picture, or whatever else an `Image` is made of."""
+    """The decoded picture, or another form of a picture that an `Image` can be made of."""
     byte_count: int
     facts: Facts
     at: float = field(default_factory=time.monotonic)
@@ -45,7 +45,7 @@ class Frame:
     def image(self) -> Image:
         """The picture as an image, which copies nothing before a step asks for pixels.
 
-        Made when it is asked for: a frame that a newer one replaces needs none.
+        Made on first access: a frame that a newer one replaces needs none.
         """
         if self._image is None:
             self._image = Image.create(self.picture)

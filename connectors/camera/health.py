@@ -1,4 +1,4 @@
-"""`Health`: what a camera does, and what has happened to it."""
+"""`Health`: the state and the counters of one camera."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _RATE_OVER: Final = 5.0
 
 
 class State(Enum):
-    """What a camera does."""
+    """The state of a camera."""
 
     CONNECTING = "connecting"
     LIVE = "live"
     """Pictures come."""
     STALLED = "stalled"
-    """The connection stands, and no pictures come."""
+    """The connection is up, but no pictures come."""
     BACKOFF = "backoff"
     """It waits before it connects again."""
     ENDED = "ended"
@@ -37,7 +37,7 @@ class Health:
     def __init__(self, stall: float) -> None:
         self.state = State.CONNECTING
         self.reason: str | None = None
-        """Why it is not live."""
+        """Why it is not live; `None` if it is."""
         self.since = time.time()
         self.pictures = 0
         """Pictures that were decoded."""
@@ -87,12 +87,13 @@ class Health:
         self._recent.append(self._last)
 
     def drop(self, cause: Cause, count: int = 1) -> None:
-        """Pictures are not run."""
+        """Count dropped pictures."""
         self.drops[cause] += count
 
     @property
     def now(self) -> State:
-        """The state, also where the camera's thread waits in libav for data that do not come."""
+        """The present state: stalled if no picture has come for too long, also while the camera's thread still waits in
+        libav."""
         if self.state is State.LIVE and self._stall and time.monotonic() - self._last > self._stall:
             return State.STALLED
         return self.state

@@ -29,7 +29,7 @@ def _of(health: Health, camera: Mapping[str, str]) -> Iterator[Measure]:
         text = "Pictures that were not run, by cause"
         yield Measure("dropped", text, health.drops[cause], labels={**camera, "cause": cause})
     yield Measure("reconnects", "Connections after the first", health.reconnects, labels=camera)
-    yield Measure("stalls", "Connections that stood and gave no pictures", health.stalls, labels=camera)
+    yield Measure("stalls", "Connections that were up and gave no pictures", health.stalls, labels=camera)
     if health.skew is not None:
         text = "Seconds by which the camera's clock is behind the receipt of its pictures"
         yield Measure("skew_seconds", text, health.skew, "gauge", camera)

@@ -15,9 +15,9 @@ from connectors.camera.video import Opening, Picture, Video, VideoError, check_s
 _log = logging.getLogger(__name__)
 
 SUFFIXES: Final = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
-"""What counts as a picture."""
+"""The suffixes of pictures' files."""
 RATE: Final = 25.0
-"""Pictures a second that the times in the stream are made of."""
+"""Pictures a second, from which the times in the stream are computed."""
 
 
 def pictures(folder: Path) -> list[Path]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 class Rate:
-    """Chooses pictures so that there are `fps` a second on average, whatever the camera's own rate is.
+    """Chooses pictures so that there are `fps` a second on average, at any rate of the camera.
 
-    Counting every n-th would trust the rate that a camera announces, and be wrong where it changes.
+    Taking every n-th picture would rely on the rate that a camera announces, and be wrong where the rate changes.
     """
 
     def __init__(self, fps: float) -> None:
@@ -22,6 +22,6 @@ class Rate:
             return False
         self._due += self._period
         if self._due <= seconds:
-            # Those that never came are not made up for by all that comes next.
+            # After a gap in the stream the following pictures do not make up for missing ones.
             self._due = seconds + self._period
         return True

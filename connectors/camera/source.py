@@ -32,7 +32,7 @@ COLUMNS: Final = ("pts", "clock", "receipt", "epoch", "drops")
 """Properties of a frame besides its camera, number and timestamp; also the names of its headers."""
 
 _OPEN_WAIT: Final = 2.0
-"""Seconds that `open` waits for first pictures, so that a service of working cameras starts as one that is ready."""
+"""Seconds that `open` waits for first pictures, so that a service whose cameras work is ready once it has started."""
 _CLOSE_WAIT: Final = 1.0
 """Seconds that `close` waits for threads. One that libav holds longer ends later, by itself."""
 
@@ -41,8 +41,8 @@ class CameraSource(Source):
     """Frames of cameras. A lane is a connection to a camera; topic and key are the camera's name.
 
     A payload is a `Frame`, whose image holds the decoded picture. Positions are the numbers of pictures; those that
-    were dropped have numbers too. Each camera has a thread that reads it, and comes back when it lost it: a camera that
-    is away disturbs no other, and none has to be there when the source opens.
+    were dropped have numbers too. Each camera has a thread that reads it, and reconnects when the connection is lost: a
+    camera that is away disturbs no other, and none has to be reachable when the source opens.
 
     Nothing is delivered twice, whatever is acknowledged. Raises `ConnectorError` in `poll` once all cameras are
     files of which not one could be read.
@@ -99,7 +99,7 @@ class CameraSource(Source):
                 left = deadline - time.monotonic()
                 if left <= 0 or self._woken or self._all_over():
                     break
-                # Frames that wait for others do not notify when they have waited long enough.
+                # Nothing notifies when frames of a file have waited long enough for others.
                 self._arrived.wait(min(left, self._look_after))
             self._woken = False
             taken, size = self._take(lanes, max_records, max_bytes)
@@ -108,7 +108,8 @@ class CameraSource(Source):
         return self._block(taken, size)
 
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
-        """As `Source.acknowledge`. No camera gives a picture again; packets for clips of it need not be kept longer."""
+        """As `Source.acknowledge`. No picture is delivered again in any case; packets kept for clips of these pictures
+        are released."""
         for lane, position in positions.items():
             footage = self._footage.get(lane.partition)
             if footage is not None:
@@ -130,7 +131,7 @@ class CameraSource(Source):
         return events
 
     def close(self) -> None:
-        """As `Source.close`. Frames that wait are dropped; the log says what became of those of each camera."""
+        """As `Source.close`. Waiting frames are dropped; the log has the counts of each camera's pictures."""
         if not self._open:
             return
         self._open = False
@@ -163,7 +164,7 @@ class CameraSource(Source):
         return {"cameras": self.cameras}
 
     def cameras(self) -> Mapping[str, Any]:
-        """What each camera does, as the control port tells it."""
+        """The state and counters of each camera, as the control port shows them."""
         with self._arrived:
             return {
                 camera.name: {"url": camera.address.shown, **camera.health.told(), "waiting": len(camera.waiting)}
@@ -190,7 +191,7 @@ class CameraSource(Source):
 
     def _enough(self, without: Collection[Lane], max_records: int, max_bytes: int) -> bool:
         """Whether there are as many as asked, or nothing more can come but newer pictures in the place of these, or
-        pictures of files that wait for these to be taken."""
+        pictures of files that wait for these to be polled."""
         waiting = size = 0
         more = False
         for camera in self._cameras:
@@ -250,7 +251,7 @@ class CameraSource(Source):
         if known is not None:
             return known
         if camera.name in self._lanes:
-            # Frames of the connection before that were polled are run, as they do not come again.
+            # Polled frames of the lost connection are still run, as they are not delivered again.
             self._events.append(LaneEnded(self._lanes.pop(camera.name), finish=True))
         self._connections[camera.name] = connection
         return self._begin(camera.name, frame.facts.number)

@@ -19,10 +19,10 @@ _TURNS: Final = {
 
 
 class Upright:
-    """Turns the pictures of one stream by quarters of a circle, in their own planes; most need it not at all.
+    """Turns the pictures of one stream by multiples of 90 degrees; most streams do not need it.
 
-    Phones write films as their sensor lies, and beside them how they are to be shown. So do pictures with an
-    orientation in their EXIF data. Players turn them, and a model would see people lying.
+    Phones record films in the orientation of their sensor, and store the rotation for display beside them. Pictures
+    with an orientation in their EXIF data are alike. Players turn them; without that a model would see people lying.
     """
 
     def __init__(self) -> None:

@@ -28,11 +28,11 @@ _log = logging.getLogger(__name__)
 
 _PATIENT: Final = {"analyzeduration": "5000000", "probesize": "5000000"}
 _REMEMBERED: Final = 64
-"""Packets whose time of receipt is kept until their picture comes out of the decoder."""
+"""The number of packets whose time of receipt is kept until the decoder outputs their picture."""
 
 
 class VideoError(ConnectorError):
-    """There are no pictures, and why, in words that hold neither URL nor login."""
+    """The stream gives no pictures. The text says why, and holds neither URL nor login."""
 
 
 class SilentError(VideoError):
@@ -40,7 +40,7 @@ class SilentError(VideoError):
 
 
 class RefusedError(VideoError):
-    """The camera refuses the login. Those who try again soon are locked out by many cameras."""
+    """The camera refuses the login. Many cameras lock out a client that tries again soon."""
 
 
 class Picture(NamedTuple):
@@ -48,13 +48,13 @@ class Picture(NamedTuple):
 
     frame: av.VideoFrame
     seconds: float | None
-    """Its time in the stream; `None` if the stream does not say, or makes it up."""
+    """Its time in the stream; `None` if the stream has no times, or libav made them up."""
     clock: float | None
-    """When the camera took it, by its own clock, in seconds since 1970; `None` if it does not say."""
+    """When the camera took it, by its own clock, in seconds since 1970; `None` if the camera does not send its time."""
     receipt: float
-    """When its data had come, in seconds since 1970."""
+    """When its data were received, in seconds since 1970."""
     at: float = 0.0
-    """When its data had come, as `Footage` counts time; 0 without footage."""
+    """When its data were received, on the line of time of `Footage`; 0 without footage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ class Opening:
     """How a stream is opened and decoded."""
 
     wait: float = 5.0
-    """Seconds that the peer has to answer."""
+    """Seconds within which the peer has to answer."""
     silence: float = 5.0
     """Seconds without data after which `read` gives up. RTSP takes up to twice as long."""
     format: str | None = None
-    """The format as libav calls it; `None`: that of the address, or libav sees for itself."""
+    """The name of the format in libav; `None`: that of the address, or libav detects it."""
     options: Mapping[str, str] | None = None
-    """Options of libav, which win over ours."""
+    """Options of libav, which override ours."""
     keyframes_only: bool = False
     hardware: str | None = None
     threads: int = 1
@@ -95,7 +95,7 @@ class Video(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of it."""
+        """Close the stream and free its decoder."""
 
 
 def open_video(address: Address, opening: Opening | None = None, footage: Footage | None = None) -> Video:
@@ -129,9 +129,9 @@ class Stream(Video):
         self._errors = pyav().FFmpegError, OSError, ValueError
         self._upright = Upright()
         self._container = _opened(address, opening, further)
-        # The demuxer of multipart HTTP counts 25 pictures a second, whatever comes.
+        # The demuxer of multipart HTTP makes up times: 25 pictures a second, at any real rate.
         self._timed = self._container.format.name != "mpjpeg"
-        # Only RTCP tells the camera's time. To look for it in each packet takes as long as all else in `read`.
+        # Only RTCP has the camera's time. To look for it in each packet takes as long as all else in `read`.
         self._clocked = address.kind is Kind.RTSP
         try:
             stream = self._chosen()
@@ -151,7 +151,7 @@ class Stream(Video):
         except self._errors as error:
             failed = reason(error, self._address, self._opening.silence, "data")
         if failed is not None:
-            # Not in `except`: the error of libav, which holds the URL, would hang on as its context.
+            # Not raised inside `except`: the error of libav, which holds the URL, would be kept as its context.
             raise failed
         if packet is None:
             return None
@@ -170,7 +170,7 @@ class Stream(Video):
         return [self._picture(frame, receipt, clock, at) for frame in frames]
 
     def close(self) -> None:
-        """As `Video.close`. An error of a peer that is gone is none here."""
+        """As `Video.close`. Errors of a peer that is gone are ignored."""
         with suppress(Exception):
             self._container.close()
 
@@ -247,7 +247,7 @@ def _accelerator(kind: str) -> Any:
     if kind not in known:
         raise VideoError(f'hardware: there is no "{kind}"{nearest(kind, known)}; there are {", ".join(known)}')
     try:
-        # Tried before the camera is connected to: a failure would look like one of the camera.
+        # Tried before connecting to the camera: a later failure would look like one of the camera.
         HWAccel(kind).create(av.Codec("h264", "r"))
     except (av.FFmpegError, OSError, ValueError, NotImplementedError) as error:
         _log.warning("hardware: %s cannot be had here (%s): the CPU decodes", kind, type(error).__name__)
@@ -272,10 +272,10 @@ def reason(error: Exception, address: Address, seconds: float, awaited: str) -> 
         return VideoError(f'there is no host "{address.host}", or no name server that knows it')
     for kind, words in (
         (av.error.HTTPNotFoundError, "the camera has no such stream (404): is the path of the URL right?"),
-        (ConnectionRefusedError, "nobody listens there: connection refused"),
+        (ConnectionRefusedError, "nothing listens at this address: connection refused"),
         (PermissionError, "this process may not read it"),
         (FileNotFoundError, "it is not there"),
-        (av.error.InvalidDataError, "what comes is no video that libav can read"),
+        (av.error.InvalidDataError, "its data are no video that libav can read"),
         (
             av.error.ArgumentError,
             "libav refuses it: an unknown option, or a redirect to a protocol that is not allowed",

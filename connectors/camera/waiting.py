@@ -17,7 +17,7 @@ Cause = Literal["replaced", "full", "old", "rate", "corrupt", "closed"]
 
 
 COMPANY: Final = 0.05
-"""Seconds that a frame of a file waits for others at most."""
+"""Seconds that a frame of a file waits at most for others, to be polled together."""
 
 
 class Waiting:
@@ -27,7 +27,7 @@ class Waiting:
     than `max_age` seconds. `block` keeps `max_frames`, and makes the camera wait. `arrived` is the source's: callers of
     any method but `put` hold it. `drop` is told of each frame that is dropped.
 
-    Frames of a file (`block`) are in no hurry, so they are taken together: that costs one batch instead of many.
+    Frames of a file (`block`) are not urgent, so they are polled together: one batch instead of many.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Waiting:
         self.last = False
         """Whether no more frames come."""
         self.closed = False
-        """Whether frames are dropped, as nobody takes them any more."""
+        """Whether it is closed: frames are dropped, as none is polled any more."""
 
     def __len__(self) -> int:
         self._drop_old()
@@ -64,7 +64,7 @@ class Waiting:
 
     @property
     def full(self) -> bool:
-        """Whether as many wait as may."""
+        """Whether as many frames wait as are allowed to."""
         return len(self._frames) >= self._most
 
     @property
@@ -100,7 +100,7 @@ class Waiting:
         return frame
 
     def leave(self) -> None:
-        """No more are taken for now, as those that were fill a batch: frames that are left wait for others again."""
+        """Called when a poll took a full batch: the frames that are left wait for others again."""
         self._complete = False
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""`Watch`: notices that a camera sends, and yet shows nothing."""
+"""`Watch`: notices a camera that sends data and no pictures, too few pictures, or always the same one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class Watch:
         self._same_since = 0.0
 
     def trouble(self, corrupt: int) -> str | None:
-        """What is wrong, asked after every packet that held no picture; `corrupt`: packets that were no good."""
+        """Why the connection is useless, or `None`; called after every packet without a picture. `corrupt`: the number
+        of packets that could not be decoded."""
         if not self._stall:
             return None
         silent = time.monotonic() - self._last
@@ -50,7 +51,7 @@ class Watch:
         return f"it sends data, but no picture for {silent:.0f} s{why}"
 
     def picture(self, frame: av.VideoFrame) -> str | None:
-        """What is wrong, seen at this picture."""
+        """Why the connection is useless, by this picture; `None` if it is not."""
         now = self._last = time.monotonic()
         self._count += 1
         return self._trickle(now) or self._freeze(frame, now)
@@ -72,7 +73,7 @@ class Watch:
             return None
         rate = len(self._recent) / span
         self._usual = max(self._usual * 0.999, rate)
-        # A camera that is slow anyway may well be late for once.
+        # A slow camera may be late once.
         if self._usual * window < 20 or rate >= _TRICKLE * self._usual:
             return None
         return f"only {rate:.1f} pictures a second come, usually {self._usual:.0f}"
@@ -92,5 +93,5 @@ class Watch:
 def _checksum(frame: av.VideoFrame) -> int:
     plane = frame.planes[0]
     lines = np.frombuffer(memoryview(plane), np.uint8)[: plane.height * plane.line_size].reshape(plane.height, -1)
-    # What lies beyond the width belongs to the decoder.
+    # The bytes of a line beyond the width are padding of the decoder.
     return zlib.crc32(lines[::2, : plane.width].tobytes())

@@ -20,7 +20,7 @@ class YieldingConfig(SinkConfig):
     carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = frozenset({"bytes", "objects"})
 
     type: Literal["agent"] = "agent"
-    """Which connector this is."""
+    """The type of connector."""
 
     def build(self) -> YieldingSink:
         """The sink, not yet open. In the thread of the event loop."""

@@ -203,7 +203,7 @@ def test_every_trouble_is_told_without_a_login_and_the_other_cameras_go_on(
             "redirecting": (redirecting.url, "a redirect to a protocol that is not allowed"),
             "redirecting_rtsp": (redirecting_rtsp.url, "a redirect to a protocol that is not allowed"),
             "endless": (endless.url, ""),
-            "nobody": ("rtsp://admin:wr0ngpass@127.0.0.1:1/live", "nobody listens there"),
+            "nobody": ("rtsp://admin:wr0ngpass@127.0.0.1:1/live", "nothing listens at this address"),
             "unknown": ("rtsp://admin:wr0ngpass@no.such.host.invalid/live", 'there is no host "no.such.host.invalid"'),
             "anonymous": (f"http://127.0.0.1:{http.port}/", "wants a user name and a password: write both down (401)"),
         }

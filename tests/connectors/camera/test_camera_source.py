@@ -177,7 +177,7 @@ def test_a_picture_of_a_folder_that_is_no_good_is_named_counted_and_passed_over(
         reader.to_the_end()
         assert [shown(one) for one in reader.of("photos")] == [0, 1, 3]
         assert reader.cameras.cameras()["photos"]["drops"] == {"corrupt": 1}
-    assert f"{tmp_path / '2.jpg'} is passed over: what comes is no video" in caplog.text
+    assert f"{tmp_path / '2.jpg'} is passed over: its data are no video" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_cameras_that_are_away_when_it_opens_are_awaited_and_the_service_is_not_
             reader.see("gate", 1)
             assert [event.down for event in reader.downs] == [True, False]
             said = " ".join([caplog.text, repr(reader.seen), repr(reader.cameras.cameras()), repr(reader.source)])
-            assert "nobody listens there" in said
+            assert "nothing listens at this address" in said
             assert "s3cret" not in said
 
 
@@ -303,7 +303,7 @@ def test_a_rewind_begins_a_new_lane_and_brings_nothing_back() -> None:
 def test_what_can_never_be_read_ends_the_service(tmp_path: Path) -> None:
     (tmp_path / "text.mp4").write_text("no video")
     source = CameraSourceConfig.model_validate({"cameras": {"a": str(tmp_path / "text.mp4")}}).build()
-    with CameraReader(source) as reader, pytest.raises(ConnectorError, match="a: what comes is no video") as caught:
+    with CameraReader(source) as reader, pytest.raises(ConnectorError, match="a: its data are no video") as caught:
         reader.listen(20)
     assert "nothing can be read" in str(caught.value)
 

@@ -17,7 +17,7 @@ class NpyConfig(CodecConfig):
     """Payloads that are `.npy` files, as `numpy.save` writes them."""
 
     type: Literal["npy"] = "npy"
-    """Which codec this is."""
+    """The type of codec."""
     key: str = "x"
     """The key of the array. A result that has one value only may have it under another key."""
 

@@ -23,7 +23,7 @@ class SqliteSourceConfig(SourceConfig):
     requires: ClassVar[Requires] = "sqlite3"
 
     type: Literal["sqlite"] = "sqlite"
-    """Which connector this is."""
+    """The type of connector."""
     path: LocalPath
     """The database, relative to the service file."""
     table: Table = "records"
@@ -44,7 +44,7 @@ class SqliteSinkConfig(SinkConfig):
     requires: ClassVar[Requires] = "sqlite3"
 
     type: Literal["sqlite"] = "sqlite"
-    """Which connector this is."""
+    """The type of connector."""
     path: LocalPath
     """The database, relative to the service file."""
     table: Table = "records"
