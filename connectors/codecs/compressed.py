@@ -20,7 +20,7 @@ from pipelines.errors import WireError
 from pipelines.plugins.requirements import Requires, any_of
 
 _NAMES: Final = {"gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd", "": None, "identity": None}
-"""What `content-encoding` may say, and the form that it means; `None`: not compressed."""
+"""The values of `content-encoding` and the formats that they mean; `None`: not compressed."""
 _TYPES: Final = {"application/gzip": "gzip", "application/x-gzip": "gzip", "application/zstd": "zstd"}
 _WITH_ZSTD: Final = any_of("compression.zstd", "backports.zstd", extra="zstd")
 
@@ -29,13 +29,13 @@ class CompressedConfig(WrapperConfig):
     """Payloads of another codec, compressed with gzip or zstd; the output is bounded."""
 
     type: Literal["compressed"] = "compressed"
-    """Which codec this is."""
+    """The type of codec."""
     by: Literal["detect", "headers", "gzip", "zstd"] = "detect"
-    """How payloads are known to be compressed: `gzip` and `zstd`: each of them is, so. `headers`: as `content-encoding` or `content-type` of each record says, and not without. `detect`: those that begin as gzip and zstd do; not for `tensor` and `raw`, whose payloads may begin so by chance."""  # noqa: E501
+    """Which payloads are taken for compressed. `gzip` or `zstd`: all, in this format. `headers`: those whose record has a `content-encoding` or `content-type` that says so. `detect`: those that begin with the magic bytes of gzip or zstd; not for `tensor` and `raw`, whose payloads may begin with the same bytes by chance."""  # noqa: E501
     max_size: Size = Field(default=16 << 20, gt=0)
     """Bytes of the largest payload when decompressed; a larger one fails, and is not decompressed further."""
     write: Literal["gzip", "zstd", "none"] | None = None
-    """What results are compressed with; by default what `by` names, else gzip. With `by: headers` they say it in `content-encoding`."""  # noqa: E501
+    """The compression of results; by default the format that `by` names, else gzip. With `by: headers` their header `content-encoding` names it."""  # noqa: E501
     level: int | None = None
     """How hard to compress: 0 to 9 for gzip, by default 6; 1 to 22 for zstd, by default 3."""
 
@@ -57,17 +57,17 @@ class CompressedConfig(WrapperConfig):
 
     @property
     def written(self) -> str:
-        """The name of the form that results are written in, or none."""
+        """The name of the format that results are written in, or `none`."""
         return self.write or (self.by if self.by in FORMATS else "gzip")
 
     @property
     def form(self) -> Format | None:
-        """The form that results are written in; `None`: they are not compressed."""
+        """The format that results are written in; `None`: they are not compressed."""
         return FORMATS.get(self.written)
 
     @property
     def needs(self) -> Requires:
-        """A library for zstd, where payloads are known to be in that form; else one that comes asks for it."""
+        """A library for zstd, where the configuration names zstd; else the first zstd payload needs it."""
         return _WITH_ZSTD if "zstd" in (self.by, self.written) else ()
 
     def build(self) -> Compressed:
@@ -76,7 +76,7 @@ class CompressedConfig(WrapperConfig):
 
 
 class Compressed(Wrapper):
-    """Compressed payloads beside such as are not, row by row.
+    """Compressed payloads and plain ones, mixed row by row.
 
     codec = CompressedConfig(codec="json", by="headers").build()
     """
@@ -86,7 +86,8 @@ class Compressed(Wrapper):
         super().__init__(codec_of(self._config.codec, self._config.hot_path, self._config.sink_topic))
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
-        """What the codec inside makes of the decompressed payloads. `content-encoding` is a record's no more."""
+        """The decompressed payloads, decoded by the inner codec. The header `content-encoding` is removed from the
+        records."""
         form = self._reader(records)
         limit = self._config.max_size
 
@@ -96,7 +97,7 @@ class Compressed(Wrapper):
             return raw if found is None else found.decompressed(raw, limit)
 
         values, failed = read_each(records, first, opened_payload)
-        # To the codec inside a payload that failed is none.
+        # The inner codec gets a payload that failed as a tombstone.
         payloads = [values.get(row) for row in range(len(records))]
         inside = self._inside.decode(records.with_values(payloads), wanted, first)
         opened = records.without_headers((CONTENT_ENCODING,))

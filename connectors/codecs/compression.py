@@ -14,13 +14,13 @@ from pipelines.errors import MissingPackageError, WireError
 MOST_MEMBERS: Final = 1000
 """Gzip members or zstd frames that one payload may have: empty ones cost time and hold nothing."""
 _PIECE: Final = 1 << 16
-"""Bytes that are handed over at once: what follows a member is copied."""
+"""Bytes that the decompressor gets at once: it copies those that follow a member."""
 _LARGEST_WINDOW: Final = 23
 """Logarithm of the window that every reader of zstd should support, 8 MiB."""
 
 
 class Decompressor(Protocol):
-    """What `zlib` and `compression.zstd` have in common: it reads one member, or frame."""
+    """The common interface of `zlib` and `compression.zstd`: a reader of one member, or frame."""
 
     @property
     def eof(self) -> bool:
@@ -28,27 +28,27 @@ class Decompressor(Protocol):
 
     @property
     def unused_data(self) -> bytes:
-        """What followed the member."""
+        """The bytes after the member."""
 
     def decompress(self, data: Any, max_length: int) -> bytes:
         """At most so many bytes more."""
 
 
 class Format(ABC):
-    """A form of compression."""
+    """A compression format."""
 
     name: ClassVar[str]
-    """What configurations and `content-encoding` call it."""
+    """Its name in configurations and in `content-encoding`."""
     magic: ClassVar[bytes]
-    """The bytes that payloads in this form begin with."""
+    """The bytes that payloads in this format begin with."""
     levels: ClassVar[range]
     """The levels of compression that there are."""
 
     def decompressed(self, payload: bytes, limit: int) -> bytes:
         """The decompressed payload, all members of it one after the other.
 
-        Raises `WireError` for more than `limit` bytes, without making them, and for what is damaged, incomplete or
-        followed by anything else.
+        Raises `WireError` for more than `limit` bytes, without decompressing them all, and for data that are damaged,
+        incomplete or followed by anything else.
         """
         made: list[bytes] = []
         left, at, members = limit, 0, 0
@@ -80,19 +80,19 @@ class Format(ABC):
 
     @abstractmethod
     def compressed(self, payload: bytes, level: int | None) -> bytes:
-        """The payload in this form; `level` is one of `levels`, `None` the usual one."""
+        """The payload in this format; `level` is one of `levels`, `None` the usual one."""
 
     @abstractmethod
     def _member(self, limit: int) -> Decompressor:
-        """A reader of one member; `limit` is the size of what may come out."""
+        """A reader of one member; `limit` is the largest size of the decompressed payload."""
 
     @property
     def _error(self) -> type[Exception]:
-        """What the reader raises for damaged data."""
+        """The exception that the reader raises for damaged data."""
         return zlib.error
 
     def _refusal(self, payload: bytes, begin: int, told: str) -> WireError:
-        """What is wrong with the member that begins there, if it is one."""
+        """The error of the data from `begin` on: `told` if a member begins there, else that other bytes follow."""
         if begin and not payload.startswith(self.magic, begin):
             told = f"{len(payload) - begin} bytes follow the {self.name} data of the payload, and are not {self.name}"
         return WireError(told)
@@ -148,9 +148,9 @@ class Zstd(Format):
 
 
 FORMATS: Final[dict[str, Format]] = {one.name: one for one in (Gzip(), Zstd())}
-"""The forms by their names."""
+"""The formats by their names."""
 
 
 def detected(payload: bytes) -> Format | None:
-    """The form that a payload begins as; `None` if it is in none."""
+    """The format that a payload begins as; `None` if it is in none."""
     return next((one for one in FORMATS.values() if payload.startswith(one.magic)), None)

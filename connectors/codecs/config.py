@@ -1,4 +1,5 @@
-"""What every codec's configuration has in common: the fields of `codec: {type: NAME, ...}` in a service file."""
+"""`CodecConfig`: the base of every codec's configuration, with the fields of `codec: {type: NAME, ...}` in a service
+file."""
 
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ class CodecConfig(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     requires: ClassVar[Requires] = ()
-    """The packages that it cannot do without, by import name: checked before anything connects."""
+    """The packages that it needs, by import name: checked before anything connects."""
 
     carries: ClassVar[Literal["bytes", "objects"]] = "bytes"
-    """What the payloads are that it reads and writes. Objects are for connectors that carry them inside the process,
-    such as a camera's frames; `ConnectorConfig.carries` says which do."""
+    """The kind of payloads that it reads and writes. Objects are for connectors that carry them inside the process,
+    such as a camera's frames; `ConnectorConfig.carries` says which connectors do."""
 
     type: str
-    """Which codec this is."""
+    """The type of codec."""
 
     _sink_topic: str | None = PrivateAttr(default=None)
 
@@ -47,28 +48,27 @@ class CodecConfig(BaseModel, ABC):
 
     @property
     def needs(self) -> Requires:
-        """What it cannot do without as it is configured: `requires`, where options make no difference."""
+        """The packages that it needs as configured: those of `requires`, unless options change that."""
         return self.requires
 
     @property
     def wrapped(self) -> CodecConfig | None:
-        """The codec that reads and writes what is inside, of one that opens and closes payloads only."""
+        """The inner codec, for a codec that only wraps and unwraps payloads; else `None`."""
         return None
 
     def ask(self) -> str | None:
-        """What is found out by asking what it depends on, such as a schema registry; `None` if that is nothing.
-
-        Raises `ConnectorError` for one that does not answer or lacks what is needed.
+        """Ask a server that it depends on, such as a schema registry, and return the findings as a text; `None` if
+        there is none. Raises `ConnectorError` if the server does not answer or lacks a schema that is needed.
         """
         return None
 
     @abstractmethod
     def build(self) -> Codec:
-        """The codec. Raises `MissingPackageError` without a library it cannot do without."""
+        """The codec. Raises `MissingPackageError` without a library that it needs."""
 
 
 class MessageConfig(CodecConfig):
-    """The bounds that a codec checks before it believes a message of keys and values."""
+    """The fields of codecs whose messages have keys and values: the limits that are checked while a message is read."""
 
     max_bytes: Size = DEFAULT_LIMITS.max_bytes
     """Size of the largest payload; a larger one is an error of its record."""
@@ -82,5 +82,5 @@ class MessageConfig(CodecConfig):
 
     @property
     def limits(self) -> Limits:
-        """These bounds as readers take them."""
+        """These limits, as readers take them."""
         return Limits(self.max_bytes, self.max_depth, self.max_elements, self.max_keys)

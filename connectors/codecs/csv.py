@@ -27,7 +27,7 @@ from pipelines.values.native import native
 from pipelines.wire.plainvalues import PlainForm
 
 Type = Literal["text", "integer", "number", "boolean"]
-"""What the fields of a column are."""
+"""The types of columns."""
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|[+-]?inf(inity)?", re.ASCII | re.I)
@@ -38,15 +38,15 @@ class CsvConfig(CodecConfig):
     """A row of a table in each payload, its columns named here or by a header row before it. Fields are texts unless types are stated or shown."""  # noqa: E501
 
     type: Literal["csv"] = "csv"
-    """Which codec this is."""
+    """The type of codec."""
     names: tuple[Key, ...] = ()
     """The names of the columns, in their order: `[id, temp, vib]`. Without them each payload is two rows, the first one the header."""  # noqa: E501
     types: dict[str, Type] = Field(default_factory=dict)
-    """What the fields of columns are: `{temp: number, count: integer, ok: boolean}`; of others `text`."""
+    """The types of columns: `{temp: number, count: integer, ok: boolean}`; of others `text`."""
     example: str | None = None
-    """A row as those that come, in place of `types`: `"machine-7,30.5,12,true"`. What looks there like an integer, a number or a boolean is one in every row. Needs `names`."""  # noqa: E501
+    """An example row, in place of `types`: `"machine-7,30.5,12,true"`. A column whose field there looks like an integer, a number or a boolean has that type. Needs `names`."""  # noqa: E501
     delimiter: str = Field(default=",", min_length=1, max_length=1)
-    """What stands between two fields, one character: `";"`, or `"\\t"`."""
+    """The separator of fields, one character: `";"`, or `"\\t"`."""
     max_bytes: Size = 1 << 20
     """Size of the largest payload; a larger one is an error of its record."""
     max_keys: PositiveInt = 10_000
@@ -83,10 +83,9 @@ class CsvConfig(CodecConfig):
 
 
 class Csv(Codec):
-    """One row of a table for each record. A field with nothing in it is an absent value, but an empty text in a column
-    of texts.
+    """One row of a table for each record. An empty field is an absent value; in a column of texts it is an empty text.
 
-        codec = CsvConfig(names=("id", "temp"), types={"temp": "number"}).build()
+    codec = CsvConfig(names=("id", "temp"), types={"temp": "number"}).build()
     """
 
     opens_images: ClassVar[bool] = False
@@ -207,7 +206,7 @@ _READERS: Final[Mapping[Type, Callable[[str], Any]]] = {
 
 
 def _shown(field: str) -> Type:
-    """What a field of the example looks like."""
+    """The type that a field of the example looks like."""
     field = field.strip()
     if field.lower() in ("true", "false"):
         return "boolean"

@@ -1,6 +1,5 @@
-"""What a record says beside its payload that decides how the payload is read: headers, content type, topic.
-
-The one place where codecs ask for it, whatever the bus keeps it in.
+"""The metadata of a record that decide how its payload is read: headers, content type, topic. Codecs read them here
+only, as each bus keeps them in its own place.
 """
 
 from __future__ import annotations

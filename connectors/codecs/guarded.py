@@ -1,4 +1,4 @@
-"""`Guarded`: whatever a codec raises is the failure of a record, and never the end of a service."""
+"""`Guarded`: an exception of a codec fails a record, and never ends the service."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from pipelines.hotpath import HotPathReport
 
 
 class Guarded(Codec):
-    """A codec, ours or a plug-in's, under a rule that holds for all: a record that it cannot read or write fails alone.
+    """Wraps a codec, ours or a plug-in's, so that a record that it cannot read or write fails alone.
 
-    What `decode` or `encode` raises instead of naming rows, of any class, is searched for by halves of the block or
-    batch (`pipelines.executors.isolation`), so the codec is called again with parts of it. The record's error says
-    topic, partition and offset, and what was raised. A `ConnectorError`, of what the codec needs for every record, is
-    raised, and so are `KeyboardInterrupt` and the like. Rows that the source found to be wrong (`Records.faults`) fail
-    with its error, and the codec does not see them.
+    When `decode` or `encode` raises an exception instead of naming failed rows, the rows to blame are found by halving
+    the block or batch (`pipelines.executors.isolation`), so the codec is called again with parts of it. The record's
+    error has topic, partition and offset, and the exception. A `ConnectorError`, which concerns every record, is passed
+    on, and so are `KeyboardInterrupt` and the like. Rows that the source found to be wrong (`Records.faults`) fail with
+    its error, and the codec does not see them.
     """
 
     def __init__(self, codec: Codec, name: str) -> None:
-        """`name` is what errors call the codec."""
+        """`name` is the codec's name in errors."""
         self.codec = codec
         self._name = name
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
-        """What the codec makes of the records."""
+        """As `Codec.decode`."""
         if records.faults:
             return self._decoded_without_faults(records, wanted, first)
         try:
@@ -49,7 +49,7 @@ class Guarded(Codec):
         return Decoded(found.batch, failed)
 
     def encode(self, batch: Batch) -> Encoded:
-        """What the codec makes of the batch."""
+        """As `Codec.encode`."""
         try:
             found = self.codec.encode(batch)
         except ConnectorError:
@@ -63,20 +63,20 @@ class Guarded(Codec):
 
     @property
     def opens_images(self) -> bool:  # type: ignore[override]
-        """As the codec says."""
+        """As the wrapped codec."""
         return self.codec.opens_images
 
     @property
     def hot_path(self) -> HotPathReport:
-        """That of the codec."""
+        """That of the wrapped codec."""
         return self.codec.hot_path
 
     def metrics(self) -> Sequence[Measure]:
-        """What the codec counts."""
+        """Those of the wrapped codec."""
         return self.codec.metrics()
 
     def requests(self) -> Sequence[Request]:
-        """What the codec wants to be published."""
+        """Those of the wrapped codec."""
         return self.codec.requests()
 
     def _decoded_without_faults(self, records: Records, wanted: frozenset[str] | None, first: int) -> Decoded:
@@ -88,7 +88,7 @@ class Guarded(Codec):
         return Decoded(batch.with_origin(RecordsOrigin(records, first)), failed)
 
     def _decoded_apart(self, records: Records, wanted: frozenset[str] | None, first: int) -> Decoded:
-        # Records without a payload are nothing to decode, and no codec is asked for them again.
+        # Records without a payload are not given to the codec again: there is nothing to decode.
         places = np.setdiff1d(np.arange(len(records)), np.array(where_null(records.values), np.int64))
 
         everyones: list[ConnectorError] = []
@@ -127,7 +127,7 @@ class Guarded(Codec):
             except RowsFailed as error:
                 if error.of is not None:
                     raise
-                # What rows a codec means by itself is not known.
+                # The row numbers of this error are the codec's own: they do not tell which rows of the batch are meant.
                 raise next(iter(error.failures.values())) from error
 
         found, failed = isolated_rows([batch, Batch({}, batch.size)], run)
@@ -144,7 +144,8 @@ class Guarded(Codec):
         return Encoded(values, failed, headers if any(headers) else None)
 
     def _told(self, error: Exception, record: Callable[[], RecordContext | None]) -> Exception:
-        """The error of a record: as it is where the codec says on purpose what is wrong, else with what was raised."""
+        """The error of a record: unchanged if the codec raised it for bad data, else with the name of the exception and
+        the place of the record."""
         if isinstance(error, (WireError, DataError)):
             return error
         told = WireError(f"{_where(record())}the codec {self._name} raised {type(error).__name__}: {error}")

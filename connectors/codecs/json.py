@@ -21,22 +21,22 @@ from pipelines.wire.jsontext import Pointer
 from pipelines.wire.plainjson import JsonForm, JsonOptions
 
 _KONDUITS: Final = ("byte_order", "nulls")
-"""Fields that the codec of this name had when it was Konduit's form."""
+"""Fields of the codec `konduit-json`, which was called `json` in earlier versions."""
 
 
 class JsonConfig(HasCompiledForm, WritesImages, MessageConfig):
-    """Plain JSON objects: numbers, texts, booleans, lists, objects; arrays are lists. What no step reads passes through as it came."""  # noqa: E501
+    """Plain JSON objects: numbers, texts, booleans, lists, objects; arrays are lists. Values that no step reads pass through unchanged."""  # noqa: E501
 
     type: Literal["json"] = "json"
-    """Which codec this is."""
+    """The type of codec."""
     fields: dict[Key, str] = Field(default_factory=dict)
     """Values from inside a record, and their keys, by JSON pointer: `{temp: /readings/0/temp}`. Where there is none, or null, the record lacks the key."""  # noqa: E501
     each: bool = False
     """Whether every element of an array, or every line, is a record of its own. The payload is done when they all are; if one fails, all of it fails."""  # noqa: E501
     nan: Literal["null", "error"] = "null"
-    """What to write for NaN and infinite numbers, which JSON has not: null, or nothing, and the record fails."""
+    """What to write for NaN and infinite numbers, which JSON does not have: null; or the record fails."""
     pretty: bool = False
-    """Write indented text over several lines, for people. What passes through keeps its form."""
+    """Write indented text over several lines, for people. Values that pass through unchanged keep their form."""
 
     @model_validator(mode="before")
     @classmethod
@@ -93,7 +93,7 @@ class Json(Codec):
         return Decoded(batch, {first + row: error for row, error in found.failed.items()})
 
     def encode(self, batch: Batch) -> Encoded:
-        """One object for each row, without metadata. Values that were not asked for are written as they came."""
+        """One object for each row, without metadata. Values that no step has read are written byte for byte."""
         batch, unwritten = self._config.with_images(batch)
         values, failed = self._write(batch)
         if not unwritten:

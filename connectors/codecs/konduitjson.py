@@ -17,7 +17,7 @@ class KonduitJsonConfig(WritesImages, MessageConfig):
     """JSON objects in Konduit Serving's form: arrays, images and boxes as objects with keys like `@NDArrayType`."""
 
     type: Literal["konduit-json"] = "konduit-json"
-    """Which codec this is."""
+    """The type of codec."""
     byte_order: Literal["big", "little"] = "big"
     """Order of the bytes in the base64 of an array. Later releases of Konduit Serving write `little`."""
     nulls: Literal["error", "drop"] = "error"

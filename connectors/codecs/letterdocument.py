@@ -1,4 +1,4 @@
-"""A dead letter as one JSON document, for what has nothing but a payload: MQTT 3.1.1, a line of a file."""
+"""A dead letter as one JSON document, for messages without headers and key: those of MQTT 3.1.1, lines of a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ Text = str | dict[str, str] | None
 
 
 def document(payload: bytes | None, key: bytes | None, headers: Sequence[Header] | None) -> bytes:
-    """`{"headers": [[NAME, VALUE], ...], "key": ..., "payload": ...}`; what is no UTF-8 text is `{"base64": ...}`."""
+    """`{"headers": [[NAME, VALUE], ...], "key": ..., "payload": ...}`; bytes that are no UTF-8 text are `{"base64":
+    ...}`."""
     found = {
         "headers": [[name, _text(value)] for name, value in headers or ()],
         "key": _text(key),
@@ -23,7 +24,7 @@ def document(payload: bytes | None, key: bytes | None, headers: Sequence[Header]
 
 
 class Parts(NamedTuple):
-    """What `document` was made of."""
+    """The arguments of `document`: payload, key and headers."""
 
     payload: bytes | None
     key: bytes | None
@@ -31,7 +32,7 @@ class Parts(NamedTuple):
 
 
 def parts(text: bytes) -> Parts:
-    """What this document was made of. Raises `ValueError` for one that `document` does not write."""
+    """Payload, key and headers of this document. Raises `ValueError` for text that `document` does not write."""
     try:
         found = json.loads(text)
         # A name that is no UTF-8 is refused here, not by the sink that the letter goes to.

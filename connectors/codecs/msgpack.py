@@ -27,7 +27,7 @@ class MsgpackConfig(MessageConfig):
     requires: ClassVar[Requires] = Package("msgpack", "msgpack")
 
     type: Literal["msgpack"] = "msgpack"
-    """Which codec this is."""
+    """The type of codec."""
 
     def build(self) -> Msgpack:
         """The codec. Raises `MissingPackageError` without the library."""
@@ -47,7 +47,7 @@ class Msgpack(Codec):
         self._rules = PlainRules(self._limits)
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
-        """Columns of all keys; those that nobody wants go out as they came."""
+        """Columns of all keys; values that no step reads are written unchanged."""
         return decode_plain(records, first, wanted, self._read, self._rules)
 
     def encode(self, batch: Batch) -> Encoded:

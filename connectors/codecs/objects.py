@@ -19,7 +19,7 @@ class ObjectsConfig(CodecConfig):
     carries: ClassVar[Literal["bytes", "objects"]] = "objects"
 
     type: Literal["objects"] = "objects"
-    """Which codec this is."""
+    """The type of codec."""
 
     def build(self) -> Objects:
         """The codec."""

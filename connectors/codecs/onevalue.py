@@ -1,4 +1,5 @@
-"""The one rule for values of one element where a form has room for one: a model's output for a record is often such."""
+"""Arrays and lists of one element, where a format has room for a single value: a model's output for a record is often
+one."""
 
 from __future__ import annotations
 

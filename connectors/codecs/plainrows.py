@@ -1,4 +1,5 @@
-"""Blocks and batches by way of dictionaries of plain values, one a record: for forms that a library parses so."""
+"""Blocks and batches by way of dictionaries of plain values, one for each record: for formats that a library parses
+into these."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def decode_plain(
     read: Callable[[int, Any], dict[str, Any]],
     rules: PlainRules = RULES,
 ) -> Decoded:
-    """What `read(row, payload)` makes of each payload; one for which it raises, a `WireError` as a rule, fails.
+    """Decode each payload by `read(row, payload)`. A payload for which it raises, a `WireError` as a rule, fails.
 
     Keys that are `wanted` are checked now. Others are checked when they are asked for; until then they are the values
     that were read.
@@ -96,7 +97,7 @@ def alike_rows(
     """The keys of a batch whose rows all have them, and the plain values of each row; `None` for another batch.
 
     `more` is put into each row. Values are as `plain_rows` gives them, of columns of which whole lists are there: those
-    of numbers, arrays, texts and bytes, and those that nobody asked for.
+    of numbers, arrays, texts and bytes, and those that no step has read.
     """
     if not batch.columns:
         return None
@@ -115,7 +116,7 @@ def alike_rows(
                 return None
         else:
             return None
-    # Dictionaries made without a step of Python's for each row.
+    # The dictionaries are made without running Python code for each row.
     keys = repeat((*names, *more))
     return names, list(map(dict, map(zip, keys, zip(*columns, *map(repeat, more.values()), strict=False))))
 
@@ -124,7 +125,7 @@ _WHOLE: Final = frozenset({ValueType.STRING, ValueType.BYTES})
 
 
 def encode_plain(batch: Batch, write: Callable[[dict[str, Any]], bytes], form: PlainForm = AS_OBJECTS) -> Encoded:
-    """What `write` makes of the plain values of each row; one for which it raises cannot be encoded."""
+    """Encode the plain values of each row by `write`. A row for which it raises fails."""
     failed: dict[int, Exception] = {}
     values: list[bytes | None] = [None] * batch.size
     for at, row in enumerate(plain_rows(batch, form, failed)):

@@ -21,7 +21,7 @@ class ProtoDataConfig(WritesImages, HasCompiledForm, MessageConfig):
     """Protobuf messages with any keys and values; arrays little-endian. The fastest codec, and the default."""
 
     type: Literal["protodata"] = "protodata"
-    """Which codec this is."""
+    """The type of codec."""
     float_lists: Literal["exact", "double"] = "exact"
     """Konduit Serving labels all arrays in a list FLOAT. `double` reads those of eight bytes an element as DOUBLE; `exact` refuses them."""  # noqa: E501
 

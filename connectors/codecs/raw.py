@@ -19,7 +19,7 @@ class RawConfig(CodecConfig):
     """Payloads as they are, as the bytes of one key."""
 
     type: Literal["raw"] = "raw"
-    """Which codec this is."""
+    """The type of codec."""
     key: Key = "bytes"
     """The key of the bytes. A result that has one value only may have it under another key."""
 
@@ -32,7 +32,7 @@ class TextConfig(CodecConfig):
     """Payloads as the text of one key, UTF-8."""
 
     type: Literal["text"] = "text"
-    """Which codec this is."""
+    """The type of codec."""
     key: Key = "text"
     """The key of the text. A result that has one value only may have it under another key."""
 

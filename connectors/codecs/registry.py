@@ -1,7 +1,7 @@
-"""Which codecs there are: ours, and those that other distributions add by entry point.
+"""The registry of codecs: ours, and those that other distributions add by entry point.
 
 A plug-in puts its configuration model (a `connectors.codecs.config.CodecConfig`) into the entry-point group
-`streamer.codecs`; the entry's name is what service files call it.
+`streamer.codecs`; the entry's name is the codec's name in service files.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ CODECS: Final[Registry[CodecConfig]] = Registry(
 
 
 def codec_of(setting: str | Mapping[str, Any], hot_path: HotPath = "auto", topic: str | None = None) -> Codec:
-    """The codec of a `codec` field: a name, or `{type: NAME, OPTION: ...}`. Whatever it raises fails one record.
+    """The codec of a `codec` field: a name, or `{type: NAME, OPTION: ...}`. It is `Guarded`: an exception that it
+    raises fails one record.
 
-    `hot_path` is the choice of its service, `topic` that of a sink, by which it may look for a schema.
-    Raises `DefinitionError` for a codec or an option that there is not,
-    `ConnectorClash` if two plug-ins have one name, `MissingPackageError`.
+    `hot_path` is that of its service, `topic` that of its sink, by which it may look for a schema. Raises
+    `DefinitionError` for an unknown codec or option, `ConnectorClash` if two plug-ins have one name,
+    `MissingPackageError`.
     """
     config = codec_config(setting)
     required(config.needs).check(f"the codec {config.type}")

@@ -18,7 +18,7 @@ from pipelines.errors import WireError
 T = TypeVar("T")
 
 MOST_KEYS: Final = 50
-"""Keys that the error of a record names at most."""
+"""The most keys that the error of a record names."""
 
 
 def payload_bytes(payload: object, codec: str) -> bytes:
@@ -34,7 +34,8 @@ def payload_bytes(payload: object, codec: str) -> bytes:
 
 
 def read_each(records: Records, first: int, read: Callable[[int, Any], T]) -> tuple[dict[int, T], dict[int, Exception]]:
-    """What `read(position, payload)` makes of each payload that is there, by position, and errors by row number.
+    """The results of `read(position, payload)` by position, for each record that has a payload, and errors by row
+    number.
 
     A payload for which `read` raises, a `WireError` as a rule, fails alone.
     """
@@ -45,7 +46,7 @@ def read_each(records: Records, first: int, read: Callable[[int, Any], T]) -> tu
             continue
         try:
             found[position] = read(position, payload)
-        except Exception as error:  # noqa: BLE001 - whatever is raised belongs to this record
+        except Exception as error:  # noqa: BLE001 - any exception fails this record alone
             failed[first + position] = error
     return found, failed
 
@@ -104,7 +105,7 @@ def reserved_keys(batch: Batch) -> dict[int, Exception]:
 
 
 def only_column(batch: Batch, key: str) -> Column | None:
-    """The column of `key`, or the batch's one and only; `None` if there is neither."""
+    """The column of `key`, or the only column of the batch; `None` if there is neither."""
     columns = batch.columns
     if key in columns:
         return columns[key]

@@ -30,7 +30,7 @@ class TensorConfig(CodecConfig):
     """Payloads that are bare arrays of one dtype and shape, in C order: no keys, no lengths, nothing to parse."""
 
     type: Literal["tensor"] = "tensor"
-    """Which codec this is."""
+    """The type of codec."""
     dtype: DType
     """Type of the elements."""
     shape: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(max_length=MAX_RANK - 1)]

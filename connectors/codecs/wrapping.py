@@ -1,4 +1,4 @@
-"""Codecs that open an envelope and leave its content to another codec: their configuration and their base."""
+"""The base of codecs that open an envelope and leave its content to an inner codec, and of their configuration."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ class WrapperConfig(HasCompiledForm, CodecConfig):
 
     @property
     def wrapped(self) -> CodecConfig:
-        """The configuration of the codec inside."""
+        """The configuration of the inner codec."""
         return codec_config(self.codec)
 
 
 class Wrapper(Codec):
-    """A codec around another one, which answers all questions that are not about the envelope."""
+    """A codec around an inner one. The inner codec answers all questions that are not about the envelope."""
 
     def __init__(self, inside: Codec) -> None:
         self._inside = inside
 
     @property
     def opens_images(self) -> bool:  # type: ignore[override]
-        """As the codec inside says."""
+        """As the inner codec."""
         return self._inside.opens_images
 
     @property
     def hot_path(self) -> HotPathReport:
-        """That of the codec inside."""
+        """That of the inner codec."""
         return self._inside.hot_path
 
     def metrics(self) -> Sequence[Measure]:
-        """What the codec inside counts."""
+        """Those of the inner codec."""
         return self._inside.metrics()
 
     def requests(self) -> Sequence[Request]:
-        """What the codec inside asks to be published."""
+        """Those of the inner codec."""
         return self._inside.requests()

@@ -1,4 +1,4 @@
-"""The codec `cloudevents`: another codec reads and writes the data, this one the attributes around them."""
+"""The codec `cloudevents`: it reads and writes the attributes of events, and another codec their data."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "csv": "text/csv; charset=utf-8",
     "msgpack": "application/vnd.msgpack",
 }
-"""The media types of what codecs write; of others `application/octet-stream`."""
+"""The media types of codecs' payloads, by codec; for all other codecs it is `application/octet-stream`."""
 _WRITTEN: Final[Mapping[str, str | None]] = {
     "source": "/{record.source}",
     "type": "result",
@@ -76,7 +76,8 @@ class CloudEvents(Wrapper):
         self._keys = {key for text in self._texts.values() for key in text.keys}
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
-        """What the codec inside makes of the data, with attributes. Headers of events are the records' no more."""
+        """The data, decoded by the inner codec, with attributes as values. Headers that were attributes are removed
+        from the records."""
         headers = header_texts(records)
         events, failed = read_each(records, first, lambda row, payload: self._event(payload, headers[row]))
         data = [None if row not in events else events[row].data for row in range(len(records))]
@@ -93,7 +94,7 @@ class CloudEvents(Wrapper):
         return Decoded(found.with_origin(origin), failed | dict(inside.failed))
 
     def encode(self, batch: Batch) -> Encoded:
-        """An event for each row, around what the codec inside writes."""
+        """An event for each row; its data are the payload that the inner codec writes."""
         inside = self._inside.encode(batch)
         failed: dict[int, Exception] = dict(inside.failed)
         values: list[bytes | None] = [None] * batch.size
@@ -139,7 +140,7 @@ class CloudEvents(Wrapper):
         return structured(raw)
 
     def _values(self, batch: Batch, failed: dict[int, Exception]) -> list[dict[str, Any]]:
-        """The values that attributes are made from, row by row."""
+        """The values of each row from which attributes are made."""
         rows: list[dict[str, Any]] = [{} for _ in range(batch.size)]
         for key in self._keys & batch.columns.keys():
             for row, value in batch.column(key).cells(failed):
@@ -183,7 +184,7 @@ class CloudEvents(Wrapper):
             if is_json(self._content_type):
                 text = data.decode()
                 json.loads(text)
-                # Null would be no data.
+                # Data of null would mean that the event has no data.
                 if text.strip() != "null":
                     return "data", text
             elif media_type(self._content_type).startswith("text/"):
@@ -200,7 +201,7 @@ class CloudEvents(Wrapper):
 
 
 class _EventHeaders:
-    """The names of the headers that make an event."""
+    """The names of the headers that hold attributes of an event."""
 
     def __init__(self, prefix: str) -> None:
         self._bare = frozenset((*REQUIRED, *OPTIONAL)) if not prefix else frozenset()

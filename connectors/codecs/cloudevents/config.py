@@ -18,19 +18,19 @@ class CloudEventsConfig(WrapperConfig):
     """CloudEvents 1.0 around the data of another codec: JSON (structured), or attributes in headers (binary)."""
 
     type: Literal["cloudevents"] = "cloudevents"
-    """Which codec this is."""
+    """The type of codec."""
     codec: str | dict[str, Any] = "json"
     """The codec of the data: its name, or `{type: NAME, OPTION: ...}`."""
     attributes: dict[str, Key] = Field(default_factory=dict)
     """Attributes that become values: `{source: device, time: ts}`. A time becomes milliseconds since 1970."""
     mode: Literal["structured", "binary"] = "structured"
-    """How events are written. They are read in both, each as its headers say."""
+    """The mode in which events are written. Events of both modes are read, each by its headers."""
     prefix: Literal["ce_", "ce-", ""] = "ce_"
-    """What stands before the names of attributes in headers: `ce_` on Kafka; nothing, `""`, on MQTT 5. With a prefix, `ce_` and `ce-` are both read."""  # noqa: E501
+    """The prefix of attributes' names in headers: `ce_` on Kafka; nothing, `""`, on MQTT 5. With a prefix, `ce_` and `ce-` are both read."""  # noqa: E501
     write: dict[str, str | None] = Field(default_factory=dict)
     """Attributes of written events, made from values and records as topics are: `{source: "/plant/{line}", type: com.example.score, subject: "{record.key}"}`. By default the id is topic, partition and offset of the record, the same whenever it is tried again; source is `/{record.source}` (`/` without a record), type `result`, and time `{record.timestamp}`. `null` leaves an optional one out."""  # noqa: E501
     content_type: str | None = Field(default=None, min_length=1)
-    """The `datacontenttype` of written events; by default what fits the codec of the data."""
+    """The `datacontenttype` of written events; by default that of the codec of the data."""
     max_bytes: Size = 16 << 20
     """Size of the largest payload; a larger one is an error of its record."""
 

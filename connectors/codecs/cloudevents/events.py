@@ -1,4 +1,4 @@
-"""CloudEvents 1.0.2: attributes and data of an event, read and checked, whichever of the two modes it came in.
+"""CloudEvents 1.0.2: attributes and data of an event, read and checked, in structured or binary mode.
 
 Structured mode is the JSON format of the specification, binary mode its bindings to Kafka (`ce_id`), HTTP (`ce-id`) and
 MQTT 5 (`id`).
@@ -32,7 +32,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INT32: Final = 1 << 31
 
 Attribute = str | int | bool
-"""What attributes are: those of other types are texts, as times and URIs are."""
+"""The types of attributes' values. Times and URIs are texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def structured(payload: bytes) -> Event:
     if not isinstance(found, dict):
         raise WireError(f"the payload is no CloudEvent: it is JSON, but no object, of type {type(found).__name__}")
     data, encoded = found.pop("data", None), found.pop("data_base64", None)
-    # An attribute that is null is one that is not there.
+    # A null attribute counts as missing.
     event = _checked({name: value for name, value in found.items() if value is not None})
     if data is not None and encoded is not None:
         raise WireError("the CloudEvent has both data and data_base64")
@@ -74,7 +74,8 @@ def binary(attributes: Mapping[str, str], content_type: str | None, payload: byt
 
 
 def milliseconds(time: Attribute) -> int:
-    """The time of an event, of RFC 3339, in milliseconds since 1970. Raises `WireError` for what is none."""
+    """The time of an event, as RFC 3339 writes it, in milliseconds since 1970. Raises `WireError` if it is no such
+    time."""
     try:
         if not isinstance(time, str) or _TIME.fullmatch(time) is None:
             raise ValueError("it is no time as in 2025-03-01T12:00:00Z")
@@ -93,13 +94,13 @@ def timestamp(milliseconds: int) -> str:
 
 
 def is_json(content_type: Attribute | None) -> bool:
-    """Whether data of this type are JSON, as they are if nothing is said."""
+    """Whether data of this content type are JSON; data without a content type are."""
     kind = media_type(None if content_type is None else str(content_type))
     return kind in ("", "application/json", "text/json") or kind.endswith("+json")
 
 
 def _checked(attributes: Mapping[str, Any]) -> Mapping[str, Attribute]:
-    """The attributes, of which the required ones are there and none is of a type that there is not."""
+    """The attributes, checked: required ones are present, and all names and types are valid. Raises `WireError`."""
     lacking = [name for name in REQUIRED if name not in attributes]
     if lacking:
         raise WireError(f"the payload is no CloudEvent: it lacks {', '.join(lacking)}")

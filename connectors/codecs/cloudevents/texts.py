@@ -10,13 +10,13 @@ from typing import Any, Final
 from pipelines.data.data import RecordContext
 
 RECORD_NAMES: Final = ("key", "topic", "partition", "offset", "timestamp", "source")
-"""What `{record.NAME}` can name, besides headers: `{record.headers.NAME}`."""
+"""The names that `{record.NAME}` may have, besides headers: `{record.headers.NAME}`."""
 _PIECE: Final = re.compile(r"\{([^{}]*)\}|[{}]")
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text with `{KEY}` for a value and `{record.NAME}` for what its record says.
+    """A text with `{KEY}` for a value and `{record.NAME}` for metadata of its record.
 
     `pieces` alternate: literal text, name, literal text, ..., literal text.
     """
@@ -29,7 +29,8 @@ class Text:
         return tuple(name for name in self.pieces[1::2] if not name.startswith("record."))
 
     def made(self, values: Mapping[str, Any], record: RecordContext | None) -> Any:
-        """The text; the value itself where it is nothing but one value. `None` if it names what is not there."""
+        """The text; the value itself where the template is only `{KEY}`. `None` if it names something that is
+        missing."""
         found = [_said(record, name) if name.startswith("record.") else values.get(name) for name in self.pieces[1::2]]
         if any(one is None for one in found):
             return None

@@ -16,12 +16,12 @@ from pipelines.values import Image, type_of
 
 
 class FrameConfig(CodecConfig):
-    """Pictures of cameras as they were decoded, not copied. It reads files of images too, as dead letters have them."""
+    """Decoded pictures of cameras, not copied. It reads image files too, which dead letters of pictures are."""
 
     carries: ClassVar[Literal["bytes", "objects"]] = "objects"
 
     type: Literal["frame"] = "frame"
-    """Which codec this is."""
+    """The type of codec."""
     key: Key = "image"
     """The key of the picture. A result that has one value only may have it under another key."""
 
@@ -37,7 +37,7 @@ class FrameCodec(ImageFile):
     name: ClassVar[str] = "frame"
 
     def image_of(self, payload: object) -> Image:
-        """The picture of a camera's frame, an image as it is, or that of a file. Raises `WireError`, `DataError`."""
+        """The image of a camera's frame, of an `Image`, or of an image file. Raises `WireError`, `DataError`."""
         if isinstance(payload, Frame):
             return payload.image
         return payload if isinstance(payload, Image) else super().image_of(payload)

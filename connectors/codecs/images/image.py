@@ -24,13 +24,14 @@ class ImageConfig(CodecConfig):
     requires: ClassVar[Requires] = Package("cv2", "image")
 
     type: Literal["image"] = "image"
-    """Which codec this is."""
+    """The type of codec."""
     key: Key = "image"
     """The key of the image. A result that has one value only may have it under another key."""
     max_pixels: Annotated[int, Field(gt=0)] = Image.max_pixels
     """The largest image that is accepted, width times height: a small file can claim a huge picture."""
     format: Literal["jpeg", "png", "bmp"] | None = None
-    """What to write images as; by default the file that came in, and PNG for what a step has drawn."""
+    """The format in which images are written; by default the file that was read, and PNG for images that a step has
+    drawn."""
     quality: Annotated[int, Field(ge=1, le=100)] | None = None
     """Quality of the JPEG files that are made here, 1 to 100; by default OpenCV's, which is 95."""
 

@@ -18,14 +18,14 @@ _MAY_HOLD: Final = (ValueType.IMAGE, ValueType.LIST, ValueType.DATA, None)
 
 
 class WritesImages(BaseModel):
-    """The part of a codec's configuration that says how its messages have images."""
+    """The fields of a codec's configuration for the images in its messages."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     images: Literal["keep", "png", "jpeg"] = "keep"
-    """`keep` writes the file that came in, and PNG for what a step has drawn and for video frames; `png` and `jpeg` write all as such a file. Konduit Serving reads PNG only."""  # noqa: E501
+    """`keep` writes the file that was read, and PNG for images that a step has drawn and for video frames; `png` and `jpeg` write all images in this format. Konduit Serving reads PNG only."""  # noqa: E501
     image_quality: Annotated[int, Field(ge=1, le=100)] | None = None
-    """Quality of the JPEG files that are made here; by default OpenCV's, which is 95. A JPEG that came in stays as it is."""  # noqa: E501
+    """Quality of the JPEG files that are made here; by default OpenCV's, which is 95. A JPEG file that was read stays as it is."""  # noqa: E501
 
     @model_validator(mode="after")
     def _quality_of_jpeg(self) -> WritesImages:

@@ -51,15 +51,15 @@ class AvroConfig(HasCompiledForm, CodecConfig):
     """Avro records: with a schema registry, or by a schema in a file. Times are milliseconds, decimals numbers or texts, null is absence."""  # noqa: E501
 
     type: Literal["avro"] = "avro"
-    """Which codec this is."""
+    """The type of codec."""
     registry: RegistryConfig | None = None
     """The schema registry, `{url: http://localhost:8081}`; without one payloads are bare records of `schema`."""
     schema_: LocalPath | dict[str, Any] | None = Field(default=None, alias="schema")
-    """The schema that results are written by, and without a registry also what payloads were written by: a file, `readings.avsc`, or the schema itself. With a registry it may be left out: then it is the latest one of the subject, or, with `auto_register`, derived from the first results where there is none."""  # noqa: E501
+    """The schema that results are written by, and without a registry also the schema of payloads that are read: a file, `readings.avsc`, or the schema itself. With a registry it may be left out: then it is the latest one of the subject, or, with `auto_register`, derived from the first results where there is none."""  # noqa: E501
     reader_schema: LocalPath | dict[str, Any] | None = None
-    """The schema that payloads are read as, by Avro's rules: fields that it has not are passed over, those that a payload has not have its defaults."""  # noqa: E501
+    """The schema that payloads are read as, by Avro's rules: fields that this schema lacks are skipped, and fields that a payload lacks have its defaults."""  # noqa: E501
     decimals: Literal["number", "text"] = "number"
-    """What decimals become: DOUBLE, or texts with all their digits."""
+    """The type of decimals: DOUBLE, or texts with all their digits."""
     record_name: str = Field(default="Result", pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$")
     """The name of a derived schema."""
     max_bytes: Size = 16 << 20
@@ -73,11 +73,12 @@ class AvroConfig(HasCompiledForm, CodecConfig):
 
     @property
     def needs(self) -> Requires:
-        """fastavro, and with a registry what its client needs."""
+        """fastavro, and with a registry the packages of its client."""
         return _AVRO if self.registry is None else all_of(_AVRO, REGISTRY_PACKAGES)
 
     def ask(self) -> str | None:
-        """What the registry has; of a sink, by which schema its results are going to be written."""
+        """The findings of a request to the registry; for a sink, the schema by which its results are going to be
+        written."""
         if self.registry is None:
             return None
         otherwise = "register a schema, or write auto_register: true"
@@ -206,8 +207,8 @@ class Avro(Codec):
     ) -> tuple[list[dict[str, Any]], AvroSchema] | None:
         """The records of all payloads, if they are good and follow one schema; `None` if that is not so.
 
-        They are read in one call, each with a guard behind it that was made after they came: as many guards in their
-        places as there are records show that every record ended where its payload does.
+        They are read in one call, each followed by a guard: random bytes made after the payloads were received. If
+        every guard is found in its place, every record ended where its payload does.
         """
         if len(values) < _MANY or set(map(type, values)) != {bytes} or max(map(len, values)) > payloads.most:
             return None
@@ -239,7 +240,7 @@ class Avro(Codec):
     def _read_each(
         self, values: Iterable[tuple[int, Any]], payloads: _Payloads
     ) -> tuple[list[dict[str, Any]], list[int], dict[int, Exception]]:
-        """The records of these payloads, each with its place: those that are some, their places, errors of others."""
+        """The records of these payloads, the rows of the records, and the errors of other payloads by row."""
         rows: list[dict[str, Any]] = []
         numbers: list[int] = []
         failed: dict[int, Exception] = {}
@@ -293,7 +294,7 @@ class Avro(Codec):
         return self._registry.parsed(of, self._parsed), 0 if whole is not None else len(raw) - len(rest)
 
     def _own(self, text: str) -> AvroSchema:
-        """A schema of the service file. What it names must be in it."""
+        """A schema of the service file. It must contain all types that it names."""
         try:
             return avroschema.parsed(text, {}, self._config.decimals)
         except WireError as error:
@@ -306,7 +307,7 @@ class Avro(Codec):
         return avroschema.parsed(registered.text, others, self._config.decimals)
 
     def _writer_for(self, rows: Sequence[dict[str, Any]], failed: Container[int]) -> _Writer | None:
-        """What writes results; made when the first of them are known. `None` if none of these can be written."""
+        """The writer of results, made when the first results are known. `None` if none of these can be written."""
         if self._writer is None:
             good = [row for at, row in enumerate(rows) if at not in failed]
             self._writer = self._made_writer(good) if good else None
@@ -345,12 +346,12 @@ class Avro(Codec):
 
 @dataclass(slots=True)
 class _Payloads:
-    """What is known of the payloads of a block."""
+    """The payloads of a block: limits, schemas and headers."""
 
     most: int
     """The largest size."""
     schemas: dict[bytes, AvroSchema]
-    """Nearly all payloads of a block begin with the id of one schema: the schemas by what begins payloads."""
+    """Schemas by the bytes that begin payloads: nearly all payloads of a block begin with the id of the same schema."""
     headers: Sequence[bytes | None] | None
     """The headers that name schemas; `None` without a registry."""
 
@@ -388,7 +389,7 @@ class _Writer:
         buffer = io.BytesIO()
         try:
             self._write(buffer, self._schema.many, rows)
-        except Exception:  # noqa: BLE001 - which row it is shows when each is written by itself
+        except Exception:  # noqa: BLE001 - the caller then writes each row by itself, and finds the row
             return None
         parts = buffer.getvalue().split(guard)
         if len(parts) != len(rows) + 1:
@@ -431,7 +432,7 @@ class _Writer:
             validate(row, self._schema.one)
         except ValidationError as found:
             return "; ".join(str(one) for one in found.errors)
-        except Exception as found:  # noqa: BLE001 - our logical types say what they cannot write
+        except Exception as found:  # noqa: BLE001 - our logical types raise errors with a reason
             return str(found)
         return f"{type(error).__name__}: {error}"
 

@@ -1,4 +1,5 @@
-"""Avro schemas made ready for fastavro: their references filled in, their logical types ours, and nothing without end.
+"""Avro schemas made ready for fastavro: references resolved, logical types replaced by ours, and unbounded types
+refused.
 
 Times are INT64 in milliseconds (since 1970, since midnight for a time of day), decimals DOUBLE or text, a uuid is text.
 fastavro's own readers of these make objects that we would have to convert again, so a schema is read with logical types
@@ -18,7 +19,7 @@ from pipelines.data.data import check_key
 from pipelines.errors import MissingPackageError, WireError
 
 Decimals = Literal["number", "text"]
-"""What decimals become."""
+"""The type of decimals' values."""
 
 MOST_DEPTH: Final = 64
 """How deep types may be nested: fastavro reads them by recursion in C, which has no other bound."""
@@ -43,15 +44,15 @@ GUARD_SIZE: Final = 16
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class AvroSchema:
-    """A record type as fastavro takes it."""
+    """A record type, prepared for fastavro."""
 
     prepared: Any
-    """The type as JSON: names stand for types before them, and are full; logical types are ours."""
+    """The type as JSON. Names are full, and refer to types defined before them; logical types are ours."""
     one: Any
     """The type."""
     many: Any
-    """An array of such records, each with the field `GUARD` at its end, bytes that nobody can know before: fastavro
-    reads and writes many records in one call quicker than each by itself, and the guards tell them apart."""
+    """An array of such records, each with the field `GUARD` at its end, random bytes that no sender can know: fastavro
+    reads and writes many records in one call faster than each by itself, and the guards show where each ends."""
     names: tuple[str, ...]
     """The fields."""
 
@@ -59,8 +60,8 @@ class AvroSchema:
 def parsed(text: str, references: Mapping[str, str], decimals: Decimals) -> AvroSchema:
     """The schema of this JSON text; `references` are the texts of others that it names.
 
-    Raises `WireError` for a schema that is none or no record, that contains itself, or has arrays of nothing: payloads
-    of a few bytes could be read without end.
+    Raises `WireError` for text that is no schema of a record, and for a schema that contains itself or has arrays of
+    elements without bytes: a payload of a few bytes could be read without end.
     """
     fastavro = _fastavro()
     try:
@@ -208,7 +209,7 @@ def _decimal(data: bytes, schema: Mapping[str, Any]) -> Decimal:
 
 
 def _unscaled(value: Any, schema: Mapping[str, Any]) -> int:
-    """The integer that a decimal is written as. `ValueError` for what is none, or has too many digits."""
+    """The integer that a decimal is written as. `ValueError` for a value that is no decimal, or has too many digits."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError("a decimal is written of a number or a text")
     try:

@@ -15,17 +15,17 @@ from connectors.codecs.schemas.avroschema import MOST_DECIMAL, READERS, AvroSche
 """Kinds of types. `REFUSED`: values of this type are left to fastavro."""
 
 AvroType = tuple[int, int, Sequence[int], Sequence[str | None], Any]
-"""(kind, number, inner, names, more): what number, inner types, names and more are is said by the kind."""
+"""(kind, number, inner, names, more): the meaning of number, inner types, names and more depends on the kind."""
 
 MOST_SCALE: Final = 1000
 """Digits behind the point of a decimal that is read here."""
 
 
 class AvroTypes(NamedTuple):
-    """The types of a schema, and what its records have beside what is in payloads."""
+    """The types of a schema, and the fields of its records that are not in payloads."""
 
     types: list[AvroType]
-    """Each after those that it is made of; the last is that of the records."""
+    """A type comes after the types that it contains; the last one is the record type."""
     defaults: dict[str, Any]
     """The fields that payloads do not have, and their values."""
 
@@ -44,19 +44,19 @@ class AvroTypes(NamedTuple):
 
 
 class AvroField(NamedTuple):
-    """What stands in a payload as the value of a field."""
+    """The form of a field's value in a payload."""
 
     type: AvroType | None
     """The type of its values, null aside; `None` if they are of several."""
     begin: int
-    """Bytes before the value, which say that it is not null."""
+    """The number of bytes before the value, which say that it is not null."""
 
 
 def avro_types(writer: AvroSchema, reader: AvroSchema | None) -> AvroTypes | None:
     """The types of payloads of `writer`, read as `reader` by Avro's rules as fastavro has them.
 
-    `None` if all payloads are left to fastavro: it refuses them, or a field takes no bytes, so that the columns of many
-    small payloads would not be bounded by their size.
+    `None` if all payloads are left to fastavro: it refuses them, or a field takes no bytes, so that the size of the
+    columns would not be bounded by that of the payloads.
     """
     made = _Making(_named(writer.prepared, {}), {} if reader is None else _named(reader.prepared, {}))
     own = None if reader is None else reader.prepared
@@ -73,7 +73,7 @@ def avro_types(writer: AvroSchema, reader: AvroSchema | None) -> AvroTypes | Non
 
 class _Fields(NamedTuple):
     pairs: list[tuple[int, str | None]]
-    """The type of each field of the payload and its key, `None` for one that the reader has not."""
+    """The type of each field of the payload and its key, `None` for a field that the reader lacks."""
     defaults: list[tuple[str, Any]]
 
 
@@ -107,7 +107,7 @@ class _Making:
         return self._made[names]
 
     def fields(self, writer: Any, reader: Any) -> _Fields | None:
-        """The fields of a record; `None` if fastavro refuses it, whatever its values are."""
+        """The fields of a record; `None` if fastavro refuses every record of this type."""
         if reader is None:
             return _Fields([(self.of(one["type"], None), one["name"]) for one in writer["fields"]], [])
         left = {one["name"]: one for one in reader["fields"]}
@@ -119,7 +119,7 @@ class _Making:
                 pairs.append((self.of(one["type"], None), None))
                 continue
             if left.pop(own["name"], None) is None:
-                # Two fields of the payload for one of the reader's.
+                # Two fields of the payload match one field of the reader.
                 return None
             pairs.append((self.of(one["type"], own["type"]), own["name"]))
         if any("default" not in one for one in left.values()):

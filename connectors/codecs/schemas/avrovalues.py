@@ -1,6 +1,6 @@
-"""Plain values by an Avro schema: which can be written, single ones taken out of lists, and errors in plain words.
+"""Checks plain values against an Avro schema, takes single values out of lists, and puts errors in plain words.
 
-fastavro writes much that is not meant: any text as the boolean true, 1.5 as the integer 1, "1" as 1.0. So values are
+fastavro converts silently: it writes any text as the boolean true, 1.5 as the integer 1, "1" as 1.0. So values are
 checked here.
 """
 
@@ -17,7 +17,7 @@ _NAMED: Final = frozenset({"record", "enum", "fixed"})
 
 
 class AvroValues:
-    """The values that records of a schema have."""
+    """Checks the values of records against a schema."""
 
     def __init__(self, schema: AvroSchema) -> None:
         self._root = schema.prepared
@@ -58,7 +58,7 @@ class AvroValues:
         return self._fitted(row, self._root)  # type: ignore[no-any-return]
 
     def why(self, row: Mapping[str, Any]) -> str | None:
-        """What is wrong with the first value that does not follow the schema; `None` if that is not known here."""
+        """The error of the first value that does not follow the schema; `None` if no such value is found here."""
         return self._why(row, self._root, "")
 
     def _classes_of(self, kinds: Sequence[Any]) -> frozenset[type]:
@@ -218,4 +218,4 @@ _CLASSES: Final[Mapping[str, tuple[type, ...]]] = {
 }
 _TIMES: Final = frozenset({"streamer-date", "streamer-micros", "streamer-nanos"})
 _INNER: Final[Mapping[str, Any]] = {"array": list, "map": Mapping, "record": Mapping}
-"""Types with values inside, and what is such a value."""
+"""Types with values inside, and the Python types of such values."""

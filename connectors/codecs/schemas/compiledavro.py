@@ -2,8 +2,8 @@
 
 The extension reads records that it understands to the last byte, and leaves all others to fastavro: those that do not
 follow their schema, and those that are written in an unusual way. Fields that no step reads stay undecoded; values that
-make no column of numbers, texts or bytes (nested records, maps, decimals, lists of anything but numbers) are made as
-fastavro makes them.
+make no column of numbers, texts or bytes (nested records, maps, decimals, lists of anything but numbers) become the
+same Python objects as with fastavro.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class CompiledAvroReader:
                 schema, begin = schema_of(payload, header)
                 compiled = self._of(schema)
             except WireError:
-                # The failure of all that begin so.
+                # All payloads with this prefix fail alike.
                 begin, compiled = (ID_SIZE if header is None else 0), None
             prefix = payload[:begin]
             others: Sequence[int] = range(len(some))
@@ -202,13 +202,14 @@ class CompiledAvroReader:
             for place in others:
                 length = some.lengths[place]
                 if length != _NULL:
-                    # No bytes, of this schema (as all are that say nothing of one), or of another.
+                    # Whether the payload is no bytes, or of this schema (without a prefix all are), rather than of
+                    # another.
                     same = length < 0 or not begin or (some[place] or b"")[:begin] == prefix
                     (left if same else rest).append(int(places[place]))
             if not rest:
                 return
             rows = np.array(rest, np.int64)
-        # Those of more schemas than that, and payloads that are too large.
+        # Payloads of further schemas than are read here, and payloads that are too large.
         others = range(len(spans)) if rows is None else rows.tolist()
         left.extend(place for place in others if spans.lengths[place] != _NULL)
 
@@ -242,12 +243,12 @@ class _Compiled:
     native: Any
     program: _native.AvroProgram
     fields: Mapping[str, AvroField]
-    """What is in payloads."""
+    """The types of payloads."""
     defaults: Mapping[str, Any]
     names: Sequence[str]
     most: int
     readers: dict[bytes, Readers[_native.AvroReader]] = field(default_factory=dict)
-    """By what stands before the records: the id of a schema, or nothing."""
+    """Programs by the prefix of payloads: the id of a schema, or nothing."""
 
     def read(self, spans: Spans, prefix: bytes, wanted: frozenset[str]) -> tuple[AvroPart, list[int]]:
         """The rows of these payloads, and the positions of those that are left to fastavro."""

@@ -1,8 +1,8 @@
 """Flat Avro records in the compiled hot path: the same bytes as fastavro writes, only faster.
 
 The extension writes batches of numbers, booleans, texts, bytes and lists of numbers, each of the type that the schema
-has for it or in a union of that with null, and fields that came in as what they go out. Any other batch is left to
-fastavro, as is one with a row that cannot be written.
+has for it or in a union of that with null, and fields that are written with the type that they were read with. Any
+other batch is left to fastavro, as is one with a row that cannot be written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NUMBERS, LISTS, RAGGED, STRINGS, WRITTEN, NOTHING = range(6)
 
 
 class _Type(NamedTuple):
-    """What the values of a field are, beside null."""
+    """The type of a field's values, null aside."""
 
     kind: int
     number: int
@@ -44,9 +44,9 @@ class _Type(NamedTuple):
 class _Field:
     type: _Type
     before: bytes
-    """Which one of a union stands before a value."""
+    """The bytes before a value: the index of its type in a union."""
     absent: bytes | None
-    """What stands where a row has none; `None`: then it cannot be written."""
+    """The bytes that are written for a missing value; `None`: a row without the value cannot be written."""
 
 
 class CompiledAvroWriter:
@@ -168,7 +168,7 @@ def _read(column: WireColumn, of: _Type) -> tuple[Any, ...] | None:
     try:
         return _output(column.decoded(), of)
     except RowsFailed:
-        # They may be something that no value is, and be written all the same.
+        # fastavro may be able to write values that a column cannot hold.
         return None
 
 
@@ -200,7 +200,8 @@ _NUMBERS: Final = frozenset(
 )
 _STRINGS: Final = {avrotypes.TEXT: ValueType.STRING, avrotypes.BYTES: ValueType.BYTES}
 _AS_THEY_ARE: Final = frozenset({*_NUMBERS, *_STRINGS}) - {avrotypes.PARTS}
-"""What is the same bytes again when it is written as it was read. Times lose what is shorter than a millisecond."""
+"""Types whose bytes may be copied from payload to payload. Times may not: reading them drops fractions of a
+millisecond."""
 _INTEGERS: Final = frozenset({"int64", "int32", "int16", "int8", "uint32", "uint16", "uint8"})
 _NO_NUMBERS: Final[frozenset[str]] = frozenset()
 _DTYPES: Final = {

@@ -1,4 +1,4 @@
-"""`registry: {url: ...}` of a codec: where schemas are, and how payloads say which one they follow."""
+"""`registry: {url: ...}` of a codec: the address of the schema registry, and how payloads name their schema."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pipelines.plugins.requirements import Package, all_of
 REGISTRY_PACKAGES: Final = all_of(
     *(Package(name, "schemas") for name in ("confluent_kafka", "attrs", "authlib", "cachetools", "certifi"))
 )
-"""What the client of schema registries cannot do without."""
+"""The packages that the client of schema registries needs."""
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
 
 class RegistryAuth(BaseModel):
-    """Who asks a schema registry: a user with a password, or a token."""
+    """The login at a schema registry: a user with a password, or a token."""
 
     model_config = _CONFIG
 
@@ -49,7 +49,7 @@ class RegistryConfig(BaseModel):
     url: str
     """Its address, several separated by commas: `http://localhost:8081`. `mock://NAME` is one in memory, for tests."""
     auth: RegistryAuth | None = None
-    """Who asks: `{user: ..., password: ...}` or `{token: ...}`."""
+    """The login: `{user: ..., password: ...}` or `{token: ...}`."""
     ca: LocalPath | None = None
     """A file with the certificates of authorities, by default those of the package certifi."""
     cert: LocalPath | None = None
@@ -59,7 +59,7 @@ class RegistryConfig(BaseModel):
     key_password: SecretStr | None = None
     """The password of the key."""
     framing: Literal["payload", "header"] = "payload"
-    """Where written messages say which schema they follow: before the payload, in five bytes, or in the header `__value_schema_id`, by the schema's GUID. Both are read, each record as it says."""  # noqa: E501
+    """Where written messages name their schema: in five bytes before the payload, or in the header `__value_schema_id`, by the schema's GUID. Records of both kinds are read."""  # noqa: E501
     strategy: Literal["topic", "record", "topic_record"] = "topic"
     """The subject that the schema of results is looked for in: `TOPIC-value`, the name of the record type, or `TOPIC-NAME`."""  # noqa: E501
     subject: str | None = Field(default=None, min_length=1)
@@ -67,7 +67,7 @@ class RegistryConfig(BaseModel):
     auto_register: bool = False
     """Whether to register the schema of results if its subject does not have it; else that is an error."""
     timeout: Duration = Field(default=5.0, gt=0)
-    """How long an answer may take; then it is asked again."""
+    """How long an answer may take; after that the request is sent again."""
     client: dict[str, Any] = Field(default_factory=dict)
     """Further properties of confluent-kafka's `SchemaRegistryClient`, such as `proxy`."""
 
@@ -108,7 +108,7 @@ class RegistryConfig(BaseModel):
         return f"{topic}-value" if self.strategy == "topic" else f"{topic}-{record}"
 
     def properties(self) -> dict[str, Any]:
-        """The same as properties of `SchemaRegistryClient`. It does not try again: whoever asks does."""
+        """The same as properties of `SchemaRegistryClient`. The client does not retry: its callers do."""
         found: dict[str, Any] = {"url": self.url, "timeout": self.timeout, "max.retries": 0}
         if self.auth is not None and self.auth.password is not None:
             found["basic.auth.user.info"] = f"{self.auth.user}:{self.auth.password.get_secret_value()}"

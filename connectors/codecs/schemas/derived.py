@@ -1,4 +1,4 @@
-"""An Avro schema for results, made of the values that the first of them have."""
+"""An Avro schema for results, derived from the values of the first results."""
 
 from __future__ import annotations
 

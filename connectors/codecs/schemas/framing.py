@@ -12,7 +12,7 @@ from connectors.records import Header, Records
 from pipelines.errors import WireError
 
 HEADER: Final = "__value_schema_id"
-"""The header that says it, in the letters that Confluent's clients look for."""
+"""The header that names the schema, spelt as Confluent's clients expect it."""
 
 _BY_ID, _BY_GUID = 0, 1
 _ID: Final = struct.Struct(">BI")
@@ -21,21 +21,21 @@ ID_SIZE: Final = _ID.size
 """Bytes of a frame that names a schema by its id."""
 
 SchemaRef = int | UUID
-"""Which schema of a registry: its id, or its GUID."""
+"""A schema of a registry: its id, or its GUID."""
 
 
 class Framed(NamedTuple):
-    """What was said of a payload."""
+    """The parts of a framed payload."""
 
     schema: SchemaRef
     rest: bytes
-    """What follows the schema's id: in a header nothing but message indexes, else those and the payload."""
+    """The bytes after the schema's id: in a header only message indexes, else those and the payload."""
     payload: bytes | None
-    """The payload, if the header says all the rest; else it is in `rest`."""
+    """The payload, if a header holds the frame; `None`: the payload is in `rest`."""
 
 
 def framed(payload: bytes, header: bytes | None) -> Framed:
-    """The schema of a payload, whose record has this header or none. Raises `WireError` if nothing says it."""
+    """The schema of a payload, whose record has this header or none. Raises `WireError` if neither names a schema."""
     raw = payload if header is None else header
     if len(raw) >= _ID.size and raw[0] == _BY_ID:
         schema: SchemaRef = int.from_bytes(raw[1 : _ID.size], "big")
@@ -55,7 +55,7 @@ def framed(payload: bytes, header: bytes | None) -> Framed:
 
 
 class Frame(NamedTuple):
-    """What written messages say of their schema: bytes before the payload, or a header."""
+    """How written messages name their schema: by bytes before the payload, or by a header."""
 
     prefix: bytes
     header: Header | None = None

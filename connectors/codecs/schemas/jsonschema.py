@@ -25,18 +25,18 @@ from pipelines.errors import ConnectorError, DefinitionError, MissingPackageErro
 from pipelines.plugins.requirements import Package, Requirement, Requires, all_of
 
 _MOST_TEXT = 300
-"""Characters of what is told of a payload that does not follow its schema."""
+"""The most characters of an error about a payload that does not follow its schema."""
 
 
 class JsonSchemaConfig(WrapperConfig):
     """JSON records in the framing of a schema registry, or checked against a schema of a file."""
 
     type: Literal["json-schema"] = "json-schema"
-    """Which codec this is."""
+    """The type of codec."""
     registry: RegistryConfig | None = None
     """The schema registry, `{url: http://localhost:8081}`; without one payloads are bare JSON."""
     schema_: LocalPath | dict[str, Any] | None = Field(default=None, alias="schema")
-    """The schema of results, and without a registry of what is read too: a file, or the schema itself. With a registry it may be left out: then it is the latest one of the subject."""  # noqa: E501
+    """The schema of results, and without a registry also of payloads that are read: a file, or the schema itself. With a registry it may be left out: then it is the latest one of the subject."""  # noqa: E501
     validate_: bool = Field(default=False, alias="validate")
     """Whether payloads and results are checked against their schemas. It costs many times what reading them does."""
     codec: str | dict[str, Any] = "json"
@@ -52,12 +52,13 @@ class JsonSchemaConfig(WrapperConfig):
 
     @property
     def needs(self) -> Requires:
-        """What the registry's client needs, and to check payloads jsonschema."""
+        """The packages of the registry's client, and jsonschema if payloads are checked."""
         parts: list[Requirement] = [] if self.registry is None else [REGISTRY_PACKAGES]
         return all_of(*parts, *([Package("jsonschema", "schemas")] if self.validate_ else []))
 
     def ask(self) -> str | None:
-        """What the registry has; of a sink, by which schema its results are going to be written."""
+        """The findings of a request to the registry; for a sink, the schema by which its results are going to be
+        written."""
         if self.registry is None:
             return None
         record = "" if self.schema_ is None else _title(schema_text(self.schema_))
@@ -69,7 +70,7 @@ class JsonSchemaConfig(WrapperConfig):
 
 
 class JsonSchema(Wrapper):
-    """JSON by another codec, of which this one takes the frame away, or puts it before.
+    """JSON, read and written by an inner codec; this codec removes and adds the frame that names the schema.
 
     codec = JsonSchemaConfig(registry={"url": "http://localhost:8081"}).build()
     """
@@ -85,7 +86,7 @@ class JsonSchema(Wrapper):
             self._registry.subject(config.sink_topic, "")
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
-        """What the codec inside makes of the JSON in each payload."""
+        """The JSON of each payload, decoded by the inner codec."""
         values: list[bytes | None] = []
         failed: dict[int, Exception] = {}
         headers = schema_headers(records) if self._registry is not None else None
@@ -96,7 +97,7 @@ class JsonSchema(Wrapper):
                     value = self._json(payload, None if headers is None else headers[row])
                 except ConnectorError:
                     raise
-                except Exception as error:  # noqa: BLE001 - whatever is raised belongs to this record
+                except Exception as error:  # noqa: BLE001 - any exception fails this record alone
                     failed[first + row] = error
             values.append(value)
         inside = self._inside.decode(records.with_values(values), wanted, first)
@@ -104,7 +105,7 @@ class JsonSchema(Wrapper):
         return decoded if headers is None else without_schemas(decoded, records, first)
 
     def encode(self, batch: Batch) -> Encoded:
-        """What the codec inside writes, with what says its schema."""
+        """The payloads of the inner codec, with the frame that names the schema."""
         inside = self._inside.encode(batch)
         if not batch.size:
             return inside
@@ -175,7 +176,7 @@ def _title(text: str) -> str:
 
 
 def _validator(text: str, references: Mapping[str, str]) -> Any:
-    """What checks values against the schema of this text; it asks nobody for schemas that are not in `references`."""
+    """A validator for the schema of this text. It fetches no schemas: those that it refers to are in `references`."""
     try:
         import jsonschema
         import referencing
@@ -207,7 +208,7 @@ def _check(validator: Any, raw: bytes, what: str) -> None:
         error = best_match(validator.iter_errors(json.loads(raw)))
     except RecursionError:
         raise WireError(f"{what} is nested too deeply to be checked") from None
-    except Exception as reason:  # noqa: BLE001 - a reference that leads nowhere, a pattern that is none, bytes that are no JSON
+    except Exception as reason:  # noqa: BLE001 - a broken reference, an invalid pattern, bytes that are no JSON
         raise WireError(f"{what} cannot be checked: {type(reason).__name__}: {str(reason)[:_MOST_TEXT]}") from None
     if error is not None:
         hint = ""

@@ -27,18 +27,18 @@ from pipelines.plugins.requirements import Requires
 from pipelines.wire.varint import varint
 
 _DEEPEST = 32
-"""How deep a message that the framing names may lie in others."""
+"""How deep the message that a frame names may be nested in others."""
 
 
 class ProtobufConfig(CodecConfig):
     """Protobuf messages of your own: by a file of descriptors that `protoc` made, or by a schema registry."""
 
     type: Literal["protobuf"] = "protobuf"
-    """Which codec this is."""
+    """The type of codec."""
     descriptors: LocalPath | None = None
     """A file of `protoc --include_imports --descriptor_set_out=FILE your.proto`. With a registry it may be left out."""
     message: str | None = Field(default=None, min_length=1)
-    """The full name of the message, `plant.Reading`. Needed with `descriptors`; without, it is the one that payloads name, and for results the first of the schema."""  # noqa: E501
+    """The full name of the message, `plant.Reading`. Needed with `descriptors`; without, payloads name their message, and results are the first message of the schema."""  # noqa: E501
     registry: RegistryConfig | None = None
     """The schema registry, `{url: http://localhost:8081}`, whose ids stand before payloads; without one payloads are bare messages."""  # noqa: E501
     max_bytes: Size = 16 << 20
@@ -54,11 +54,12 @@ class ProtobufConfig(CodecConfig):
 
     @property
     def needs(self) -> Requires:
-        """What the registry's client needs."""
+        """The packages of the registry's client."""
         return () if self.registry is None else REGISTRY_PACKAGES
 
     def ask(self) -> str | None:
-        """What the registry has; of a sink, by which schema its results are going to be written."""
+        """The findings of a request to the registry; for a sink, the schema by which its results are going to be
+        written."""
         if self.registry is None:
             return None
         return SchemaRegistry(self.registry).about(self.sink_topic, self.message or "", "register a schema")
@@ -89,7 +90,7 @@ class Protobuf(Codec):
             self._registry.subject(config.sink_topic, config.message or "")
 
     def decode(self, records: Records, wanted: frozenset[str] | None, first: int = 0) -> Decoded:
-        """A row for each message. Fields that the schema does not have are passed over."""
+        """A row for each message. Fields that the schema does not have are skipped."""
         if self._registry is None:
             own = self._own
             assert own is not None
@@ -110,7 +111,7 @@ class Protobuf(Codec):
         return without_schemas(decoded, records, first)
 
     def encode(self, batch: Batch) -> Encoded:
-        """A message for each row. A value without a field in it is an error of its row."""
+        """A message for each row. A value for which the message has no field is an error of its row."""
         if not batch.size:
             return Encoded([], {})
         frame, kind = self._results = self._results or self._of_results()
@@ -230,7 +231,7 @@ def _parsed(registered: Registered) -> _Types:
 
 
 def _indexes(raw: bytes) -> tuple[tuple[int, ...], int]:
-    """The place of the message in its schema, and where what says it ends."""
+    """The place of the message in its schema, and the number of bytes that name it."""
     try:
         count, at = varint(raw, 0)
         count = _unzigzag(count)

@@ -26,7 +26,7 @@ WELL_KNOWN: Final = (
     "type",
     "wrappers",
 )
-"""The files of protobuf itself, which every schema may import and nobody sends along."""
+"""The files of protobuf itself, which every schema may import and no registry delivers."""
 
 _HOW: Final = "protoc --include_imports --descriptor_set_out=FILE your.proto"
 

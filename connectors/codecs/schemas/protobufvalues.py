@@ -1,8 +1,8 @@
 """Messages of protobuf as dictionaries of plain values, and back.
 
 A field is a key. Enums are the names of their values, maps and messages dictionaries, a 64-bit integer is an integer.
-Of protobuf's own types a Timestamp is INT64 milliseconds since 1970, a Duration INT64 milliseconds, a wrapper what it
-wraps, a Struct, a Value or a ListValue what it says. A field that may say that it is not set, and is not, is no key.
+Of protobuf's own types a Timestamp is INT64 milliseconds since 1970, a Duration INT64 milliseconds, a wrapper its
+value, a Struct, a Value or a ListValue its content. A field with presence that is not set is no key.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Field(NamedTuple):
 
     name: str
     presence: bool
-    """Whether a message says that it has it."""
+    """Whether the field has presence: a message tells whether it is set."""
     read: Read | None
-    """What makes its value plain; `None` if it is."""
+    """Makes its value plain; `None` if it is plain already."""
     write: Write
     """Puts a plain value into a message."""
     oneof: str | None
@@ -169,7 +169,7 @@ def _put(name: str, field: Any) -> Write:
 def _fill(name: str, made: Write) -> Write:
     def write(message: Any, value: Any) -> None:
         inner = getattr(message, name)
-        # It is there even if all its own fields are not.
+        # The message is present even if none of its fields is set.
         inner.SetInParent()
         made(inner, value)
 

@@ -1,4 +1,4 @@
-"""`SchemaRegistry`: the schemas of a registry, each asked for once, by confluent-kafka's client."""
+"""`SchemaRegistry`: the schemas of a registry, each fetched once, by confluent-kafka's client."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_SCHEMAS: Final = 1000
-"""Schemas that are kept; of more the one that was used longest ago is asked for again."""
+"""The most schemas that are kept; the least recently used one is dropped, and fetched again when needed."""
 FORGET_UNKNOWN: Final = 10.0
-"""Seconds for which an unknown id stays unknown without another question: strangers may send the same one again."""
+"""Seconds for which an unknown id is not asked for again: many records may have the same unknown id."""
 MOST_REFERENCES: Final = 200
 """Schemas that one schema may refer to, directly or not."""
 
 _AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""HTTP statuses that may be another a moment later."""
+"""HTTP statuses after which a retry may succeed."""
 _DENIED: Final = frozenset({401, 403})
 
 _mocks: dict[str, SchemaRegistryClient] = {}
@@ -53,12 +53,13 @@ class Registered:
 class SchemaRegistry:
     """Asks a registry for schemas. Not for several threads at once.
 
-    Raises `ConnectorError` for what concerns all records: retriable while the registry cannot be reached, and not if it
-    refuses who asks. An unknown id is a `WireError`, the failure of a record. No message holds a credential.
+    Raises `ConnectorError` for errors that concern all records: retriable while the registry cannot be reached, and not
+    if it refuses the login. An unknown id is a `WireError`, the failure of a record. No message holds a credential.
     """
 
     def __init__(self, config: RegistryConfig, form: str | None = None) -> None:
-        """`form` is how schemas are asked for, where there are several: `serialized` for descriptors of protobuf."""
+        """`form` is the format that schemas are requested in, where there are several: `serialized` for descriptors of
+        protobuf."""
         self.config = config
         self._form = {} if form is None else {"fmt": form}
         self._scrub = Scrubber(config.secrets)
@@ -67,7 +68,8 @@ class SchemaRegistry:
         self._unknown: OrderedDict[SchemaRef, float] = OrderedDict()
 
     def parsed(self, schema: SchemaRef, parse: Callable[[Registered], T]) -> T:
-        """What `parse` makes of this schema, once. What it raises is the failure of each record with this schema."""
+        """The result of `parse` for this schema, which is called once. An exception of it fails each record with this
+        schema."""
         found = self._known.get(schema)
         if found is None:
             registered = self._schema(schema)
@@ -98,7 +100,7 @@ class SchemaRegistry:
         """This schema as the subject has it; registered there if it may be.
 
         `references` are the name, the subject and the schema of others that it refers to. Raises `ConnectorError` if
-        the subject does not have it, or does not take it.
+        the subject does not have it, or refuses it.
         """
         from confluent_kafka.schema_registry import Schema, SchemaReference
 
@@ -121,7 +123,7 @@ class SchemaRegistry:
         return Registered(kind, text, {}, found.schema_id, found.guid, found.version)
 
     def about(self, topic: str | None, record: str, otherwise: str) -> str:
-        """What is found out by asking it, in words: of a codec in a sink the schema of results.
+        """The findings of a request to the registry, as a text: for a codec in a sink the schema of results.
 
         `record` names their type; `otherwise` says what happens where the subject has no schema.
         """
@@ -135,7 +137,8 @@ class SchemaRegistry:
         return f"{self.config.url} has the subject {subject}: {found.text}"
 
     def frame(self, registered: Registered) -> Frame:
-        """What messages with this schema say of it. Raises `ConnectorError` for a header without a GUID."""
+        """The frame that names this schema in messages. Raises `ConnectorError` if it is to be a header and the schema
+        has no GUID."""
         if self.config.framing == "payload":
             assert registered.id is not None
             return Frame(by_id(registered.id))
@@ -195,7 +198,7 @@ class SchemaRegistry:
             )
             if version is None:
                 raise WireError(f"the schema refers to version {one.version} of {one.subject}, which there is not")
-            # Entered before its own references, so that those in a circle end.
+            # Entered before its own references, so that circular references end.
             found[one.name] = Registered(version.schema.schema_type or "AVRO", version.schema.schema_str or "")
             self._refer(version.schema, found)
 

@@ -1,4 +1,5 @@
-"""What births of edge nodes and devices say: names and types of metrics, by name and by alias, and the sequence."""
+"""The contents of births of edge nodes and devices: names and types of metrics, by name and by alias, and the sequence
+number."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from connectors.codecs.sparkplug.topics import Address
 from connectors.codecs.sparkplug.values import Reading
 
 SEQUENCE: Final = 256
-"""Sequence numbers that there are: after 255 comes 0."""
+"""The number of sequence numbers: after 255 comes 0."""
 _LONG_NAME: Final = 64
 """Characters of a name that count as an entry of their own."""
 
@@ -20,9 +21,9 @@ class Known(NamedTuple):
     """A metric that a birth has described."""
 
     key: str | None
-    """The key of its value; `None` if nobody asks for it or it cannot be read."""
+    """The key of its value; `None` if it becomes no value, or cannot be read."""
     plain: Callable[[Any], Any] | None
-    """What gives its value as it is, unless there is none; `None` if the value has to be made of it."""
+    """Gets its value from the message, if it needs no conversion; `None` if it does."""
     reading: Reading
     """How its value is read."""
     name: str
@@ -34,24 +35,24 @@ Table = Mapping[str | int, Known]
 
 @dataclass(slots=True)
 class EdgeNode:
-    """What is known of one edge node."""
+    """The metrics and the session of one edge node."""
 
     tables: dict[str, Table] = field(default_factory=dict)
     """Its metrics by device, its own under an empty name."""
     size: int = 0
-    """What all its tables count."""
+    """The size of all its tables, by `_size`."""
     seq: int | None = None
-    """The number of the message that came last; `None` if any may come."""
+    """The sequence number of its last message; `None` if any number may follow."""
     bd_seq: int | None = None
     """The number of its session, which its death repeats."""
     gaps: int = 0
 
 
 class EdgeNodes:
-    """All edge nodes whose births were seen. Those that were silent longest are forgotten when there are too many."""
+    """All edge nodes whose births were seen. When there are too many, those that were silent longest are dropped."""
 
     def __init__(self, most: int) -> None:
-        """`most`: what all tables count together, as `_size` says."""
+        """`most`: the largest size of all tables together, by `_size`."""
         self.gaps = 0
         """Gaps in the sequences of all edge nodes."""
         self._most = most
@@ -85,7 +86,7 @@ class EdgeNodes:
         return node
 
     def died(self, address: Address, bd_seq: int | None) -> None:
-        """The edge node has died. A death of an earlier session than the present one says nothing."""
+        """The edge node has died. A death of an earlier session than the present one is ignored."""
         node = self._nodes.get(address.node)
         if node is not None and (bd_seq is None or node.bd_seq in (None, bd_seq)):
             node.seq = None
@@ -116,5 +117,5 @@ class EdgeNodes:
 
 
 def _size(table: Table) -> int:
-    """What a table counts: one, one for each entry, and more for long names."""
+    """The size of a table: one, one for each entry, and more for long names."""
     return 1 + sum(1 + len(known.name) // _LONG_NAME for known in table.values())

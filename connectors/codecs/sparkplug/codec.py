@@ -33,17 +33,17 @@ class SparkplugConfig(CodecConfig):
     """Sparkplug B messages: metrics under their names; aliases are learnt from births, and kept by device."""
 
     type: Literal["sparkplug"] = "sparkplug"
-    """Which codec this is."""
+    """The type of codec."""
     metrics: dict[str, Key] | None = None
     """Which metrics become values, and under which keys: `{Motor/Speed: speed}`; by default all, under their names."""
     attributes: dict[Literal["group", "edge", "device", "message", "timestamp", "seq", "gap", "historical"], Key] = (
         Field(default_factory=dict)
     )
-    """What else of a message becomes values: `{edge: plant, device: machine, timestamp: ts}`. `message` is its type, as NDATA; `timestamp` is in milliseconds; `gap` is how many messages of the edge node are missing before it; `historical` whether it holds such metrics."""  # noqa: E501
+    """Attributes of a message that become values: `{edge: plant, device: machine, timestamp: ts}`. `message` is its type, as NDATA; `timestamp` is in milliseconds; `gap` is how many messages of the edge node are missing before it; `historical` whether it holds such metrics."""  # noqa: E501
     topic: str = "topic"
     """Where the Sparkplug topic of a record stands: `topic`, `key`, or `headers.NAME`, where a bridge has put it."""
     historical: Literal["take", "skip"] = "take"
-    """What to do with metrics that an edge node had stored while it was offline. Taken, they never replace a metric of the same message that is not."""  # noqa: E501
+    """What to do with historical metrics, which an edge node stored while it was offline. If they are taken, they never replace a current metric of the same message."""  # noqa: E501
     byte_order: Order = "little"
     """Order of the bytes of array elements. The specification says little, and shows big in two of its examples."""
     bit_order: Order = "big"
@@ -51,9 +51,9 @@ class SparkplugConfig(CodecConfig):
     max_bytes: Size = 1 << 20
     """Size of the largest payload; a larger one is an error of its record."""
     rebirth: Annotated[Duration, Field(ge=1)] | None = None
-    """Asks an edge node to send its births again (`Node Control/Rebirth`) where one was missed, or a message of the sequence is missing: at most once in this time for each edge node. The source has to be one of MQTT that may publish `spBv1.0/GROUP/NCMD/EDGE_NODE`. By default nobody is asked."""  # noqa: E501
+    """Asks an edge node to send its births again (`Node Control/Rebirth`) where one was missed, or a message of the sequence is missing: at most once in this time for each edge node. The source has to be one of MQTT that may publish `spBv1.0/GROUP/NCMD/EDGE_NODE`. By default no request is sent."""  # noqa: E501
     max_aliases: PositiveInt = 1_000_000
-    """How many names and aliases of metrics are kept, of all devices together; those of the edge node that was silent longest are forgotten first."""  # noqa: E501
+    """How many names and aliases of metrics are kept, of all devices together; those of the edge node that was silent longest are dropped first."""  # noqa: E501
 
     @field_validator("topic")
     @classmethod
@@ -70,8 +70,8 @@ class SparkplugConfig(CodecConfig):
 class Sparkplug(Codec):
     """Messages of edge nodes in the order in which they came, from one source.
 
-    It keeps what births have said, in memory: after a restart, messages with aliases fail until the edge node sends
-    its birth again, as `rebirth` asks it to. Templates, property sets, properties and metadata are passed over.
+    It keeps the contents of births in memory: after a restart, messages with aliases fail until the edge node sends its
+    birth again, as `rebirth` asks it to. Templates, property sets, properties and metadata are ignored.
 
         codec = SparkplugConfig(metrics={"Motor/Speed": "speed"}, attributes={"device": "machine"}).build()
     """
@@ -160,7 +160,7 @@ class Sparkplug(Codec):
         return found
 
     def _node(self, place: Address, message: Any) -> EdgeNode | None:
-        """What is known of the edge node, with what this message says of it."""
+        """The edge node of a message, updated by this message; `None` if its birth was not seen."""
         if place.message in ("NBIRTH", "DBIRTH"):
             bd_seq = _bd_seq(message.metrics) if place.message == "NBIRTH" else None
             return self._nodes.born(place, self._described(message.metrics), bd_seq)
@@ -222,7 +222,7 @@ class Sparkplug(Codec):
         return found, historical
 
     def _unusual(self, metric: Any, table: Table, place: Address | None) -> Known:
-        """A metric that says its name itself, has the alias 0, or an alias that nobody has given."""
+        """A metric that has its own name, the alias 0, or an alias that no birth has given."""
         name = metric.name
         if name:
             known = table.get(name)
@@ -281,8 +281,8 @@ class Sparkplug(Codec):
 def _usual_values(metrics: Any, table: Table) -> dict[str, Any] | None:
     """The values of metrics that all have aliases and values, as in most messages; `None` if one has not.
 
-    Each look into a metric costs as much as all else that is done with it, so there are as few as can be. Historical
-    metrics are as good as others if no metric stands there twice.
+    Reading a field of a metric costs as much as all other work on it, so as few as possible are read. Historical
+    metrics are taken like others, as long as no metric is in the message twice.
     """
     found: dict[str, Any] = {}
     known_as = table.get
@@ -294,7 +294,7 @@ def _usual_values(metrics: Any, table: Table) -> dict[str, Any] | None:
         key, plain, reading, name = known
         if key is None:
             return None
-        # A metric that is null has no value: what is not zero, false or empty is there, and is what it should be.
+        # A null metric has no value. So a value that is not zero, false or empty is present, and of the right type.
         if plain is not None and (value := plain(metric)):
             found[key] = value
             continue

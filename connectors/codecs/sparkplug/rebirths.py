@@ -14,9 +14,10 @@ from protos import sparkplug_pb2 as pb
 _BOOLEAN: Final = 11
 """The datatype of a metric that is true or false."""
 _MOST: Final = 10_000
-"""Edge nodes of which it is remembered when they were asked."""
+"""The most edge nodes for which the time of the last request is kept."""
 _MOST_WAITING: Final = 100
-"""Requests that wait to be published; who sends under ever new names has no more of them sent at once."""
+"""The most requests that wait to be published, so that a client that sends under ever new names does not cause a
+flood."""
 
 
 class Rebirths:

@@ -11,13 +11,13 @@ _SPACE: Final = "spBv1.0"
 _CERTIFICATES: Final = f"$sparkplug/certificates/{_SPACE}/"
 """Where Sparkplug-aware servers keep the last births, retained."""
 LONGEST: Final = 1000
-"""Characters that a topic may have: those of many edge nodes are kept."""
+"""The most characters of a topic: those of many edge nodes are kept."""
 _NODE_TYPES: Final = frozenset({"NBIRTH", "NDATA", "NDEATH", "NCMD"})
 _DEVICE_TYPES: Final = frozenset({"DBIRTH", "DDATA", "DDEATH", "DCMD"})
 
 
 class Address(NamedTuple):
-    """What a topic says of its message."""
+    """The parts of a message's topic."""
 
     group: str
     message: str
@@ -26,7 +26,7 @@ class Address(NamedTuple):
     device: str
     """Empty for messages of the edge node itself."""
     kept: bool
-    """Whether the server kept it and gives it again, so that it has no place in the sequence."""
+    """Whether the server stored it and sends it again, so that it has no place in the sequence."""
 
     @property
     def counted(self) -> bool:

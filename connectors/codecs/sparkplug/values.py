@@ -28,9 +28,9 @@ class Reading:
     """How the value of a metric of one datatype is read."""
 
     field: str
-    """The field of the message that it stands in as a rule."""
+    """The field of the message that holds it as a rule."""
     fields: frozenset[str]
-    """The fields in which writers put it."""
+    """All fields in which writers put it."""
     get: Callable[[Any], Any]
     """The content of `field`."""
     convert: Callable[[Any], Any] | None = None
@@ -70,7 +70,7 @@ def readings(byte_order: Order, bit_order: Order) -> Mapping[int, Reading]:
 
 
 def reading_of(field: str | None) -> Reading | None:
-    """How a metric is read of which nobody says the datatype; integers are then not negative."""
+    """How a metric without a datatype is read; integers are then not negative."""
     return None if field is None else _OF_FIELD.get(field)
 
 
@@ -226,4 +226,4 @@ _CELLS: Final[Mapping[int, str | None]] = {
     pb.STRING: None,
     pb.TEXT: None,
 }
-"""What a column of a data set becomes an array of, by its datatype; `None`: a list."""
+"""The dtype of the array that a column of a data set becomes, by its datatype; `None`: a list."""
