@@ -55,7 +55,7 @@ _OTHERWISE = "use a sink of type kafka on the source's cluster, or at_least_once
 
 
 class _KafkaClientConfig(HasCompiledForm, ConnectorConfig):
-    """What a source and a sink share: a client of librdkafka, with its properties."""
+    """The base of source and sink configurations: a client of librdkafka, with its properties."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
     requires: ClassVar[Requires] = Package("confluent_kafka", "kafka")
@@ -67,14 +67,15 @@ class _KafkaClientConfig(HasCompiledForm, ConnectorConfig):
     @model_validator(mode="before")
     @classmethod
     def _secrets_wrapped(cls, data: Any) -> Any:
-        # Before anything else looks at the fields: a validation error quotes what it was given.
+        # Before all other validation: errors of validation quote their input.
         if isinstance(data, dict) and isinstance(data.get("client"), dict):
             return {**data, "client": wrapped(data["client"])}
         return data
 
     @property
     def code_keys(self) -> tuple[str, ...]:
-        """`when` of a sink, if it is a function, and what librdkafka is told to call, load or run."""
+        """`when` of a sink, if it is a function, and the functions, libraries and commands that librdkafka is to call,
+        load or run."""
         return (*super().code_keys, *code_in(self.client))
 
     @property
@@ -97,7 +98,7 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
     """Records from Kafka topics, as a member of a consumer group."""
 
     type: Literal["kafka"] = "kafka"
-    """Which connector this is."""
+    """The type of connector."""
     bootstrap: str = "localhost:9092"
     """`host:port` of some of the brokers, separated by commas."""
     topics: OneOrMore = Field(min_length=1)
@@ -105,7 +106,7 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
     group: str | None = Field(default=None, min_length=1)
     """The consumer group: its members share the partitions, and positions are kept under its name. By default the service's name. Two services that read the same topic need groups of their own: in one group each record goes to one of them."""  # noqa: E501
     start: Position = "earliest"
-    """Where a group begins that has committed nothing: earliest, latest or a time. Partitions that are added later, and topics that begin to match, are read from their first record."""  # noqa: E501
+    """Where a group without committed positions begins: earliest, latest or a time. Partitions that are added later, and topics that begin to match, are read from their first record."""  # noqa: E501
     out_of_range: Literal["stop", "earliest", "latest"] = "stop"
     """What to do when the position has been deleted by the topic's retention, or the topic was deleted and created again: stop with an error, so that the loss is noticed, or go on at the earliest or latest record."""  # noqa: E501
     instance: str | None = Field(default=None, min_length=1)
@@ -115,9 +116,9 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
     headers: bool = True
     """Whether the records' headers are read. Without, results and dead letters have none of them, and a record costs up to a fifth less."""  # noqa: E501
     revoke_timeout: Duration = 10.0
-    """How long partitions that are taken away are held until what is in flight of them is confirmed; at most 20 % of `max.poll.interval.ms`."""  # noqa: E501
+    """How long revoked partitions are held until their records in flight are confirmed; at most 20 % of `max.poll.interval.ms`."""  # noqa: E501
     max_fetch: Annotated[Size, Field(ge=1024, le=1_000_000_000)] = 4 << 20
-    """Bytes that one fetch brings at most, as they travel, from all partitions of a broker; a batch that is larger comes by itself. What is compressed grows when it arrives: see [bounds](delivery.md#bounds)."""  # noqa: E501
+    """The most bytes of one fetch from all partitions of a broker, as they are transferred; a batch that is larger comes alone. Compressed batches grow when they are unpacked: see [bounds](delivery.md#bounds)."""  # noqa: E501
     client: Client = Field(default={})
     """Any property of librdkafka, such as `security.protocol`; `oauth_cb` may name a function as module:function."""
     reset: Position | None = None
@@ -162,7 +163,7 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
 
     @property
     def outside_transactions(self) -> str | None:
-        """Where it may read what was never committed, or keep partitions over a rebalance."""
+        """Refuses settings with which it may read uncommitted records, or keep partitions over a rebalance."""
         if self.client.get("isolation.level") == "read_uncommitted":
             return (
                 "isolation.level: read_uncommitted reads what transactions undo, so that results could be of records "
@@ -221,7 +222,7 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
     """Messages to Kafka topics, confirmed when all in-sync replicas have them."""
 
     type: Literal["kafka"] = "kafka"
-    """Which connector this is."""
+    """The type of connector."""
     bootstrap: str | None = None
     """`host:port` of some of the brokers, separated by commas; by default those of the service's Kafka source, with its security properties."""  # noqa: E501
     topic: str = Field(min_length=1)
@@ -235,17 +236,18 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
     headers: bool = True
     """Whether the record's headers go with the result. Records without any cost nothing."""
     compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = "lz4"
-    """Compression of the batches on their way to the brokers."""
+    """Compression of the batches that are sent to the brokers."""
     linger: Duration = 0.005
-    """How long messages wait for others to travel with them while more keep coming. After a pause they go at once."""
+    """How long messages wait for others, to be sent in one batch, while more keep coming. After a pause they are sent
+    at once."""
     partitioner: Literal[
         "murmur2_random", "murmur2", "consistent_random", "consistent", "fnv1a_random", "fnv1a", "random"
     ] = "murmur2_random"
     """Which partition a key goes to. murmur2_random is that of Kafka's Java clients; librdkafka's own default is consistent_random."""  # noqa: E501
     max_message: Annotated[Size, Field(ge=1000, le=1_000_000_000)] = 1 << 20
-    """Largest message, counted before compression with its key and headers; one that is larger is refused alone. The topic's `max.message.bytes` has to allow it too. By default what topics take by default, as a dead letter 16 MiB."""  # noqa: E501
+    """Largest message, counted before compression with its key and headers; one that is larger is refused alone. The topic's `max.message.bytes` has to allow it too. By default the default limit of topics; for dead letters 16 MiB."""  # noqa: E501
     timeout: Annotated[Duration, Field(gt=0)] = 120.0
-    """How long a topic that was deleted is waited for; then the service stops. Where it is written down, a message that is not confirmed for so long counts as lost: its record comes again, also after results of later ones. Otherwise messages wait as long as it takes."""  # noqa: E501
+    """How long the service waits for a deleted topic before it stops. If the field is set, a message that is unconfirmed for so long counts as lost: its record comes again, even after results of later records. Otherwise messages wait as long as it takes."""  # noqa: E501
     client: Client = Field(default={})
     """Any property of librdkafka, such as `security.protocol`; `oauth_cb` may name a function as module:function."""
 
@@ -269,14 +271,14 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
     def message_timeout(self) -> float | None:
         """Seconds after which an unconfirmed message counts as lost; `None`: it waits as long as it takes.
 
-        A limit breaks the order of a key's results: what was sent later may still be confirmed, and what was lost comes
-        again after it.
+        A limit breaks the order of a key's results: messages sent later may still be confirmed, and the lost one comes
+        again after them.
         """
         return self.timeout if "timeout" in self.model_fields_set else None
 
     @property
     def addressing(self) -> Addressing:
-        """As its fields say."""
+        """As `SinkConfig.addressing`."""
         return Addressing(self.topic, self.topics, self.key, self.headers, self.timestamp == "source")
 
     @property
@@ -285,7 +287,8 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
         return self.topic
 
     def outside_transactions(self, source: SourceConfig, first: SinkConfig) -> str | None:
-        """Where it is not on the source's cluster, as far as its file says, or needs a producer of its own."""
+        """Refuses a sink that is not on the source's cluster, as far as the service file tells, or needs a producer of
+        its own."""
         if not isinstance(source, KafkaSourceConfig):
             return f'its transactions commit no positions of the source "{source.label}" ({source.type}); {_OTHERWISE}'
         return self.differs_from(first)
@@ -323,7 +326,8 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
         return self.model_copy(update={"bootstrap": source.bootstrap, "client": {**security, **self.client}})
 
     def for_dead_letters(self) -> Self:
-        """The same sink; where it says no `max_message`, the topic decides how large a letter may be."""
+        """The same sink; without a `max_message` of its own, letters may have up to 16 MiB, so the topic's limit
+        decides."""
         return self if "max_message" in self.model_fields_set else self.model_copy(update={"max_message": _LETTER})
 
     def build_transactional(self, source: SourceConfig, timeout: float) -> KafkaTransactionalSink:
@@ -337,8 +341,8 @@ class KafkaSinkConfig(_KafkaClientConfig, SinkConfig):
         from connectors.kafka.producer.transactions import Transactions
         from connectors.kafka.transactionalsink import KafkaTransactionalSink
 
-        # A name that stays lets a restarted member end at once what it left open. Without one the brokers do so after
-        # `timeout`. Members are kept apart by the generations of the group in any case.
+        # With a stable name a restarted member aborts at once the transaction that it left open. Without one the
+        # brokers abort it after `timeout`. Former members are fenced by the generations of the group in any case.
         identity = f"streamer-{source.group}-{source.instance or uuid.uuid4().hex}"
         return KafkaTransactionalSink(self, Transactions(self, identity, timeout))
 

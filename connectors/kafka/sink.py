@@ -27,8 +27,8 @@ _SLICE = 0.1
 _FULL_WAIT = 0.05
 _PUSH = 0.001
 _REASON = 5.0
-# The client says so of messages whose partition was deleted before they left. While the sink is open it is not about
-# the client itself.
+# The client's error for messages whose partition was deleted before they were sent. While the sink is open it does not
+# mean that the client itself is being closed.
 _TAKEN_AWAY = KafkaError._DESTROY
 # Errors of the client, not of the message: it lost the sequence of its messages. The client reports that as fatal, but
 # maybe only after its messages have failed.
@@ -57,11 +57,11 @@ class KafkaSink(Sink):
     topic), each message is sent again alone, so that only that one is lost.
 
     If the topic is deleted, the sink accepts no messages until it is created again, and messages in flight are lost, to
-    be sent again. After `timeout` the sink is broken. For a topic that is made from values none of this is true: a
+    be sent again. After `timeout` the sink is broken. With a topic that is made from values this is different: a
     message to a missing topic is refused alone.
 
     Unconfirmed messages take at most 64 MiB (`queue.buffering.max.kbytes`) of the client's memory, and as much again in
-    the sink, which has to know the rows of those that fail.
+    the sink, which keeps them to report the rows of failed ones.
     """
 
     def __init__(self, config: KafkaSinkConfig, client: ProducerClient | None = None) -> None:
@@ -85,13 +85,13 @@ class KafkaSink(Sink):
 
     @property
     def hot_path(self) -> HotPathReport:
-        """See `Sink.hot_path`. Raises `HotPathError` where `native` is insisted on and cannot be."""
+        """See `Sink.hot_path`. Raises `HotPathError` if `native` is required and cannot be used."""
         return self._client.hot_path
 
     def open(self) -> None:
         """Connect. Waits up to 5 s for brokers to report a wrong topic or login; absent brokers are no error.
 
-        Raises `ConnectorError` for a property or topic that is not known, and a login that is refused.
+        Raises `ConnectorError` for an unknown property or topic, and a login that is refused.
         """
         self._client.attach(self._calls, self._plain_topic)
         self._open = True
@@ -105,9 +105,9 @@ class KafkaSink(Sink):
             raise
 
     def send(self, messages: Messages, deadline: float) -> Refused:
-        """See `Sink.send`. Refused alone are messages that are too large, or whose own topic is not there.
+        """See `Sink.send`. Messages that are too large, or whose own topic does not exist, are refused alone.
 
-        Raises `ConnectorError` once the client has failed for good or may not write, or the sink's topic stays away.
+        Raises `ConnectorError` once the client has failed for good or may not write, or the sink's topic stays missing.
         """
         self._raise_fatal()
         if not len(messages):
@@ -147,7 +147,8 @@ class KafkaSink(Sink):
         if now - self._pushed < self._config.linger or self._is_idle():
             return
         self._pushed = now
-        # Messages do not linger during a flush. It need not complete, but the client's thread has to notice it.
+        # Messages do not linger during a flush. It need not complete, but has to last until the client's thread notices
+        # it.
         self._client.flush(_PUSH)
 
     def behind(self) -> float:
@@ -156,7 +157,7 @@ class KafkaSink(Sink):
         return time.monotonic() - self._outstanding[0].at if self._outstanding else 0.0
 
     def close(self) -> None:
-        """See `Sink.close`. Messages that are not confirmed are dropped."""
+        """See `Sink.close`. Unconfirmed messages are dropped."""
         self._open = False
         self._client.detach(self._calls)
 
@@ -172,14 +173,14 @@ class KafkaSink(Sink):
         for index, error in refused.items():
             self._lost |= dict.fromkeys(block.parents(index).tolist(), error)
         if not refused:
-            # Also if its answer comes after the deadline: a slow network must not have it sent again and again.
+            # Noted even if its answer comes after the deadline: on a slow network it would be sent again and again.
             self._alone = self._outstanding[-1]
         self._wait_until_idle(deadline)
         self._collect()
 
     def _collect(self) -> None:
         """Remove the blocks whose messages are all confirmed or lost from those that are outstanding."""
-        # Read before the failures, so that the failures of these blocks are all known.
+        # Read before the failures, so that all failures of these blocks are known.
         reported = self._calls.made if self._is_idle() else self._calls.reported
         for sent in self._client.writing.finished(self._outstanding, max(0, reported - self._collected)):
             self._collected += 1
@@ -190,7 +191,7 @@ class KafkaSink(Sink):
                 self._lose(sent, index, error)
 
     def _turn_down(self, sent: Sent, refusals: Refusals) -> Refusals:
-        """The client did not take these messages; returns those that `send` refuses."""
+        """Handle messages that the client refused; returns those that `send` refuses."""
         for index in refusals:
             sent.refuse(index)
         return refusals

@@ -60,12 +60,12 @@ class KafkaSource(Source):
 
     A group that has committed nothing begins at `start`; if that is an offset (latest, a time), it is committed at
     once, so that a crash before the first acknowledgement loses nothing. Partitions that are added later begin at their
-    first record. A topic that is deleted and created again is found by its id, within 10 s or at the next assignment,
+    first record. A topic that is deleted and created again is noticed by its id, within 10 s or at the next assignment,
     and `out_of_range` says what then happens.
 
-    Opened without `commits` it commits nothing but first positions: those of a transaction are another producer's to
-    commit, and of two commits beside each other the plain one would win. It waits for positions of transactions that
-    are still open, its own or those of a member that is gone, for up to 3 minutes.
+    Opened without `commits` it commits first positions only: a producer commits the others in transactions, and a plain
+    commit beside one would override it. It waits up to 3 minutes for positions of transactions that are still open, its
+    own or those of a former member.
     """
 
     replays = Replays.OFFSET
@@ -99,7 +99,7 @@ class KafkaSource(Source):
 
     @property
     def hot_path(self) -> HotPathReport:
-        """See `Source.hot_path`. Raises `HotPathError` where `native` is insisted on and cannot be."""
+        """See `Source.hot_path`. Raises `HotPathError` if `native` is required and cannot be used."""
         return self._hot_path or report(self._config.hot_path)
 
     @property
@@ -110,7 +110,7 @@ class KafkaSource(Source):
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
         """Join the group. Waits up to 5 s for brokers to report wrong topics or logins; absent brokers are an event.
 
-        Raises `ConnectorError` for a property or topic that is not known, and a login that is refused.
+        Raises `ConnectorError` for an unknown property or topic, and a login that is refused.
         """
         self._settle = settle
         self._commits_itself = commits
@@ -179,7 +179,8 @@ class KafkaSource(Source):
         return self._take(max_records, max_bytes)
 
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
-        """See `Source.acknowledge`. With `wait` raises `ConnectorError` if the brokers do not have it after 10 s."""
+        """See `Source.acknowledge`. With `wait` raises `ConnectorError` if the brokers have not confirmed it after 10
+        s."""
         moved = self._move(positions)
         if not self._commits_itself:
             for progress in moved:
@@ -200,7 +201,8 @@ class KafkaSource(Source):
             ) from error
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
-        """See `Source.rewind`. Without `commits` it asks the brokers, and `poll` raises what they cannot answer."""
+        """See `Source.rewind`. Without `commits` it asks the brokers for the positions; if they do not answer, `poll`
+        raises that error."""
         found = [progress for lane in set(lanes) if (progress := self._lanes.find(lane)) is not None]
         if not found:
             return
@@ -268,7 +270,7 @@ class KafkaSource(Source):
             if lacking <= 0 or room <= 0 or self._failure is not None:
                 return
             rest = deadline - time.monotonic()
-            # As many as fit by their mean size: more would be held here, beside those that the client holds.
+            # As many as fit by their mean size: more would be held here, in addition to those that the client holds.
             wanted = min(lacking, int(room / self._mean_size) + 1, _AT_ONCE)
             self._receive(wanted, min(max(rest, 0.0), _SLICE))
             if rest <= _SLICE or self._woken:
@@ -375,8 +377,8 @@ class KafkaSource(Source):
             _log.warning("%s; records that were done are delivered again to the next owner", error)
 
     def _commit_first(self, found: Mapping[Place, Beginning]) -> bool:
-        """Commit first positions (latest, a time) before anything is delivered: a transaction commits only positions
-        behind records. No commit of a transaction can be beside it, as the brokers had none pending just now.
+        """Commit first positions (latest, a time) before any record is delivered: a transaction commits only positions
+        after records. No commit of a transaction can interfere, as the brokers had none pending just now.
         """
         try:
             if self._cluster is None:
@@ -499,7 +501,7 @@ class KafkaSource(Source):
             return
 
     def _is_hopeless(self) -> bool:
-        # Serves `error_cb`, which learns why there is no answer.
+        # Serves `error_cb`, which gets the reason for a missing answer.
         self._receive(1, 0.0)
         return self._failure is not None or self._reach.suspected
 
@@ -533,7 +535,7 @@ class KafkaSource(Source):
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._reach.suspect(f"{self._config.bootstrap}: {text}")
         else:
-            # The client's log has it too.
+            # The client logs this error itself.
             self._reach.heard(text)
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:

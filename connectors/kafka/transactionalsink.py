@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from connectors.kafka.config import KafkaSinkConfig
 
 _SLICE = 0.1
-# The transaction takes no messages any more, or has thrown away those that it had: none of them is the cause.
+# The transaction accepts no more messages, or has dropped those that it had: no message is the cause.
 _OF_THE_TRANSACTION = frozenset(
     {
         KafkaError._STATE,
@@ -46,9 +46,9 @@ _OF_THE_TRANSACTION = frozenset(
 class KafkaTransactionalSink(KafkaSink, TransactionalSink):
     """A `KafkaSink` that sends in transactions. Its siblings share its producer.
 
-    A message that is larger than its topic takes before compression, or has no key where the topic is compacted, is
-    refused alone. What brokers refuse all the same voids the transaction: `barrier` names all messages of the request
-    as lost for good, as any of them may be the cause, and what else was sent since as lost for now.
+    A message that is larger than its topic allows before compression, or has no key where the topic is compacted, is
+    refused alone. Any other refusal by brokers voids the transaction: `barrier` names all messages of the request as
+    lost for good, as any of them may be the cause, and all others of the transaction as lost for now.
 
     If the topic is deleted, the transaction is void, and the sink accepts no messages until the topic is there again;
     after `timeout` the sink is broken.
@@ -66,7 +66,7 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
 
     @property
     def longest(self) -> int:
-        """Bytes of the longest message that it takes."""
+        """Bytes of the longest message that it accepts."""
         return self._config.max_message
 
     def accepts(self, source: Source) -> str | None:
@@ -107,10 +107,11 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
         self._transactions.abort(deadline)
 
     def send(self, messages: Messages, deadline: float) -> Refused:
-        """See `Sink.send`. Refused alone are messages that their topic does not take, or whose own topic is not there.
+        """See `Sink.send`. Messages that their topic does not accept, or whose own topic does not exist, are refused
+        alone.
 
         Raises `Voided` if the client was fenced, `ConnectorError` if no transaction has begun, the client may not
-        write, or the sink's topic stays away.
+        write, or the sink's topic stays missing.
         """
         if not self._transactions.is_active:
             raise ConnectorError(f"sink {self.name}: begin a transaction before sending")
@@ -129,7 +130,7 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
     def barrier(self, deadline: float) -> Lost:
         """See `KafkaSink.barrier`. Raises `Voided` if the client was fenced.
 
-        Once the transaction has failed, it waits for nothing more: messages that are not confirmed are lost.
+        Once the transaction has failed, it does not wait any longer: unconfirmed messages are lost.
         """
         lost = dict(super().barrier(deadline))
         if self._transactions.failed:
@@ -152,12 +153,13 @@ class KafkaTransactionalSink(KafkaSink, TransactionalSink):
         return super().behind() if self._transactions.is_active else 0.0
 
     def look(self) -> None:
-        """Learn which messages are confirmed or lost by now."""
+        """Update which messages are confirmed or lost."""
         with self._transactions.lock:
             self._collect()
 
     def forget(self) -> None:
-        """Forget all that was sent, and what of it was confirmed or lost. Called while nothing is outstanding."""
+        """Drop the state of all sent messages, also which were confirmed or lost. Called while nothing is
+        outstanding."""
         with self._transactions.lock:
             self._collect()
             self._collected = self._calls.made

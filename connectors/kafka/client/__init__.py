@@ -1,1 +1,1 @@
-"""For every Kafka client: properties, errors, requests to the brokers."""
+"""Code for all Kafka clients: properties, errors, requests to the brokers."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PATIENCE = 10.0
 """Seconds that brokers may take to answer."""
 SOON = 2.0
-"""Seconds after which they are given up if all connections have failed: refused, no such host, ..."""
+"""Seconds of waiting for an answer if all connections have failed: refused, no such host, ..."""
 
 Answer = TypeVar("Answer")
 
@@ -28,7 +28,7 @@ class ConnectionErrors:
         self.all_down = False
         """Whether no broker could be connected to."""
         self.error: KafkaError | None = None
-        """The first error; if some are not passing, the first of those."""
+        """The first error that is not transient; if all are transient, the first error."""
 
     def __call__(self, error: KafkaError) -> None:
         """The client library's callback."""
@@ -83,7 +83,7 @@ def answered(client: Any, errors: ConnectionErrors, ask: Callable[[float], Answe
         if errors.all_down or soon == PATIENCE:
             raise
         answer = ask(PATIENCE - soon)
-        # The connection works now: the error explains no later failure.
+        # The connection works now, so this error is not the reason of later failures.
         errors.error = None
         return answer
 
@@ -100,7 +100,7 @@ def unanswered(
     scrub = scrubber(config)
     told = None if errors is None else errors.error
     for one in (error_of(error), told):
-        # That a partition has no leader is an answer of a broker.
+        # "No leader for the partition" is the answer of a broker, and no failure to connect.
         if one is not None and (not is_passing(one) or one.code() in NO_LEADER):
             return explained(one, str(config.bootstrap), scrub)
     reason = error_of(error).str() if told is None else _reason(told.str())

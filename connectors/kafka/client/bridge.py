@@ -68,7 +68,7 @@ def join(
         client = make({**properties, PLUGINS: plugins})
         handle = take(found)
     except (KafkaException, ValueError, TypeError, RuntimeError) as error:
-        # A mistake in the configuration fails without the bridge, too: then this raises it.
+        # A mistake in the configuration fails without the bridge, too: then this call raises its error.
         plain = make(properties)
         return Joined(plain, None, _refused(f"it cannot join the client: {scrub(str(error))}", hot_path, label))
     return Joined(client, handle, HotPathReport("native"))

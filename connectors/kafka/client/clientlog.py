@@ -24,7 +24,7 @@ def client_logger(label: str, scrub: Scrubber) -> logging.Logger:
 
 
 class _Repetitions(logging.Filter):
-    """A client that cannot connect says so ten times a second."""
+    """Drops repeated lines: a client that cannot connect logs that ten times a second."""
 
     def __init__(self, scrub: Scrubber) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ PASSING = frozenset(
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Codes of what gets better by itself, besides those that librdkafka calls retriable."""
+"""Codes of transient errors, besides those that librdkafka calls retriable."""
 
 REFUSED_LOGIN = frozenset(
     {
@@ -52,7 +52,7 @@ REFUSED_LOGIN = frozenset(
         KafkaError.ILLEGAL_SASL_STATE,
     }
 )
-"""The brokers do not let us in."""
+"""The brokers refuse the login."""
 
 FORBIDDEN = frozenset(
     {
@@ -62,7 +62,7 @@ FORBIDDEN = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-"""We are in, but may not do this."""
+"""The login is right, but the user lacks the permission."""
 
 GONE = frozenset(
     {
@@ -71,13 +71,13 @@ GONE = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     }
 )
-"""The topic, or this partition of it, is not there."""
+"""The topic, or this partition of it, does not exist."""
 
 NO_SUCH_TOPIC = GONE | {KafkaError.TOPIC_EXCEPTION}
-"""The topic is not there, or cannot be."""
+"""The topic does not exist, or its name is not allowed."""
 
 NO_LEADER = frozenset({KafkaError.LEADER_NOT_AVAILABLE, KafkaError._NOENT})
-"""No broker leads the partition: somebody answered, but there is nobody to ask."""
+"""The partition has no leader: a broker answered, but no broker can serve the partition."""
 
 _INSTANCE = "another process has the same instance; give each its own"
 _ADVICE = {
@@ -94,14 +94,14 @@ _ADVICE = {
 
 
 def is_passing(error: KafkaError) -> bool:
-    """Whether trying again later can help."""
+    """Whether the error is transient: a later attempt can succeed."""
     return not error.fatal() and (error.retriable() or error.code() in PASSING)
 
 
 def explained(error: KafkaError, doing: str, scrub: Scrubber) -> ConnectorError:
     """The error as ours: what failed, why, what to do next. `doing` is such as `topic "a"`."""
     advice = _ADVICE.get(error.code())
-    # What is fatal has a code of its own, and says only in words what it was.
+    # All fatal errors have one code; only the text tells the cause.
     if error.code() == KafkaError._FATAL and "group.instance.id" in error.str():
         advice = _INSTANCE
     text = f"{doing}: {error.str()} ({error.name()})" + (f"; {advice}" if advice else "")
@@ -109,6 +109,6 @@ def explained(error: KafkaError, doing: str, scrub: Scrubber) -> ConnectorError:
 
 
 def error_of(exception: KafkaException) -> KafkaError:
-    """What a `KafkaException` is about."""
+    """The error in a `KafkaException`."""
     error: KafkaError = exception.args[0]
     return error

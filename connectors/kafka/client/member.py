@@ -1,4 +1,4 @@
-"""`Member`: what a transactional producer commits positions of a consumer with."""
+"""`Member`: proof of a consumer's group membership, with which a transactional producer commits its positions."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class Member:
     group: object
     """The consumer group's metadata, as confluent-kafka gives and takes it."""
     cluster: str | None
-    """The id of the cluster that the group is of; `None` if the brokers did not say."""
+    """The id of the group's cluster; `None` if the brokers have not told it."""
     places: Mapping[Lane, tuple[str, int, str]]
     """Topic, partition, and the metadata to commit with a position, of each of the token's lanes."""

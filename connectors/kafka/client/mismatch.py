@@ -1,7 +1,7 @@
 """Whether the brokers speak TLS where the client does not, or the other way round.
 
-librdkafka tells both as brokers that are away, which is waited for; but waiting does not mend it. So when it says that
-all brokers are away, their ports are asked which protocol they speak.
+librdkafka reports both as brokers that are away, for which a service waits; but waiting does not mend it. So when all
+brokers are reported away, this code connects to their ports to find out which protocol they speak.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 _EVERY: Final = 10.0
-"""Seconds between two times of asking."""
+"""Seconds between two probes."""
 _OPENING: Final = 5.0
-"""Seconds from its making that a client may take to open."""
+"""Seconds from its creation in which a client may be opening."""
 _WAIT: Final = 1.0
 """Seconds that a port may take for each step of its answer."""
 _ASKED: Final = 3
-"""How many of the brokers are asked."""
+"""The most brokers that are probed."""
 _PORT: Final = 9092
 _UNREACHABLE: Final = (OSError, ValueError, OverflowError)
-"""Nothing listens there, or the name or port is wrong."""
+"""Errors if nothing listens at the address, or the name or port is wrong."""
 _API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
-"""What every broker answers, logged in or not: length, ApiVersions, version 0, correlation id 1, no client id."""
+"""A request that every broker answers without a login: length, ApiVersions, version 0, correlation id 1, no client
+id."""
 
 
 class Mismatch:
-    """Asks the brokers of one client what they speak, every ten seconds at most."""
+    """Finds out whether the brokers of one client speak TLS, every ten seconds at most."""
 
     def __init__(self, bootstrap: str, client: Mapping[str, object]) -> None:
         """`client`: properties of librdkafka by name."""
@@ -43,10 +44,10 @@ class Mismatch:
         self._thread: threading.Thread | None = None
 
     def look(self, tell: Callable[[str], object]) -> None:
-        """`tell` what does not fit and what to do, if anything is found.
+        """Call `tell` with the mismatch and the advice, if there is one.
 
-        While the client is opened it is told before this returns, so that opening fails; later by another thread, as
-        brokers that are frozen may be slow to answer.
+        While the client is being opened `tell` is called before this returns, so that opening fails; later it is called
+        by another thread, as frozen brokers may be slow to answer.
         """
         now = time.monotonic()
         if now < self._next or (self._thread is not None and self._thread.is_alive()):
@@ -80,7 +81,7 @@ class Mismatch:
 def address_of(text: str) -> tuple[str, int]:
     """Host and port of a broker as `bootstrap` has it: `host:port`, `[::1]:port`, `host`, `ssl://host:port`."""
     host, separator, port = text.strip().rpartition("://")[2].rpartition(":")
-    # Of an IPv6 address the last colon is none before a port.
+    # The last colon of a bare IPv6 address does not separate a port.
     if not separator or not port.isdecimal() or (host.count(":") and not host.endswith("]")):
         host, port = text.strip().rpartition("://")[2], str(_PORT)
     return host.strip("[]"), int(port)
@@ -97,7 +98,7 @@ def _speaks_tls(host: str, port: int) -> bool:
         ):
             return True
     except ssl.SSLError as error:
-        # It refuses us in the words of TLS.
+        # It refuses us by a TLS alert, so it speaks TLS.
         return "ALERT" in (error.reason or "")
     except _UNREACHABLE:
         return False

@@ -1,4 +1,4 @@
-"""From our fields to librdkafka's properties, and which of them a service file may set itself."""
+"""Converts our fields to librdkafka's properties, and checks which of those a service file may set itself."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ def is_security(name: str) -> bool:
 
 
 def is_connection(name: str) -> bool:
-    """Whether this property says how to reach the brokers, whatever is done there."""
+    """Whether this property says how to reach the brokers, for any client."""
     return is_security(name) or name.startswith(_CONNECTION)
 
 
 CODE: Final = ("oauth_cb", "plugin.library.paths", "ssl.engine.location", "ssl.providers", "sasl.kerberos.kinit.cmd")
 """Properties that name a function, a library or a command to run."""
 _IN_COMMAND: Final = ("sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.keytab")
-"""Properties that librdkafka puts into that command, which a shell runs."""
+"""Properties that librdkafka inserts into the command of `sasl.kerberos.kinit.cmd`, which a shell runs."""
 _HARMLESS: Final = re.compile(r"[\w@./:+-]*", re.ASCII)
 
 
@@ -111,12 +111,12 @@ def functions_in(client: Mapping[str, object]) -> tuple[str, ...]:
 
 _PATHS: Final = (".location", ".file", ".path", ".keytab")
 _PUBLIC: Final = frozenset({"ssl.ca.location", "https.ca.location", "ssl.crl.location"})
-"""Files with what everybody may know: whose certificates are believed."""
+"""Files without secrets: trusted and revoked certificates."""
 
 
 def files_in(client: Mapping[str, object]) -> dict[str, Path]:
-    """The files that properties name and librdkafka reads as keys, assertions or passwords, by the keys that a service
-    file has: `client.ssl.key.location`."""
+    """The files that librdkafka reads as keys, assertions or passwords, by their keys in a service file:
+    `client.ssl.key.location`."""
     named = (name for name in client if name.endswith(_PATHS) and name not in _PUBLIC)
     return {f"client.{name}": Path(_text(client[name])) for name in named}
 
@@ -130,7 +130,7 @@ def identities_in(client: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def refuse(client: Mapping[str, object], ours: Mapping[str, str]) -> None:
-    """Raise `ValueError` for the first property that is ours."""
+    """Raise `ValueError` for the first property that the service itself sets."""
     for name in client:
         if name in ours:
             raise ValueError(f"{name} cannot be set here: {ours[name]}")
@@ -142,7 +142,8 @@ def queue_room(client: Mapping[str, object]) -> int:
 
 
 def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callable[..., None]]) -> dict[str, Any]:
-    """What `confluent_kafka.Consumer` gets. Raises `ConnectorError` for an `oauth_cb` that cannot be loaded."""
+    """The properties for `confluent_kafka.Consumer`. Raises `ConnectorError` for an `oauth_cb` that cannot be
+    loaded."""
     assert config.group is not None
     properties: dict[str, Any] = {
         "bootstrap.servers": config.bootstrap,
@@ -155,16 +156,16 @@ def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callabl
         "allow.auto.create.topics": False,
         # Markers, which are never delivered, may follow the last record: the lag is known by the client's position.
         "enable.partition.eof": True,
-        # The default of 1 s caps the draining of a backlog at a quarter of what is possible.
+        # With the default of 1 s a backlog is drained at a quarter of the possible rate.
         "fetch.queue.backoff.ms": 5,
         "max.partition.fetch.bytes": min(config.max_fetch, 1024 * 1024),
-        # Records that are fetched ahead stay below this, plus one fetch, unpacked.
+        # The unpacked size of records fetched ahead stays below this, plus one fetch.
         "queued.max.messages.kbytes": 32 * 1024,
         "fetch.max.bytes": config.max_fetch,
-        # The client wants the first not to be more, and the second not to be less, than fetch.max.bytes.
+        # librdkafka requires the first to be at most, and the second to be at least, fetch.max.bytes.
         "message.max.bytes": min(config.max_fetch, 1_000_000),
         "receive.message.max.bytes": max(config.max_fetch + 1024, 100_000_000),
-        # A commit to a coordinator that hangs holds up the loss of partitions for so long, instead of a minute.
+        # A commit to a coordinator that hangs delays a revocation of partitions by so much, instead of a minute.
         "socket.timeout.ms": 20_000,
         **_of_assignor(config.assignor),
     }
@@ -179,30 +180,32 @@ def source_properties(config: KafkaSourceConfig, callbacks: Mapping[str, Callabl
 
 
 def admin_properties(config: KafkaSourceConfig | KafkaSinkConfig) -> dict[str, Any]:
-    """What `confluent_kafka.admin.AdminClient` gets to ask about a connector's topics. Raises as the two others."""
+    """The properties for a `confluent_kafka.admin.AdminClient` that queries a connector's topics. Raises as the two
+    others."""
     ours = {"bootstrap.servers": config.bootstrap, "client.id": f"streamer-{config.label}-admin"}
     theirs = {name: value for name, value in _passed_through(config).items() if is_connection(name)}
-    # What goes wrong with the brokers is told by the log of the consumer, or producer.
+    # Errors of the brokers are in the log of the consumer, or producer.
     return {**ours, **theirs, "log_level": 0}
 
 
 def sink_properties(config: KafkaSinkConfig, callbacks: Mapping[str, Callable[..., None]]) -> dict[str, Any]:
-    """What `confluent_kafka.Producer` gets. Raises `ConnectorError` for an `oauth_cb` that cannot be loaded."""
+    """The properties for `confluent_kafka.Producer`. Raises `ConnectorError` for an `oauth_cb` that cannot be
+    loaded."""
     properties: dict[str, Any] = {
         "bootstrap.servers": config.bootstrap,
         "client.id": f"streamer-{config.label}",
         "acks": "all",
         "enable.idempotence": True,
         "compression.type": config.compression,
-        # Pushed by the sink as `linger` says when there is a pause, and while there is none they go in larger batches.
-        # The client burns CPU time while messages have lingered but the last request is not answered: so not less.
+        # The sink itself pushes messages in a pause, by `linger`; without a pause they are sent in larger batches. A
+        # shorter linger makes the client busy-wait for the answer to the last request.
         "linger.ms": max(config.linger, _LINGER_UNDER_LOAD) * 1000,
         "message.timeout.ms": 0 if (limit := config.message_timeout) is None else max(1, round(limit * 1000)),
-        # One that is larger than the queue would wait for ever.
+        # A message that is larger than the queue would wait for ever.
         "message.max.bytes": min(config.max_message, queue_room(config.client)),
         "partitioner": config.partitioner,
         QUEUE: _QUEUE_SIZE,
-        # A topic that is not there is found out after this, instead of half a minute.
+        # A missing topic is reported after this time, instead of half a minute.
         "topic.metadata.propagation.max.ms": 5000,
         "delivery.report.only.error": True,
     }
@@ -225,17 +228,18 @@ def transactional_properties(
     """As `sink_properties`, for a producer that sends in transactions.
 
     `identity` is its `transactional.id`, `timeout` the seconds after which brokers abort a transaction, `longest` the
-    bytes of the longest message of any sink, `batch` what every topic takes in one batch (`None`: not known).
+    bytes of the longest message of any sink, `batch` the bytes of the largest batch that every topic accepts (`None`:
+    not known).
     """
     found = sink_properties(config, callbacks)
     batch_size = int(str(found.get("batch.size", _BATCH_SIZE)))
     return {
-        # The default, 100 ms, is what a transaction waits for while the brokers still write the end of the last one.
+        # A transaction waits so long while the brokers still write the end of the last one; the default is 100 ms.
         "retry.backoff.ms": 10,
         **found,
         "transactional.id": identity,
         "transaction.timeout.ms": max(1, round(timeout * 1000)),
-        # The client refuses to have messages outlive their transaction.
+        # librdkafka refuses a message timeout that is longer than that of the transaction.
         "message.timeout.ms": max(1, round(min(config.message_timeout or timeout, timeout) * 1000)),
         "message.max.bytes": min(longest, queue_room(config.client)),
         # Brokers refuse a batch that is larger, and the transaction with it.
@@ -265,8 +269,8 @@ def _of_assignor(assignor: str) -> dict[str, str]:
 def _with_advice(
     config: KafkaSourceConfig | KafkaSinkConfig, callbacks: Mapping[str, Callable[..., None]]
 ) -> dict[str, Callable[..., None]]:
-    """The callbacks, of which `error_cb` is told of TLS that is missing or too much, too: librdkafka says no more than
-    that all brokers are away."""
+    """The callbacks, with an `error_cb` that also reports a mismatch of TLS: librdkafka only reports that all brokers
+    are away."""
     from confluent_kafka import KafkaError
 
     tell = callbacks.get("error_cb")

@@ -27,7 +27,7 @@ PATIENCE = 30.0
 """Seconds for an answer."""
 _ATTEMPT = 5.0
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""Sixteen bytes of zeros in base64: what brokers before Kafka 2.8 answer."""
+"""Sixteen bytes of zeros in base64: the id in answers of brokers before Kafka 2.8."""
 _NOT_YET_KNOWN = (
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._UNKNOWN_TOPIC,
@@ -40,9 +40,9 @@ _NOT_YET_KNOWN = (
 class Queries:
     """Asks the brokers by an admin client. Used by one thread.
 
-    Methods that begin with `ask_` do not wait: the answers are fetched later, those that do not come within 5 s are
-    left out, and a new request of the kind replaces the one before. All other methods wait for up to half a minute and
-    then raise `KafkaException`.
+    Methods that begin with `ask_` do not wait: the answers are fetched later, those that take more than 5 s are left
+    out, and a new request replaces the last one of its kind. All other methods wait for up to half a minute and then
+    raise `KafkaException`.
     """
 
     def __init__(self, properties: Mapping[str, Any], isolation: str = "read_committed") -> None:
@@ -55,7 +55,7 @@ class Queries:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        # Made at the first request: it is a client of its own, with threads and connections.
+        # Made at the first request only: the admin client has its own threads and connections.
         return AdminClient(dict(self._properties))
 
     def topics(self) -> dict[str, list[int]]:

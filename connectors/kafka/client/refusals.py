@@ -1,4 +1,4 @@
-"""What the client library refuses to be set to, found out without connecting."""
+"""Checks properties for values that librdkafka refuses, without connecting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_properties(config: KafkaSourceConfig | KafkaSinkConfig) -> None:
-    """Make a client of these settings and let it go again; it knows no broker, so that it connects to none.
+    """Make a client of these settings and close it again; it gets no broker's address, so it connects to none.
 
     Raises `ConnectorError` for the properties that librdkafka does not know, or whose values it does not take, and
     `MissingPackageError`.
@@ -29,7 +29,7 @@ def check_properties(config: KafkaSourceConfig | KafkaSinkConfig) -> None:
         kind, properties = Producer, sink_properties(config, {})
     left = {**properties, "bootstrap.servers": "", "log_level": 0}
     told: list[str] = []
-    # librdkafka tells one at a time: without that one it tells the next.
+    # librdkafka reports one property at a time: without that one it reports the next.
     while (text := _refused(kind, left)) is not None:
         told.append(text)
         wrong = next((name for name in re.findall(r'"([^"]*)"', text) if name in config.client and name in left), None)

@@ -1,1 +1,1 @@
-"""From a consumer to blocks of records, and positions back."""
+"""Makes blocks of records from a consumer's messages, and commits positions."""

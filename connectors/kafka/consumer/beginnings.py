@@ -49,7 +49,7 @@ class Beginnings:
         label: str,
         patience: float = PATIENCE,
     ) -> None:
-        """`patience`: seconds to wait for the brokers to tell what the group has committed."""
+        """`patience`: seconds to wait for the brokers to answer which positions the group has committed."""
         self._consumer = consumer
         self._topics = topics
         self._start = start
@@ -85,10 +85,8 @@ class Beginnings:
         return found
 
     def put_back(self, position: Start) -> None:
-        """Commit `position` as the group's in all partitions of the subscription.
-
-        For a consumer that has not subscribed, and a group without members: else the brokers refuse it. Raises
-        `KafkaException`.
+        """Commit `position` as the group's in all partitions of the subscription. For a consumer that has not
+        subscribed, and a group without members: else the brokers refuse it. Raises `KafkaException`.
         """
         places = self._subscribed()
         found = self._queries.positions(places, position)
@@ -138,7 +136,8 @@ class Beginnings:
         return ""
 
     def _committed(self, places: Iterable[Place]) -> dict[Place, tuple[int, CommitMetadata]]:
-        """The position that the group has committed in each place (negative: none), and what was committed with it."""
+        """The position that the group has committed in each place (negative: none), and the metadata committed with
+        it."""
         asked = [TopicPartition(*place) for place in places]
         if not asked:
             return {}

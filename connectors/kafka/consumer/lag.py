@@ -16,16 +16,17 @@ _ASK_AFTER = 10.0
 
 
 class Lag:
-    """Records between what was delivered of a partition and its end.
+    """The number of records between the last delivered one of a partition and its end.
 
     The client learns a partition's end by fetching. A partition that is not fetched would seem to have no lag, so the
-    brokers are asked if nothing has come for 10 s. The offset at which the client reached the end counts as delivered:
-    after the last record there may be markers of transactions, and records of aborted ones, which never come.
+    brokers are asked if no record has come for 10 s. The offset at which the client reached the end counts as
+    delivered: after the last record there may be markers of transactions, and records of aborted ones, which are never
+    delivered.
     """
 
     def __init__(self, consumer: Consumer, lanes: Lanes, queries: Queries) -> None:
         self.by_place: Mapping[Place, int] = {}
-        """Records behind the end, at most half a second old; at most 10 s old where nothing comes."""
+        """The lag of each partition: at most half a second old, or 10 s for a partition without new records."""
         self._consumer = consumer
         self._lanes = lanes
         self._queries = queries

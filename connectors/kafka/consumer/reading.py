@@ -105,7 +105,7 @@ class PlainReading(Reading):
         if any(map(Message.error, messages)):
             found = [error for one in messages if (error := _error_of(one)) is not None]
             messages = [message for message in messages if message.error() is None]
-        # Mostly nothing is kept: no copy.
+        # Mostly no messages are kept: this avoids a copy.
         self._kept = messages if not self._kept else self._kept + messages
         return found
 
@@ -245,7 +245,7 @@ class CompiledReading(Reading):
 def _cut(memory: memoryview, at: int, sizes: Iterable[int]) -> list[Bytes]:
     parts = []
     for size in sizes:
-        # numpy takes no view of nothing at the end of a buffer.
+        # numpy refuses an empty view at the end of a buffer.
         parts.append(np.frombuffer(memory, np.uint8, size, at) if size else _NOTHING)
         at += size
     return parts

@@ -1,4 +1,4 @@
-"""`ProducerClient`: a producer and what belongs to it. Sinks that send in the same transactions share one."""
+"""`ProducerClient`: a producer with its thread and callbacks. Sinks that send in the same transactions share one."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Calls:
         self.made = 0
         """Written by the sink."""
         self.reported = 0
-        """Written by the client's thread: the calls that were made before a moment at which nothing was outstanding."""
+        """Written by the client's thread: the number of calls before the last moment without outstanding messages."""
 
 
 class ProducerClient:
-    """An idempotent producer, the way messages go to it, and a thread that serves its callbacks.
+    """An idempotent producer, its `Writing`, and a thread that serves its callbacks.
 
-    The thread notices when nothing is outstanding, so that all messages sent so far are confirmed or lost, and asks
-    brokers and topics that are away whether they are back.
+    The thread notices moments without outstanding messages, at which all messages sent so far are confirmed or lost,
+    and checks whether absent brokers and topics are back.
     """
 
     def __init__(self, config: KafkaSinkConfig) -> None:
@@ -53,7 +53,7 @@ class ProducerClient:
         self.writing: Writing
         self.reach: Reachability
         self.met = False
-        """Whether the brokers have let it in."""
+        """Whether the brokers have accepted its login."""
         self.fatal: ConnectorError | None = None
         """Why the client has failed for good."""
         self.changed = threading.Condition()
@@ -67,7 +67,7 @@ class ProducerClient:
 
     @property
     def hot_path(self) -> HotPathReport:
-        """See `Sink.hot_path`. Raises `HotPathError` where `native` is insisted on and cannot be."""
+        """See `Sink.hot_path`. Raises `HotPathError` if `native` is required and cannot be used."""
         return self._hot_path or report(self._config.hot_path)
 
     @property
@@ -76,16 +76,17 @@ class ProducerClient:
         return bool(self._sinks)
 
     def attach(self, calls: Calls, topic: str | None) -> None:
-        """A sink begins to use it: the first one opens it. `topic` is asked for to see that brokers answer.
+        """A sink begins to use it: the first one opens it. Its metadata request is for `topic`, to see that brokers
+        answer.
 
-        Raises `ConnectorError` for a property that is not known, and a login that cannot be.
+        Raises `ConnectorError` for an unknown property, and a login that is refused.
         """
         if not self._sinks:
             self._open(topic)
         self._sinks.append(calls)
 
     def detach(self, calls: Calls) -> None:
-        """A sink uses it no more: the last one closes it. Messages that are not confirmed are dropped."""
+        """A sink stops using it: the last one closes it. Unconfirmed messages are dropped."""
         if calls not in self._sinks:
             return
         self._sinks.remove(calls)
@@ -93,7 +94,7 @@ class ProducerClient:
             self._close()
 
     def foresee(self, topic: str, partitions: int) -> None:
-        """As `Writing.foresee`, for the first topic of which this is said: that of results, where sinks share it."""
+        """As `Writing.foresee`, for the topic of the first call: that of results, where sinks share the producer."""
         if self._foreseen is None:
             self._foreseen = (topic, partitions, self._config.partitioner)
             self.writing.foresee(*self._foreseen)
@@ -117,7 +118,7 @@ class ProducerClient:
         self.fatal = self.fatal or self.failure(error)
 
     def failure(self, error: KafkaError) -> ConnectorError:
-        """What a fatal error of the client means for its sinks."""
+        """A fatal error of the client, as the error that its sinks raise."""
         return explained(error, self.label, self.scrub)
 
     def raise_fatal(self) -> None:
@@ -170,7 +171,7 @@ class ProducerClient:
         while self._watching:
             self.poll(_SLICE)
             sinks = list(self._sinks)
-            # Read first, so that blocks which are sent after `is_idle` do not count.
+            # Read first, so that blocks sent after `is_idle` do not count.
             made = [calls.made for calls in sinks]
             idle = self.writing.is_idle()
             with self.changed:
@@ -188,7 +189,7 @@ class ProducerClient:
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.reach.suspect(f"{self._config.bootstrap}: {text}")
         else:
-            # The client's log has it too.
+            # The client logs this error itself.
             self.reach.heard(text)
 
 

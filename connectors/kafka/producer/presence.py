@@ -51,7 +51,7 @@ class Presence:
         try:
             found = self._ask(_PATIENCE)
         except KafkaException:
-            # Without an answer from the brokers nothing is known about the topic.
+            # Without an answer the state of the topic stays unknown.
             return
         self._suspected = False
         if found is Found.READY:

@@ -22,7 +22,7 @@ class Sent:
         self.at = time.monotonic()
         """When it was sent."""
         self.parts = 0
-        """How many parts of it are outstanding; counted with the compiled bridge only."""
+        """How many parts of the block are outstanding; counted with the compiled bridge only."""
         self._messages = messages
         self._topic = topic
         self._refused: set[int] = set()

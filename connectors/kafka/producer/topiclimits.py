@@ -1,4 +1,4 @@
-"""`TopicLimits`: what brokers accept for a topic, so that a sink can refuse a message alone.
+"""`TopicLimits`: the limits of brokers for a topic's messages, so that a sink can refuse a message alone.
 
 Brokers refuse a whole request because of one message, and a transaction with it.
 """
@@ -19,16 +19,16 @@ from connectors.records import Ints, Messages
 from pipelines.data.spans import Spans
 
 BATCH_OVERHEAD = 61
-"""Bytes that a batch of records takes besides them."""
+"""Bytes of a batch besides its records."""
 RECORD_OVERHEAD = 36
 """Bytes that librdkafka counts for a message besides payload, key and headers."""
 _HEADERS = 64 * 1024
-"""Bytes of headers that are not counted: only a message whose payload comes so close to the limit is looked at."""
+"""Headers are counted only for messages whose payloads are closer to the limit than this many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLimits:
-    """What a topic's settings allow."""
+    """The limits in a topic's settings."""
 
     batch: int
     """`max.message.bytes`: bytes of a batch of records, compressed."""
@@ -60,7 +60,7 @@ class TopicLimits:
 
 
 NO_LIMITS = TopicLimits(1 << 40, needs_keys=False)
-"""Of a topic whose settings are not known."""
+"""The limits of a topic whose settings are not known."""
 
 
 def limits_of(admin: AdminClient, topics: Iterable[str], seconds: float) -> dict[str, TopicLimits]:

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _OPEN_WAIT = 5.0
 _CLOSE_WAIT = 5.0
 HUNG = 10.0
-"""Seconds after which a client that adds positions to a transaction is given up."""
+"""Seconds after which a client is given up that hangs while it adds positions to a transaction."""
 _MARGIN = 0.25
 """Seconds by which the client may be later than the timeout that it was given."""
 _LEAST = 0.05
@@ -40,31 +40,31 @@ _IDLE_SLICE = 0.005
 _MOST_FENCED = 3
 _FENCED_SECONDS = 600.0
 _STOPPING = FORBIDDEN | {KafkaError.INVALID_TRANSACTION_TIMEOUT, KafkaError.UNSUPPORTED_VERSION}
-"""What a new client, or the same records again, would not mend."""
+"""Errors that neither a new client nor a new attempt with the same records would mend."""
 _FENCING = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-"""Another client has taken the identity, or the brokers gave up waiting for this one."""
+"""Errors if another client has taken the identity, or the brokers gave up waiting for this one."""
 
 
 class _Fenced(Voided):
-    """The client failed for good as the brokers hold its identity for another's."""
+    """The client failed for good: for the brokers, another client has its identity now."""
 
 
 class Transactions(ProducerClient):
     """A producer with a `transactional.id`, and the transaction that is open.
 
-    `begin`, `commit` and `abort` run the client's calls, which may block for much longer than they were told to, in a
-    thread of their own: one that is late goes on, and the next call waits for it.
+    `begin`, `commit` and `abort` run the client's calls, which may block for much longer than their timeout, in a
+    thread of their own: a call that is late goes on, and the next call waits for it.
 
     A client that was fenced, or that the brokers gave up waiting for, is replaced by one with the same id, which has
-    the brokers abort what the first one left. So is a client of which brokers refused messages: the numbers of its
-    messages have a gap then, for which they would refuse the next one.
+    the brokers abort the open transaction of the first one. A client is replaced, too, if brokers refused messages of
+    it: the sequence numbers of its messages then have a gap, for which they would refuse the next message.
     """
 
     def __init__(self, config: KafkaSinkConfig, identity: str, timeout: float) -> None:
         """`identity` is the `transactional.id`, `timeout` the seconds after which brokers abort a transaction."""
         super().__init__(config)
         self.lock = threading.RLock()
-        """Held while the state of sent messages is read or forgotten."""
+        """Held while the state of sent messages is read or dropped."""
         self.sinks: list[KafkaTransactionalSink] = []
         """All sinks that send by it."""
         self.is_active = False
@@ -84,13 +84,14 @@ class Transactions(ProducerClient):
         self._has_offsets = False
         self._running = ResumableCalls()
         self._adding_since: float | None = None
-        """Since when the client adds positions to the transaction."""
+        """When the client began to add positions to the transaction, on `time.monotonic`; `None`: it does not add
+        any."""
         self._given_up: Producer | None = None
-        """The client, if it hangs."""
+        """The client that hung and was given up; `None` if there is none."""
         self._fenced: deque[float] = deque(maxlen=_MOST_FENCED)
 
     def limits(self, topic: str) -> TopicLimits | None:
-        """What the brokers accept for this topic; `None` if it is not known."""
+        """The brokers' limits for this topic; `None` if they are not known."""
         return (self._limits or {}).get(topic)
 
     def attach(self, calls: Calls, topic: str | None) -> None:
@@ -137,15 +138,14 @@ class Transactions(ProducerClient):
         self._within("abort", deadline, self._abort)
 
     def look_for_failure(self) -> None:
-        """Learn whether the open transaction has failed though no message is lost yet: messages for partitions that
-        could not be made part of it wait in the client until they time out.
-
-        Raises `ConnectorError` if a new transaction would fail, too: then no loss of a message tells why.
+        """Check whether the open transaction has failed though no message is lost yet: messages for partitions that
+        could not be added to it wait in the client until they time out. Raises `ConnectorError` if a new transaction
+        would fail, too: the lost messages would not show that reason.
         """
         if not self.is_active:
             return
         try:
-            # The client says in what state it is: for a transaction that is well, in the wrong one to begin another.
+            # The error of this call tells the state of the transaction: if it is intact, that another cannot begin now.
             self.producer.begin_transaction()
         except KafkaException as exception:
             error = error_of(exception)
@@ -164,7 +164,7 @@ class Transactions(ProducerClient):
             )
 
     def failure(self, error: KafkaError) -> ConnectorError:
-        """What a new client would mend voids the transaction."""
+        """`Voided` for errors that a new client would mend, else an error that stops the service."""
         if error.code() in _STOPPING:
             return self._stop(error)
         kind = _Fenced if error.code() in _FENCING else Voided
@@ -182,7 +182,7 @@ class Transactions(ProducerClient):
     def _close(self) -> None:
         self._stop_watching()
         producer = self.producer
-        # Also after a call that is late: a client must not be closed during a call.
+        # Waits for a call that is late, too: a client must not be closed during a call.
         self._quietly("close", time.monotonic() + _CLOSE_WAIT, lambda until: close(producer))
         self._admitted = self.is_active = False
 
@@ -217,7 +217,8 @@ class Transactions(ProducerClient):
             raise
 
     def _within(self, name: str, deadline: float, call: Callable[[float], object]) -> None:
-        """Run one of the client's calls. Raises what it ended in; retriable if that is not known at `deadline`."""
+        """Run one of the client's calls. Raises its error, or a retriable one if the call has not ended at
+        `deadline`."""
         until = max(deadline, time.monotonic() + _LEAST)
         try:
             self._running.run(name, lambda: call(until), until - time.monotonic() + _MARGIN)
@@ -243,7 +244,7 @@ class Transactions(ProducerClient):
             return self.fatal
         if error.code() in _STOPPING:
             return self._stop(error)
-        # Only a commit can be given up: to begin, or to abort, is what comes after that.
+        # Only a failed commit is answered by an abort; `begin` and `abort` come after one.
         if error.txn_requires_abort() or (name in ("add positions", "commit") and not is_passing(error)):
             return Voided(self.scrub(f"{doing}: {error.str()} ({error.name()})"))
         return explained(error, doing, self.scrub)
@@ -295,10 +296,10 @@ class Transactions(ProducerClient):
         return not given_up
 
     def _gives_up(self) -> bool:
-        """Whether the client has hung for too long where it adds positions. It is left to itself then: a new client
-        fences it, and nothing of its transaction was committed.
+        """Whether the client has hung for too long while it adds positions. It is abandoned then: a new client fences
+        it, and no part of its transaction was committed.
 
-        librdkafka may wait there for ever when the group's coordinator goes away, whatever the timeout (its issues 5456
+        librdkafka may wait there for ever when the group's coordinator goes away, ignoring the timeout (its issues 5456
         and 5511).
         """
         with self.lock:
@@ -324,12 +325,13 @@ class Transactions(ProducerClient):
         if self.fatal is not None:
             self._note_replaced(self.fatal)
         if self.has_gap:
-            # They may allow less than they did.
+            # The limits may have been lowered.
             self._limits = None
             self._learn_limits(until)
         if self.fatal is not None or self.has_gap or self._given_up is not None:
             self._replace()
-        # A new client has the brokers abort what the old one began. Only then are positions known.
+        # A new client has the brokers abort the transaction of the old one. Only then are the committed positions
+        # known.
         self._admit(until)
         self._wait_until_idle(until)
         for sink in self.sinks:
@@ -366,12 +368,13 @@ class Transactions(ProducerClient):
             close(old)
 
     def _admit(self, until: float) -> None:
-        """Have the brokers admit the client under its id, and abort what an earlier client left."""
+        """Have the brokers admit the client under its id, and abort the transaction that an earlier client left
+        open."""
         if self._admitted:
             return
         self._learn_limits(until)
         if any(limits.batch < self._batch_size for limits in (self._limits or {}).values()):
-            # Brokers would refuse its batches.
+            # The brokers would refuse batches of the size that the old client was made for.
             self._replace()
         self.producer.init_transactions(_left(until))
         self.met = self._admitted = True
@@ -385,7 +388,7 @@ class Transactions(ProducerClient):
         self._limits = limits_of(admin, topics, _left(until))
 
     def _wait_until_idle(self, until: float) -> None:
-        """Until the client has told of all messages that were thrown away."""
+        """Wait until the client has reported all messages that it dropped."""
         while not self.writing.is_idle():
             if time.monotonic() >= until:
                 raise ConnectorError(f"{self.label}: abort: messages are still on their way", retriable=True)

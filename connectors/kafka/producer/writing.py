@@ -1,4 +1,4 @@
-"""How messages go to a producer: by confluent-kafka's calls, or in blocks by the compiled bridge."""
+"""`Writing`: puts messages into a producer, by confluent-kafka's calls, or in blocks by the compiled bridge."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Writing(ABC):
     """Puts blocks into one producer. Messages without a topic of their own go to `topic`."""
 
     confirms_blocks: ClassVar[bool]
-    """Whether each block is known to be confirmed by itself, while others are outstanding."""
+    """Whether each block is reported as confirmed by itself, while others are outstanding."""
 
     def foresee(self, topic: str, partitions: int, partitioner: str) -> None:
         """The topic has this number of partitions, among which librdkafka's property `partitioner` chooses by key.
@@ -57,7 +57,7 @@ class Writing(ABC):
     def finished(self, outstanding: deque[Sent], reported: int) -> list[Sent]:
         """Remove and return the oldest blocks of which each message is known to be confirmed or lost.
 
-        `reported` is how many of the oldest were sent before a moment at which nothing was outstanding.
+        `reported` is how many of the oldest were sent before a moment without outstanding messages.
         """
         return [outstanding.popleft() for _ in range(reported)]
 
@@ -96,14 +96,15 @@ class PlainWriting(Writing):
             places = list(range(first, first + len(waiting)))
             refused |= self._again(topic, waiting, places, wait_for_room)
             if any(error is _FULL for error in refused.values()):
-                # Those behind would overtake them.
+                # Later messages would overtake the refused ones.
                 return refused | dict.fromkeys(range(places[-1] + 1, count), _FULL)
         return refused
 
     def _again(
         self, topic: str, waiting: list[dict[str, Any]], places: list[int], wait_for_room: WaitForRoom
     ) -> Refusals:
-        """Send those of a batch that the queue had no room for, once it has; `places` are those in the block."""
+        """Send the messages of a batch for which the queue had no room, once it has; `places` are their indices in the
+        block."""
         refused: Refusals = {}
         while True:
             errors = [one.pop("_error", None) for one in waiting]
@@ -247,5 +248,5 @@ def _common_topic(messages: Messages, topic: str) -> str | None:
 
 
 def _can_be_topic(name: str) -> bool:
-    # For a name that cannot be a topic the client refuses a whole block, without an error for each message.
+    # For an invalid topic name the client refuses a whole block, without an error for each message.
     return name.isprintable() and len(name) <= _LONGEST_TOPIC
