@@ -1,1 +1,1 @@
-"""MQTT: feeds of devices in, results out. Importing this loads no client library."""
+"""MQTT source and sink. Importing this loads no client library."""

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pipelines.errors import nearest
 
 PORTS: Final = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
-"""The port of each scheme where an address names none."""
+"""The default port of each scheme."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Address:
 
     @property
     def websocket(self) -> bool:
-        """Whether MQTT travels in a WebSocket."""
+        """Whether the connection is a WebSocket."""
         return self.scheme in ("ws", "wss")
 
     def __str__(self) -> str:
@@ -62,5 +62,5 @@ class Address:
 
 
 def _shown(url: str) -> str:
-    # What cannot be read may hold a password in front of its host.
+    # A URL that cannot be parsed may hold a password before its host.
     return f'"{url}"' if "@" not in url else "this"

@@ -13,17 +13,19 @@ from connectors.mqtt.session.inbound import Inbound, Receive
 from pipelines.hotpath import HotPath
 
 _BLOCK = 4 << 20
-"""Bytes that are received into one block of memory: the records of a batch had better lie in one."""
+"""Bytes of one block of memory for received bytes: large, as payloads of a batch that lie in one block are not
+copied."""
 _AT_ONCE = 1 << 20
 """Bytes that are received, and scanned, at once."""
 
 
 class Arrivals(Inbound):
-    """Scans what comes; `arrived` gets each block of messages, and `receive` what stands between them, in order.
+    """Scans received bytes; `arrived` gets each block of messages, and `receive` the other packets between them, in
+    order.
 
-    No packet of more than `max_packet` bytes is received. A broker of MQTT 5 knows that; one of 3.1.1 cannot be told,
-    and what it sends all the same is thrown away as it comes: `too_large` gets its size and a block of one message
-    that has no topic and no payload, to be acknowledged in its turn.
+    No packet of more than `max_packet` bytes is kept. A broker of MQTT 5 is told this limit; one of 3.1.1 cannot be
+    told, and its larger messages are discarded while they are received: `too_large` gets the size and a block of one
+    message without topic and payload, to be acknowledged in its turn.
     """
 
     def __init__(
@@ -42,11 +44,12 @@ class Arrivals(Inbound):
 
     @property
     def held(self) -> int:
-        """Bytes that came and belong to no packet yet that is whole."""
+        """Received bytes that belong to an incomplete packet."""
         return 0 if self._buffer is None else self._buffer.pending
 
     def begin(self, version: Version) -> None:
-        # A broker of 3.1.1 would send what ends the connection again after every reconnect, for ever.
+        # If a large message ended the connection, a broker of 3.1.1 would send it again after every reconnect, for
+        # ever.
         largest = self._max_packet if version == V5 else LARGEST
         self._passing = None
         self._buffer = ReceiveBuffer(Role.CLIENT, version, largest, strict=False, block=_BLOCK, hot_path=self._hot_path)
@@ -73,7 +76,7 @@ class Arrivals(Inbound):
                 receive(packet)
 
     def _pass_by(self, message: PassingBy) -> bool:
-        """Throw away what came of it; whether it is past."""
+        """Discard the received bytes of the message; whether its end was reached."""
         buffer = self._received
         buffer.drop(message.passed(buffer.pending))
         if message.left:

@@ -1,4 +1,4 @@
-"""`MqttBrowser`: looks at the topics of a broker from outside, for `tap`, `send` and `replay`."""
+"""`MqttBrowser`: reads and writes topics of a broker, for `tap`, `send`, `replay` and `check`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from connectors.units import Position
 from pipelines.errors import ConnectorError
 
 _WAIT = 5.0
-"""Seconds that a broker has to answer."""
+"""Seconds within which a broker has to answer."""
 _LARGEST_ANSWER = 1 << 20
 _LOGIN = tuple(name for name in ("url", "version", "keepalive", "username", "password", "token", "tls", "client"))
 _NO_BEGINNING = (
-    "a topic of MQTT has no beginning and no end: a broker sends what it retained and what comes from now on; "
-    "keep what has to be read again in a file or in Kafka"
+    "a topic of MQTT has no beginning and no end: a broker sends retained messages and those published from now on; "
+    "keep messages that have to be read again in a file or in Kafka"
 )
 
 
@@ -38,9 +38,9 @@ def login_of(config: MqttClientFields) -> dict[str, Any]:
 
 
 class MqttBrowser(Browser):
-    """A broker as `login` (fields of a source) reaches it. `config`: the connector that is looked after, if one is.
+    """A broker, reached with `login` (fields of a source). `config`: the connector that is checked, if there is one.
 
-    It connects under names of its own and without a session, so that it disturbs nobody.
+    It connects with client ids of its own and without a session, so that it does not disturb other clients.
     """
 
     lists_topics = False
@@ -55,12 +55,12 @@ class MqttBrowser(Browser):
         return self._url
 
     def topics(self) -> dict[str, int]:
-        """None: brokers do not list topics. Raises `ConnectorError`, retriable where nobody answers."""
+        """None: brokers do not list topics. Raises `ConnectorError`, retriable if no broker answers."""
         self._look(self._source("look", ("#",), qos=0), subscribe=False)
         return {}
 
     def checked(self, wanted: Sequence[str]) -> str:
-        """What the broker grants to the connector: QoS, session, limits."""
+        """The QoS, session and limits that the broker grants to the connector, as a text."""
         if isinstance(self._config, MqttSourceConfig):
             config = self._config.model_copy(update={"client_id": _name("check")})
             granted, grants = self._look(config, subscribe=True)
@@ -82,7 +82,7 @@ class MqttBrowser(Browser):
         return MqttSourceConfig.model_validate(fields)
 
     def _look(self, config: MqttSourceConfig, *, subscribe: bool) -> tuple[Granted, Grants]:
-        """Connect, subscribe if asked, and leave without a trace."""
+        """Connect, subscribe if asked, and disconnect without leaving a session."""
         told = _Told()
         found = replace(config.settings(), takes_over=False, lasts=False, name=f"{self._url}")
         if not subscribe:
@@ -100,7 +100,7 @@ class MqttBrowser(Browser):
 
 
 class MqttTopicReader(TopicReader):
-    """Reads what a broker retained and what comes from now on, at QoS 0."""
+    """Reads retained messages and those published from now on, at QoS 0."""
 
     def __init__(self, config: MqttSourceConfig, topic: str) -> None:
         super().__init__(topic)
@@ -119,7 +119,7 @@ class MqttTopicReader(TopicReader):
         self._source.close()
 
     def committed(self) -> dict[int, Mark]:
-        """Nobody commits anything. Raises `ConnectorError`: what wants to know would have to read from there."""
+        """Raises `ConnectorError`: MQTT has no positions, so reading cannot go on at a committed one."""
         raise ConnectorError(_NO_BEGINNING)
 
     def commit(self, marks: Mapping[int, Mark]) -> None:
@@ -127,13 +127,13 @@ class MqttTopicReader(TopicReader):
         raise ConnectorError(_NO_BEGINNING)
 
     def starts(self, position: Position) -> dict[int, int]:
-        """Now, for `latest`. Raises `ConnectorError` for any other position."""
+        """The present, for `latest`. Raises `ConnectorError` for any other position."""
         if position != "latest":
             raise ConnectorError(_NO_BEGINNING)
         return {0: 0}
 
     def begin(self, starts: Mapping[int, int]) -> None:
-        """It has begun."""
+        """Does nothing: reading began when it was entered."""
 
     def poll(self, timeout: float, at_most: int = AT_ONCE) -> Records:
         return self._source.poll(1, 1 << 24, timeout) if at_most == 1 else self._first_and_more(timeout, at_most)
@@ -147,7 +147,7 @@ class MqttTopicReader(TopicReader):
 
 
 class _Told:
-    """Notes what a session tells its owner."""
+    """A `SessionClient` that notes the broker's grants."""
 
     def __init__(self) -> None:
         self.granted: Granted | None = None
@@ -160,10 +160,10 @@ class _Told:
         self.grants = grants
 
     def received(self, packet: Packet) -> None:
-        """Messages are none of its business."""
+        """Messages are ignored."""
 
     def ended(self, reason: str) -> None:
-        """It connects again."""
+        """The session connects again by itself."""
 
 
 def _of_source(config: MqttSourceConfig, granted: Granted, grants: Grants) -> list[str]:

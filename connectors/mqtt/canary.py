@@ -1,4 +1,5 @@
-"""`Canary`: a message to oneself, that tells a quiet bus from a session that gets nothing any more."""
+"""`Canary`: a message that the source publishes to itself, to tell a quiet bus from a session that has lost its
+subscriptions."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from connectors.mqtt.protocol.packets import Publish
 
 
 class Canary:
-    """Says when to publish to a topic that the session is subscribed to, and whether that came back in time.
+    """Decides when to publish to a topic that the session is subscribed to, and whether the message came back in time.
 
-    A session gets nothing if nothing at all came for `every` seconds after it was published, while the connection was
-    read: any other message shows as much as the canary does, and behind a long backlog it takes its time. It is
-    published at QoS 0, as what is under way at QoS 1 may fill the broker's window.
+    It is missed if no message at all came for `every` seconds after it was published, while the connection was read:
+    any other message proves as much, and after a long backlog the canary may be late. It is published at QoS 0, as
+    unacknowledged messages of QoS 1 may fill the broker's window.
     """
 
     def __init__(self, topic: str, every: float) -> None:
@@ -21,11 +22,11 @@ class Canary:
         self.every = every
         self.sent = 0
         self.missed = 0
-        """How often one did not come back."""
+        """How many did not come back."""
         self.seconds = 0.0
-        """How long the last one took."""
+        """Seconds that the last one took."""
         self.down: str | None = None
-        """Why the session is believed to get nothing; `None`: it gets something, or that is not known yet."""
+        """Why the session is believed to get no messages; `None`: it gets some, or that is not known yet."""
         self._payload = b""
         self._sent_at = 0.0
         self._silent_since = 0.0
@@ -36,7 +37,7 @@ class Canary:
         self._payload, self._next_at = b"", time.monotonic()
 
     def ended(self) -> None:
-        """The connection is gone, and the messages under way with it."""
+        """The connection is gone, and with it the canary in flight."""
         self._payload, self._next_at = b"", float("inf")
 
     def next(self) -> Publish | None:
@@ -50,30 +51,30 @@ class Canary:
         return Publish(self.topic, self._payload)
 
     def came(self, payload: bytes | None) -> None:
-        """A message of its topic came, perhaps that of another process."""
+        """A message on its topic came, perhaps from another process."""
         if self._payload and payload == self._payload:
             now = time.monotonic()
             self.seconds = now - self._sent_at
             self._payload, self._next_at = b"", now + self.every
 
     def heard(self) -> None:
-        """Messages came, whichever."""
+        """Messages of any topic came."""
         self.down = None
         self._silent_since = time.monotonic()
 
     def not_reading(self) -> None:
-        """What may have come is not seen."""
+        """The connection is not read at present, so silence does not count."""
         self._silent_since = time.monotonic()
 
     def is_missed(self) -> bool:
-        """Whether one has just been found not to come back; then `down` says so, and the next one is due later."""
+        """Whether the canary is found missing by this call; then `down` says so, and the next one is due later."""
         now = time.monotonic()
         if not self._payload or now - self._silent_since < self.every:
             return False
         self._payload, self._next_at = b"", now + self.every
         self.missed += 1
         self.down = (
-            f'connected, but nothing comes: what was published to the canary topic "{self.topic}" has not come back '
-            f"for {self.every:g} s; the broker has lost the subscriptions, or the client may not publish there"
+            f'connected, but no messages arrive: the message published to the canary topic "{self.topic}" has not come '
+            f"back for {self.every:g} s; the broker has lost the subscriptions, or the client may not publish there"
         )
         return True

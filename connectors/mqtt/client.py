@@ -21,12 +21,12 @@ from pipelines.plugins.requirements import Package
 
 
 class TlsConfig(BaseModel):
-    """How an encrypted connection is made, beyond what the system's settings say."""
+    """Settings of TLS, besides those of the system."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     ca: LocalPath | None = None
-    """File with the certificates of the authorities that are believed, PEM; by default those of the system."""
+    """File with the certificates of trusted authorities, PEM; by default those of the system."""
     cert: LocalPath | None = None
     """File with the client's own certificate, PEM, for brokers that ask for one."""
     key: LocalPath | None = None
@@ -38,10 +38,11 @@ class TlsConfig(BaseModel):
     alpn: tuple[str, ...] = ()
     """Names of protocols for brokers that share a port with others, such as `x-amzn-mqtt-ca` on port 443."""
     verify: bool = True
-    """Whether the broker's certificate has to be right. Without, anybody in between can read and change everything."""
+    """Whether the broker's certificate is checked. Without the check, an attacker on the network can read and change
+    all messages."""
 
     def context(self) -> ssl.SSLContext:
-        """What the connection is made with. Raises `ConnectorError` for a file that cannot be used."""
+        """The context of the connection. Raises `ConnectorError` for a file that cannot be used."""
         try:
             context = ssl.create_default_context(cafile=None if self.ca is None else str(self.ca))
             if not self.verify:
@@ -69,30 +70,30 @@ class TlsConfig(BaseModel):
 
 
 class MqttClientFields(ConnectorConfig):
-    """What an MQTT source and an MQTT sink have in common."""
+    """The fields that MQTT sources and sinks share."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
     default_client_id: ClassVar[str] = "{service}-{label}"
-    """The client id where the file names none."""
+    """The client id if the service file names none."""
 
     url: str = "mqtt://localhost:1883"
     """The broker: `mqtt://host:1883`, or `mqtts://host:8883` with TLS; with `client: paho` also `ws://host/path` and `wss://host/path`."""
     client_id: str | None = Field(default=None, min_length=1, max_length=65_535)
-    """Under which name the broker keeps the session. By default made of the names of the service and the connector. Only one connection may have it at a time: every process, and every source and sink, needs its own."""  # noqa: E501
+    """The client id, under which the broker keeps the session. By default made of the names of the service and the connector. Only one connection may have it at a time: every process, and every source and sink, needs its own."""  # noqa: E501
     version: Literal["auto", "5", "3.1.1"] = "auto"
     """The version of MQTT: `auto` is 5, or 3.1.1 with a broker that does not know 5."""
     keepalive: Annotated[Duration, Field(ge=1, le=65_535)] = 30.0
-    """Within what time each side hears of the other: a link that is dead is found after 1.25 times that. Whole seconds."""  # noqa: E501
+    """The keep-alive of MQTT: a dead connection is noticed after 1.25 times this. Whole seconds."""
     username: str | None = None
     """The user name to log in with."""
     password: SecretStr | None = None
     """The password to log in with."""
     token: str | None = None
-    """A function, as module:function, that is given an empty text and gives the password of the next connection and when it ends (seconds since 1970), for tokens that end."""  # noqa: E501
+    """A function, as module:function, for tokens that expire: it gets an empty text and returns the password of the next connection and when it expires (seconds since 1970)."""  # noqa: E501
     tls: TlsConfig | None = None
-    """TLS beyond what the system's settings say; needs an `mqtts://` or `wss://` URL."""
+    """Settings of TLS, besides those of the system; needs an `mqtts://` or `wss://` URL."""
     client: Literal["builtin", "paho"] = "builtin"
-    """What speaks to the broker: our own client, or paho-mqtt for WebSockets and proxies (it is slower, and does not do QoS 2)."""  # noqa: E501
+    """The client library: our own, or paho-mqtt for WebSockets and proxies (it is slower, and does not support QoS 2)."""  # noqa: E501
 
     @field_validator("url")
     @classmethod
@@ -126,7 +127,7 @@ class MqttClientFields(ConnectorConfig):
 
     @property
     def code_keys(self) -> tuple[str, ...]:
-        """The token function, besides those of every connector."""
+        """As those of every connector, and `token`."""
         return (*super().code_keys, *(("token",) if self.token is not None else ()))
 
     @property
@@ -136,11 +137,11 @@ class MqttClientFields(ConnectorConfig):
 
     @property
     def file_keys(self) -> Mapping[str, Path]:
-        """As those of every connector, without `tls.ca`: whose certificates are believed is no secret."""
+        """As those of every connector, without `tls.ca`: trusted certificates are no secret."""
         return {key: path for key, path in super().file_keys.items() if key != "tls.ca"}
 
     def conflicts(self, others: Sequence[ConnectorConfig]) -> list[str]:
-        """Another connector that uses the same client id at the same broker."""
+        """Other connectors that use the same client id at the same broker."""
         return [
             f'client_id "{self.client_id}" is that of {other.label}, too: a broker keeps the connection of only one of '
             "them; give each its own"
@@ -151,7 +152,7 @@ class MqttClientFields(ConnectorConfig):
         ]
 
     def check_packages(self) -> None:
-        """As every connector, and paho-mqtt where `client` asks for it."""
+        """As every connector, and paho-mqtt where `client` names it."""
         super().check_packages()
         if self.client == "paho":
             Package("paho", "mqtt").check(f"{self.label} (client: paho)")

@@ -1,4 +1,4 @@
-"""The columns of a block of MQTT messages, besides their payloads: read when asked for."""
+"""The columns of a block of MQTT messages, besides their payloads: each is read on first use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OF_PROPERTIES: Final = {
     "correlation": "correlation_data",
 }
 COLUMNS: Final = (*_OF_FLAGS, *_OF_PROPERTIES)
-"""What an MQTT message says besides its topic, its levels and its user properties, which are headers."""
+"""The metadata of an MQTT message besides its topic, its levels and its user properties, which are headers."""
 NO_TOPIC: Final = ""
 """The topic of a message whose topic breaks the rules."""
 
@@ -100,7 +100,7 @@ def _levels(patterns: TopicPatterns, name: str, topics: Coded) -> list[str | Non
 
 
 class _Extras(Mapping[str, Callable[[], Column]]):
-    """The columns of some messages by name, each made when somebody asks; properties are decoded once."""
+    """The columns of some messages by name, each made on first use; properties are decoded once."""
 
     def __init__(self, taken: Taken, topics: Coded, patterns: TopicPatterns) -> None:
         self._taken = taken
@@ -125,7 +125,7 @@ class _Extras(Mapping[str, Callable[[], Column]]):
         return lambda: Column.of(_OF_FLAGS[name](self._taken.column("flags")).tolist())
 
     def headers(self) -> Sequence[Sequence[Header] | None] | None:
-        """User properties, in order; `None` where there are none. Those of a message that breaks the rules are none."""
+        """User properties, in order; `None` where there are none. A message that breaks the rules has none."""
         if not self._has_properties():
             return None
         found = [

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 _ORDINAL = re.compile(r"(?:.*-)?([0-9]+)")
 _OVERHEAD = 128 * 1024
-"""Bytes of a packet besides its payload: a topic and properties as long as they may reasonably be."""
+"""Bytes of a packet besides its payload: room for a long topic and properties."""
 _SHORT = 60
-"""Seconds within which a broker that is there is reached again, with time to spare."""
+"""Seconds within which an available broker is reached again, with a margin."""
 _LONGEST_EXPIRY = 0xFFFF_FFFF
 
 
@@ -37,9 +37,9 @@ class Shard(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     index: Annotated[int, Field(ge=0)]
-    """Which of them this process is, from 0; may be a host name that ends with its number, as `${HOSTNAME}` of a stateful set is: `sensors-3`."""  # noqa: E501
+    """The number of this process, from 0; may be a host name that ends with its number, as `${HOSTNAME}` of a stateful set is: `sensors-3`."""  # noqa: E501
     count: Annotated[int, Field(ge=1)]
-    """How many there are. All have to say the same."""
+    """The number of processes; the same in all of them."""
     level: str
     """The named level of `topics` by which they divide: all topics with the same value of it go to one process."""
 
@@ -61,14 +61,15 @@ class Shard(BaseModel):
 
 
 class CanaryConfig(BaseModel):
-    """A message that the source publishes to itself, to notice when it gets nothing any more."""
+    """A message that the source publishes to itself, to notice when it gets no messages any more."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     topic: str | None = None
-    """Where it is published, a topic of this process alone: by default `streamer/canary/` and the client id. The client has to be allowed to publish and to subscribe there."""  # noqa: E501
+    """Its topic, of this process alone: by default `streamer/canary/` and the client id. The client has to be allowed to publish and to subscribe there."""  # noqa: E501
     every: Annotated[Duration, Field(ge=1)] = 30.0
-    """How often, and how long the source waits for something to come before it connects and subscribes anew."""
+    """How often it is published, and how long the source waits for any message before it connects and subscribes
+    anew."""
 
     @field_validator("topic")
     @classmethod
@@ -85,27 +86,27 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
     record_columns: ClassVar[tuple[str, ...]] = ("levels.NAME", *COLUMNS)
 
     type: Literal["mqtt"] = "mqtt"
-    """Which connector this is."""
+    """The type of connector."""
     topics: OneOrMore = Field(min_length=1)
     """Topic filters; one text instead of a list is one filter. A level may have a name, which `into` and topics of sinks can use: `factory/{line}/{device}/+`."""  # noqa: E501
     qos: Literal[0, 1, 2] = 1
-    """How messages are handed over: 0 at most once, 1 at least once, 2 as 1 with one more round, for brokers that want it. What was published with less comes with less."""  # noqa: E501
+    """The QoS of the subscriptions: 0 at most once, 1 at least once, 2 as 1 with one more round trip, for brokers that need it. Messages that were published with a lower QoS keep it."""  # noqa: E501
     expiry: Annotated[Duration, Field(le=_LONGEST_EXPIRY)] | None = None
-    """How long the broker keeps the session, and what comes for it, while the service is away: by default 1h, and 0 with `qos: 0`. A broker of MQTT 3.1.1 keeps it for good."""  # noqa: E501
+    """How long the broker keeps the session and its messages while the service is away: by default 1h, and 0 with `qos: 0`. A broker of MQTT 3.1.1 keeps it for good."""  # noqa: E501
     window: Annotated[int, Field(ge=1, le=65_535)] = 2000
-    """How many messages may be under way before they are acknowledged, and so come again after a crash; the broker is told not to send more ahead (Receive Maximum of MQTT 5). At least the records of three batches keep it busy."""  # noqa: E501
+    """How many messages may be unacknowledged at a time, and so come again after a crash; the broker is told not to send more ahead (Receive Maximum of MQTT 5). At least the records of three batches keep it busy."""  # noqa: E501
     share: str | None = Field(default=None, min_length=1)
     """The group of a shared subscription: its members divide the messages. A member that dies keeps its part until its session expires; `shard` does without that."""  # noqa: E501
     shard: Shard | None = None
     """Divides the topics among processes that each have a session of their own."""
     canary: CanaryConfig | None = None
-    """Finds a session that is connected and gets nothing, because the broker has lost its subscriptions: the source publishes to itself, and subscribes anew when that does not come back. Over MQTT 5 it also asks for all subscriptions again each time, as one of several may be lost. `canary: {}` is enough."""  # noqa: E501
+    """Detects a session that is connected and gets no messages, because the broker has lost its subscriptions: the source publishes to itself, and subscribes anew when that message does not come back. Over MQTT 5 it also sends SUBSCRIBE again each time, as one of several subscriptions may be lost. `canary: {}` is enough."""  # noqa: E501
     key: str | None = None
     """The named level that becomes the records' key; by default they have none."""
     retained: Literal["take", "skip"] = "take"
-    """Whether messages are taken that the broker stored before: it sends the last of each topic at a new subscription."""  # noqa: E501
+    """Whether retained messages are delivered: the broker sends the last one of each topic at a new subscription."""
     max_message: Annotated[Size, Field(ge=128, le=LARGEST - 1024)] = 16 << 20
-    """Bytes of the largest payload. What is larger is not received: a broker of MQTT 5 is told, one of 3.1.1 sends it, and it is counted and passed over."""  # noqa: E501
+    """Bytes of the largest payload. Larger messages are not delivered: a broker of MQTT 5 is told the limit; those of a broker of 3.1.1 are counted, acknowledged and discarded."""  # noqa: E501
 
     @field_validator("topics")
     @classmethod
@@ -146,7 +147,7 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
 
     @property
     def canary_topic(self) -> str | None:
-        """Where the canary is published; `None` without one."""
+        """The topic of the canary; `None` without one."""
         if self.canary is None:
             return None
         client = re.sub(r"[/+#\0]", "-", self.client_id or self.label)
@@ -154,7 +155,7 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
 
     @property
     def record_names(self) -> tuple[str, ...]:
-        """The named levels of its topics, and what every message says."""
+        """The named levels of its topics, and the metadata of every message."""
         return (*(f"levels.{name}" for name in TopicPatterns(self.topics).names), *COLUMNS)
 
     def check_into(self) -> None:
@@ -178,15 +179,15 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
 
     @property
     def most_ahead(self) -> int | None:
-        """Its window: brokers of MQTT 5 send no more, and no more is polled from others."""
+        """Its window: brokers of MQTT 5 send no more messages ahead, and from others no more are polled."""
         return self.window if self.qos else None
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a share, QoS 0 or a short expiry costs."""
+        """The effects of a share, QoS 0 or a short expiry."""
         found: list[str] = []
         if not self.qos:
-            found.append("at QoS 0 nothing comes again: what is in hand when the process is killed is lost")
+            found.append("at QoS 0 no message comes again: those in hand when the process is killed are lost")
         elif not self.session_expiry:
             found.append("with expiry: 0 each cut of the connection loses messages")
         elif self.session_expiry < _SHORT:
@@ -200,7 +201,7 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
         return tuple(found)
 
     def conflicts(self, others: Sequence[ConnectorConfig]) -> list[str]:
-        """As every client of a broker, and sinks that publish to what it reads."""
+        """As every client of a broker, and sinks that publish to topics that it reads."""
         patterns = [pattern.filter for pattern in TopicPatterns(self.topics).patterns]
         return [
             *super().conflicts(others),
@@ -252,7 +253,7 @@ class MqttSourceConfig(HasCompiledForm, MqttClientFields, SourceConfig):
         return self.max_message + _OVERHEAD
 
     def settings(self) -> Settings:
-        """What it asks of a broker. Raises `ConnectorError` for a `token` that cannot be loaded."""
+        """The settings of its session. Raises `ConnectorError` for a `token` that cannot be loaded."""
         share = "" if self.share is None else f"{SHARE}/{self.share}/"
         handling = 2 if self.retained == "skip" else 1
         canary = self.canary_topic

@@ -1,4 +1,4 @@
-"""`Gathering`: how long messages had better gather before they are read."""
+"""`Gathering`: how long messages should gather before they are read."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import time
 from typing import Final
 
 LONGEST: Final = 0.01
-"""Seconds that messages gather at most."""
+"""The longest time that messages gather, in seconds."""
 _SHORTEST: Final = 0.001
-"""Seconds below which it is not worth it; the system waits in steps of this."""
+"""The shortest time worth waiting, in seconds: the resolution of the system's waits."""
 _FEWEST: Final = 10
-"""Messages that have to be expected meanwhile."""
+"""The number of messages that have to be expected meanwhile."""
 _SPAN: Final = 0.005
 """Seconds over which messages are counted."""
 
 
 class Gathering:
-    """A broker sends messages one by one, and to be woken for each costs as much as to read fifty. A poll that goes on
-    waiting for more in any case therefore reads them some milliseconds later, many at a time.
+    """A broker sends messages one by one, and one wake-up costs as much as reading fifty. A poll that goes on waiting
+    for more messages in any case therefore reads them some milliseconds later, many at a time.
 
-    So nothing is handed over later, except a batch that would have become full meanwhile: half as many as are missing
-    may come, at the rate of late.
+    No record is delivered later by that, unless the batch becomes full meanwhile: so the pause is the time in which
+    half of the missing messages come, at the present rate.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Gathering:
         return self._rate * LONGEST >= _FEWEST
 
     def pause(self, missing: float) -> float:
-        """Seconds, 0 if they had better be waited for one by one; `missing` are those that are wanted and may come."""
+        """Seconds to wait, 0 if that is not worth it; `missing` is how many more messages are wanted and may come."""
         if not self._fresh or not self.worth_it:
             return 0.0
         self._fresh = False

@@ -1,4 +1,4 @@
-"""`OnlyOnce`: the messages in hand that the broker will not send again, as they came at QoS 0."""
+"""`OnlyOnce`: unfinished messages of QoS 0, which the broker will not send again."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pipelines.data.spans import Ints
 
 
 class OnlyOnce:
-    """Knows their positions until they are done, so that those that get lost can be counted."""
+    """Keeps their positions until they are done, so that lost ones can be counted."""
 
     def __init__(self) -> None:
         self._blocks: deque[Ints] = deque()
 
     def add(self, positions: Ints) -> None:
-        """These came, `int64 (n,)` and rising, behind all others."""
+        """Messages came at these positions, `int64 (n,)` and rising, after all others."""
         if len(positions):
             self._blocks.append(positions)
 
@@ -24,7 +24,7 @@ class OnlyOnce:
             self._blocks.popleft()
 
     def clear(self, mark: int) -> int:
-        """Forget them; how many were at `mark` or behind it."""
+        """Drop all; returns how many were at `mark` or after it."""
         count = sum(int((positions >= mark).sum()) for positions in self._blocks)
         self._blocks.clear()
         return count

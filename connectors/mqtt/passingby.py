@@ -1,4 +1,4 @@
-"""`PassingBy`: a message that is too large to be received, thrown away as it comes."""
+"""`PassingBy`: a message that is too large to be kept, and is discarded while it is received."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from connectors.mqtt.protocol.scan import Scanned, Stopped
 from connectors.mqtt.protocol.topictable import TopicTable
 
 _HEAD: Final = LONGEST + 4
-"""Bytes of a PUBLISH in which its topic and its packet id are, whatever they are."""
+"""Bytes at the beginning of a PUBLISH that hold its topic and packet id, at their longest."""
 
 
 @dataclass(slots=True)
@@ -27,13 +27,13 @@ class PassingBy:
     size: int
     """Bytes of its payload."""
     left: int
-    """Bytes of it that are still to be thrown away."""
+    """Bytes of it that are still to be discarded."""
 
     @classmethod
     def of(cls, raw: memoryview) -> Self | None:
-        """The packet at the beginning of what came; `None` if more of it has to come first.
+        """The packet at the beginning of these bytes; `None` if they do not hold its packet id yet.
 
-        Raises `ProtocolError` if it is no PUBLISH, as nothing else may be so large, or if it breaks the rules.
+        Raises `ProtocolError` if it is no PUBLISH, as no other packet may be so large, or if it breaks the rules.
         """
         header = read_header(raw, 0, len(raw), V311, LARGEST)
         if header is None:
@@ -48,13 +48,13 @@ class PassingBy:
         return cls(raw[0] & 0xF, message.packet_id, end - message.payload, end)
 
     def passed(self, count: int) -> int:
-        """How many of these next bytes belong to it."""
+        """Count these next bytes; returns how many of them belong to the packet."""
         own = min(count, self.left)
         self.left -= own
         return own
 
     def row(self) -> Scanned:
-        """It as a block of one message, without topic and payload."""
+        """The message as a block of one, without topic and payload."""
         zero = np.zeros(1, np.int64)
         return Scanned(
             np.zeros(0, np.uint8),

@@ -1,4 +1,4 @@
-"""`Pending`: messages that came and have not been polled."""
+"""`Pending`: messages that were received and not polled."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Part:
 
     block: Scanned
     rows: Ints | None
-    """Which rows of the block; `None`: `[start, stop)`."""
+    """The rows of the block; `None`: `[start, stop)`."""
     start: int
     stop: int
-    """Of `rows`, or of the block."""
+    """The range in `rows`, or in the block."""
     positions: Ints
-    """Of all rows of the block."""
+    """The positions of all rows of the block."""
     received_at: int
-    """When it came, in milliseconds since 1970."""
+    """When the block was received, in milliseconds since 1970."""
     totals: Ints
-    """Bytes of the payloads of each and all before it, of all rows."""
+    """Cumulative bytes of payloads, of all rows."""
     byte_count: int
     """Bytes of the payloads."""
 
@@ -44,7 +44,7 @@ class Part:
 
     @property
     def picked(self) -> slice | Ints:
-        """Which rows of the block they are, to index its columns with."""
+        """The rows, as an index into the columns of the block."""
         return slice(self.start, self.stop) if self.rows is None else self.rows[self.start : self.stop]
 
     def strings(self, name: str) -> Spans:
@@ -53,7 +53,7 @@ class Part:
         return Spans(block.buffer, getattr(block, f"{name}_starts")[picked], getattr(block, f"{name}_lengths")[picked])
 
     def split(self, count: int, byte_count: int) -> Part:
-        """Take the first ones off, at most so many, and so many bytes; one at least, which may be larger."""
+        """Split off the first messages, at most so many, and so many bytes; at least one, which may be larger."""
         totals, start = self.totals, self.start
         before = int(totals[start - 1]) if start else 0
         size = int(totals[start + count - 1]) - before
@@ -68,7 +68,7 @@ class Part:
 
 @dataclass(slots=True)
 class Taken:
-    """The messages of one poll: of some parts, one behind the other."""
+    """The messages of one poll: those of some parts, in order."""
 
     parts: list[Part]
     byte_count: int
@@ -95,14 +95,15 @@ class Taken:
         if len(self.parts) == 1:
             return self.parts[0].strings("payload")
         last = self.parts[-1].block.buffer
-        # What a connection brings is always shown from the beginning of a block on: the last one to be shown has all.
+        # Views of received bytes always begin at the start of their block of memory, so the last view has the bytes of
+        # all.
         if last.base is not None and all(part.block.buffer.base is last.base for part in self.parts):
             return Spans(last, self.column("payload_starts"), self.column("payload_lengths"))
         return Spans.concat([part.strings("payload") for part in self.parts])
 
     @property
     def received_at(self) -> Ints:
-        """When they came, in milliseconds since 1970, `int64 (N,)`."""
+        """When they were received, in milliseconds since 1970, `int64 (N,)`."""
         return _joined([np.full(len(part), part.received_at, np.int64) for part in self.parts])
 
 
@@ -111,7 +112,7 @@ def _joined(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 class Pending:
-    """What was received ahead of polls, in order."""
+    """Messages received ahead of polls, in order."""
 
     def __init__(self) -> None:
         self._parts: deque[Part] = deque()
@@ -119,13 +120,14 @@ class Pending:
         self.byte_count = 0
 
     def add(self, part: Part) -> None:
-        """These come last."""
+        """Add messages at the end."""
         self._parts.append(part)
         self.count += len(part)
         self.byte_count += part.byte_count
 
     def take(self, count: int, byte_count: int) -> Taken:
-        """The first ones: at most `count`, and about `byte_count` bytes of payloads; the last may exceed it."""
+        """Remove and return the first messages: at most `count`, and about `byte_count` bytes of payloads; the last may
+        exceed it."""
         found: list[Part] = []
         before = self.byte_count
         while self._parts and count > 0 and (byte_count > 0 or not found):

@@ -20,21 +20,21 @@ from pipelines.errors import ConnectorError
 from pipelines.hotpath import HotPathReport, taken
 
 OPEN_WAIT = 5.0
-"""Seconds to wait for a broker that answers, so that a wrong login is told when the service starts."""
+"""Seconds to wait for the broker's answer, so that a refused login is reported when the service starts."""
 PIECE = 512
-"""Messages that are handed to the thread of the connection at once."""
+"""The most messages that are handed to the thread of the connection at once."""
 
 
 class MqttSink(Sink):
-    """Publishes messages in their order. A thread of its own has the connection, so that it is kept alive during long
+    """Publishes messages in their order. The connection has a thread of its own, so that it is kept alive during long
     batches.
 
     With QoS 1 a message is confirmed by its PUBACK, with QoS 2 by its PUBCOMP, with QoS 0 by the answer to a ping that
-    follows it. When the connection is lost, messages that were not confirmed are published again: with DUP and the same
-    packet ids where the broker has kept the session, else as new messages. So nothing is lost and some may come twice,
-    with QoS 0 too. A message that the broker has no room for (quota exceeded) is tried again; one that it refuses is
-    lost for good and named by the barrier. Over a connection of MQTT 5 headers become user properties and the key
-    correlation data; MQTT 3.1.1 has no place for them, except in dead letters, which are JSON documents there.
+    follows it. When the connection is lost, unconfirmed messages are published again: with DUP and the same packet ids
+    if the broker has kept the session, else as new messages. So no message is lost and some may come twice, with QoS 0
+    too. A message for which the broker has no room (quota exceeded) is tried again; one that it refuses is lost for
+    good and named by the barrier. Over a connection of MQTT 5 headers become user properties and the key correlation
+    data; MQTT 3.1.1 has no place for them, except in dead letters, which are JSON documents there.
 
     Unconfirmed messages are held in at most `buffer` bytes and 131,072 messages.
     """
@@ -46,7 +46,7 @@ class MqttSink(Sink):
         self._publisher: Publisher | None = None
         self._lost: dict[int, ConnectorError] = {}
         self.headers_left_out = 0
-        """Headers that were no text, and so could not be user properties."""
+        """The number of headers that were no text, and so could not be user properties."""
 
     @property
     def hot_path(self) -> HotPathReport:
@@ -63,16 +63,17 @@ class MqttSink(Sink):
         return (
             Measure("connections_lost", "Connections to the broker that were lost.", read("connections_lost")),
             Measure("messages_again", "Messages that were published more than once.", read("again")),
-            Measure("messages_unheard", "Messages that nobody had subscribed to, as the broker said.", read("unheard")),
+            Measure("messages_unheard", "Messages without a subscriber, by the broker's answer.", read("unheard")),
             Measure("headers_left_out", "Headers that are no text.", self.headers_left_out),
             Measure("unconfirmed_messages", "Messages that are not confirmed.", read("messages_held"), "gauge"),
             Measure("unconfirmed_bytes", "Bytes of messages that are not confirmed.", read("bytes_held"), "gauge"),
         )
 
     def open(self) -> None:
-        """Connect. Waits up to 5 s for a broker that answers; an absent one is no error.
+        """Connect. Waits up to 5 s for the broker's answer; an absent broker is no error.
 
-        Raises `ConnectorError` for a login or client id that is refused, and a broker that lacks what is asked of it.
+        Raises `ConnectorError` for a login or client id that is refused, and a broker that lacks a feature that is
+        needed.
         """
         publisher = Publisher(self.name, self._config.settings(), self._config.client, self._style, self._config.window)
         publisher.start()
@@ -85,7 +86,7 @@ class MqttSink(Sink):
             raise publisher.failure
 
     def send(self, messages: Messages, deadline: float) -> Refused:
-        """See `Sink.send`. Refused alone are messages whose topic nobody can publish to and those that are too large.
+        """See `Sink.send`. Messages with an invalid topic, and those that are too large, are refused alone.
 
         Raises `ConnectorError` when the sink is broken for good: another client took over its session, for example.
         """
@@ -106,7 +107,7 @@ class MqttSink(Sink):
             self.headers_left_out += block.left_out
             given = self._give(publisher, messages, block, index, deadline)
             if given < len(index):
-                # Nothing overtakes a message that finds no room.
+                # No message overtakes one that finds no room.
                 rest = [*index[given:].tolist(), *range(int(index[-1]) + 1, len(messages))]
                 full = self._full(publisher)
                 refused |= {at: full for at in rest if at not in refused}
@@ -152,7 +153,7 @@ class MqttSink(Sink):
         return None if self._publisher is None else self._publisher.down
 
     def close(self) -> None:
-        """See `Sink.close`. Messages that are not confirmed are dropped."""
+        """See `Sink.close`. Unconfirmed messages are dropped."""
         if self._publisher is not None:
             self._publisher.close()
             self._publisher = None
@@ -186,7 +187,8 @@ class MqttSink(Sink):
         )
 
     def _give(self, publisher: Publisher, messages: Messages, block: Block, index: Ints, deadline: float) -> int:
-        """Hand over the messages at `index`, which are `block`, as there is room for them; how many by the deadline."""
+        """Hand the messages at `index`, which are those of `block`, to the publisher as it has room; returns how many
+        by the deadline."""
         given = 0
         while given < len(index):
             fits = self._wait_for_room(publisher, block.sizes, deadline)
@@ -200,7 +202,8 @@ class MqttSink(Sink):
         return given
 
     def _wait_for_room(self, publisher: Publisher, sizes: Ints, deadline: float) -> int:
-        """Wait until there is room for at least one of these messages; for how many there is, 0 at the deadline."""
+        """Wait until there is room for at least one of these messages. Returns for how many there is room, 0 at the
+        deadline."""
         ends = np.cumsum(sizes)
         with publisher.changed:
             while publisher.failure is None:

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from connectors.mqtt.sink import MqttSink
 
 SESSION_KEPT = 3600
-"""Seconds that a broker keeps the session of a sink whose connection is lost: so long it knows what it has taken."""
+"""Seconds that a broker keeps the session of a sink whose connection is lost: so long it knows which messages it
+has."""
 _LONGEST_EXPIRY = 0xFFFF_FFFF
 _REACHING = ("url", "version", "tls", "client")
-"""Fields by which a broker is reached: those that a sink without a `url` takes from the service's source."""
+"""The fields of the connection that a sink without a `url` takes from the service's source."""
 _LOGIN = ("username", "password", "token")
-"""The same for logging in; a sink that has one of them logs in by itself."""
+"""The same for the login; a sink that sets one of them has its own login."""
 
 
 class Announcement(BaseModel):
@@ -38,13 +39,13 @@ class Announcement(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     topic: str
-    """Where it is published, as it stands."""
+    """Its topic; not made from values."""
     payload: str = ""
-    """What it says."""
+    """Its payload."""
     qos: Literal[0, 1, 2] = 1
-    """How it is handed over."""
+    """Its QoS."""
     retain: bool = True
-    """Whether the broker keeps it for those who subscribe later."""
+    """Whether the broker keeps it for later subscribers."""
 
     @field_validator("topic")
     @classmethod
@@ -54,18 +55,20 @@ class Announcement(BaseModel):
         return topic
 
     def message(self) -> Publish:
-        """It as a packet."""
+        """The message as a packet."""
         return Publish(self.topic, self.payload.encode(), self.qos, self.retain)
 
 
 class LastWill(Announcement):
-    """The message that the broker publishes when the connection is lost. The sink publishes it when it leaves."""
+    """The message that the broker publishes when the connection is lost. The sink itself publishes it when it
+    disconnects."""
 
     delay: Annotated[Duration, Field(le=_LONGEST_EXPIRY)] = 0.0
-    """How long the broker waits for the sink to come back before it publishes it; MQTT 5 only. Whole seconds."""
+    """How long the broker waits for the sink to reconnect before it publishes the message; MQTT 5 only. Whole
+    seconds."""
 
     def will(self) -> Will:
-        """It as a part of CONNECT."""
+        """The message as the will of CONNECT."""
         delay = round(self.delay)
         properties = Properties(will_delay_interval=delay) if delay else Properties()
         return Will(self.topic, self.payload.encode(), self.qos, self.retain, properties)
@@ -78,7 +81,7 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
     default_client_id: ClassVar[str] = "{service}-{label}-out"
 
     type: Literal["mqtt"] = "mqtt"
-    """Which connector this is."""
+    """The type of connector."""
     url: str = "mqtt://localhost:1883"
     """The broker: `mqtt://host:1883`, or `mqtts://host:8883` with TLS; with `client: paho` also `ws://host/path` and `wss://host/path`. A sink that names none uses that of the service's first MQTT source, and its login."""  # noqa: E501
     topic: str = Field(min_length=1)
@@ -86,13 +89,13 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
     topics: OneOrMore = ()
     """Topics that may be made from values: names, or regular expressions that begin with ^."""
     qos: Literal[0, 1, 2] = 1
-    """How messages are handed over: 0 without acknowledgement (confirmed by a ping behind them), 1 at least once, 2 with one more round."""  # noqa: E501
+    """The QoS of messages: 0 without acknowledgement (confirmed by a ping after them), 1 at least once, 2 with one more round trip."""  # noqa: E501
     retain: bool = False
-    """Whether the broker keeps the last message of each topic for those who subscribe later. An empty payload removes it."""  # noqa: E501
+    """Whether the broker keeps the last message of each topic for later subscribers. An empty payload removes it."""
     expiry: Annotated[Duration, Field(ge=1, le=_LONGEST_EXPIRY)] | None = None
     """How long the broker keeps a message for subscribers that are away; MQTT 5 only. Whole seconds; by default for good."""  # noqa: E501
     content_type: str | None = None
-    """What payloads are, for receivers: `application/json`; MQTT 5 only."""
+    """The content type of payloads: `application/json`; MQTT 5 only."""
     user_properties: dict[str, str] = Field(default={})
     """User properties of every message; MQTT 5 only."""
     headers: bool = True
@@ -100,15 +103,15 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
     correlation: str | None = None
     """The value of the result that becomes the message's correlation data, instead of the record's key; MQTT 5 only. For answers to requests: `into: {correlation: NAME}` at the source."""  # noqa: E501
     window: Annotated[int, Field(ge=1, le=65_533)] | None = None
-    """How many messages are published ahead of their acknowledgements, if the broker takes as many (its Receive Maximum). By default 2000, and 20 with `qos: 2` over MQTT 3.1.1, where brokers cannot say it and mosquitto forgets what is more."""  # noqa: E501
+    """How many messages are published ahead of their acknowledgements, if the broker accepts as many (its Receive Maximum). By default 2000, and 20 with `qos: 2` over MQTT 3.1.1, where brokers cannot tell their limit and mosquitto loses messages beyond it."""  # noqa: E501
     buffer: Annotated[Size, Field(ge=1024)] = 16 << 20
-    """Bytes of messages that are not acknowledged; when there are more the service waits. No message may be larger."""
+    """The most bytes of unacknowledged messages; beyond that the service waits. No message may be larger."""
     birth: Announcement | None = None
     """A message published whenever the sink has connected: `{topic: devices/edge-1, payload: online}`."""
     will: LastWill | None = None
-    """A message that the broker publishes when the connection is lost, and the sink when it leaves."""
+    """A message that the broker publishes when the connection is lost, and the sink when it disconnects."""
     dead_letters: bool = False
-    """Whether messages are dead letters: over MQTT 3.1.1, which has no user properties, each is a JSON document of its headers, key and payload. The dead letter of a service is."""  # noqa: E501
+    """Whether messages are dead letters: over MQTT 3.1.1, which has no user properties, each is a JSON document of its headers, key and payload. Set for the dead letter sink of a service."""  # noqa: E501
 
     @field_validator("topic")
     @classmethod
@@ -129,7 +132,7 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
 
     @property
     def addressing(self) -> Addressing:
-        """As its fields say."""
+        """As `SinkConfig.addressing`."""
         return Addressing(self.topic, self.topics, self.correlation, self.headers)
 
     @property
@@ -164,13 +167,13 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
         return self.model_copy(update={"dead_letters": True})
 
     def style(self) -> Style:
-        """What its messages have in common."""
+        """The properties that all its messages share."""
         encoded = encode_properties(self._properties(), Place.PUBLISH)
         return Style(
             topic=self.topic,
             qos=self.qos,
             retain=self.retain,
-            # Without their length in front: those of each message follow them.
+            # Without their length in front, as the properties of each message are appended.
             properties=encoded[next(at for at, byte in enumerate(encoded) if byte < 128) + 1 :],
             content_type=self.content_type is not None,
             headers=self.headers or self.dead_letters,
@@ -181,7 +184,7 @@ class MqttSinkConfig(HasCompiledForm, MqttClientFields, SinkConfig):
         )
 
     def settings(self) -> Settings:
-        """How it reaches the broker. Raises `ConnectorError` for a `token` that cannot be loaded."""
+        """The settings of its session. Raises `ConnectorError` for a `token` that cannot be loaded."""
         made = Settings(f"sink {self.label}", **self.connection(), expiry=SESSION_KEPT, takes_over=False)
         return made if self.will is None else replace(made, will=self.will.will())
 

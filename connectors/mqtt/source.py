@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _OPEN_WAIT = 5.0
-"""Seconds that `open` waits for the broker, to tell what will not get better."""
+"""Seconds that `open` waits for the broker, to raise permanent errors at once."""
 _ACKNOWLEDGE_WAIT = 10.0
-"""Seconds that the broker has to confirm that it has the acknowledgements."""
+"""Seconds within which the broker has to confirm that it has the acknowledgements."""
 _MOST_HELD = 1 << 20
-"""Bytes that are received beyond the messages that are polled, to reach the broker's answer behind them."""
+"""The most bytes that are received ahead of polls, to reach the broker's answer that follows the messages."""
 _PARTITION = "0"
 _RETAINED = 1
 _DUPLICATE = 8
@@ -52,41 +52,42 @@ _DUPLICATE = 8
 
 @dataclass(slots=True)
 class Counts:
-    """What happened to an `MqttSource` since it was made."""
+    """Counters of an `MqttSource` since it was made."""
 
     received: int = 0
-    """Messages that came, all of them."""
+    """All messages that were received."""
     duplicates: int = 0
-    """Messages that came marked as sent before (DUP)."""
+    """Received messages with the DUP flag."""
     matched: int = 0
-    """Of what came again after a reconnect: messages that were in hand and were not delivered again."""
+    """Messages that came again after a reconnect, and were not delivered again as their records were not finished
+    yet."""
     passed: int = 0
     """Messages that were acknowledged and not delivered: of other shards, of earlier subscriptions, retained ones,
     canaries."""
     acknowledged: int = 0
-    """Acknowledgements that were sent."""
+    """Acknowledgements that were sent to the broker."""
     sessions_lost: int = 0
-    """How often the broker had forgotten the session: what it held for us is gone."""
+    """How often the broker had lost the session, with the messages that it held."""
     gaps: int = 0
-    """Times in which messages may have been missed: connections that began anew without what the broker had kept."""
+    """How often messages may have been missed: connections that began without the session of the last one."""
     gone: int = 0
-    """Messages of QoS 0 that were in hand when the source was rewound, and do not come again."""
+    """Unfinished messages of QoS 0 when the source was rewound: they do not come again."""
     too_large: int = 0
-    """Messages larger than `max_message` that came all the same, and were passed over."""
+    """Messages larger than `max_message`, which were acknowledged and discarded."""
 
 
 class MqttSource(Source):
     """Messages of MQTT topics. Positions are arrival numbers; a lane is a session on the broker.
 
     `poll` reads the socket, `acknowledge` writes it: the connection belongs to the thread that calls them, which also
-    keeps it alive, by `poll` and `standing_still`. No more is read than is polled, so that memory stays bounded
-    whatever the broker sends ahead, and no more is polled than `window` before something is acknowledged.
+    keeps it alive, by `poll` and `standing_still`. Messages are read only as they are polled, so that memory stays
+    bounded even if the broker ignores the window, and at most `window` unacknowledged messages are polled.
 
     At QoS 1 and 2 a message is acknowledged to the broker (PUBACK, PUBREC) when its position is, in the order of
     arrival, and only on the connection on which it came. When the connection is cut and the broker has kept the
-    session, it sends unacknowledged messages again: what of that is in hand still, by packet id, topic and payload, is
-    not delivered again, but acknowledged when it is done. If the broker has lost the session, the lane ends, polled
-    records are finished, and a new lane begins. At QoS 0 nothing comes again.
+    session, it sends unacknowledged messages again: those whose records are not finished yet, by packet id, topic and
+    payload, are not delivered again, but acknowledged when they are done. If the broker has lost the session, the lane
+    ends, polled records are finished, and a new lane begins. At QoS 0 no message comes again.
     """
 
     def __init__(self, config: MqttSourceConfig) -> None:
@@ -126,7 +127,7 @@ class MqttSource(Source):
 
     @property
     def hot_path(self) -> HotPathReport:
-        """See `Source.hot_path`. Raises `HotPathError` where `native` is insisted on and cannot be."""
+        """See `Source.hot_path`. Raises `HotPathError` if `native` is required and cannot be used."""
         return taken(self._config.hot_path)
 
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
@@ -138,7 +139,7 @@ class MqttSource(Source):
         self._session = session(self._config.client, self._config.settings(), self, self._arrivals)
         deadline = time.monotonic() + self._connect_wait
         try:
-            # What the broker sends before it grants the subscriptions is not taken in without bounds.
+            # Bounded, as the broker may send messages before it grants the subscriptions.
             while not self._subscribed and self.held_bytes < _MOST_HELD and time.monotonic() < deadline:
                 self._session.turn(min(0.1, deadline - time.monotonic()))
                 if self._session.lost:
@@ -149,8 +150,7 @@ class MqttSource(Source):
         self._look_at_the_connection()
 
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
-        """See `Source.poll`. The rows of one poll are of one lane; columns besides the payloads are read when
-        asked for.
+        """See `Source.poll`. The rows of one poll are of one lane; columns besides the payloads are read on first use.
 
         Raises `ConnectorError` when another client takes over the session, and for QoS 0 where QoS 1 was asked for.
         """
@@ -168,8 +168,8 @@ class MqttSource(Source):
         return self._columns.records(self._pending.take(max_records, max_bytes), lane)
 
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
-        """See `Source.acknowledge`. With `wait` raises `ConnectorError` if the broker does not confirm it in 10 s; what
-        comes again meanwhile, as the connection was cut, is acknowledged again and not delivered.
+        """See `Source.acknowledge`. With `wait` raises `ConnectorError` if the broker does not confirm it in 10 s;
+        messages that come again meanwhile, as the connection was cut, are acknowledged again and not delivered.
         """
         if self._lane is not None and self._lane in positions:
             self._mark = max(self._mark, positions[self._lane])
@@ -181,7 +181,7 @@ class MqttSource(Source):
     def rewind(self, lanes: Iterable[Lane]) -> None:
         """See `Source.rewind`: connects anew, so that the broker delivers unacknowledged messages again.
 
-        Messages of QoS 0 do not come again: it is counted, and logged.
+        Messages of QoS 0 do not come again: they are counted (`gone`) and logged.
         """
         if self._lane is None or self._lane not in set(lanes):
             return
@@ -207,7 +207,7 @@ class MqttSource(Source):
         return events
 
     def standing_still(self, still: bool) -> None:
-        """Give signs of life; nothing is read, so that what the broker sends waits there."""
+        """Keep the connection alive without reading, so that messages wait at the broker."""
         if still and self._session is not None:
             self._session.turn(0.0, read=False)
             self._look_at_the_canary(reading=False)
@@ -232,11 +232,11 @@ class MqttSource(Source):
             Measure("connected", "Whether the broker can be reached", link is not None and link.connected, "gauge"),
             Measure("reconnects", "Connections that were made after the first", reconnects),
             Measure("sessions_lost", "Sessions that the broker had forgotten", counts.sessions_lost),
-            Measure("gaps", "Connections that began anew without what the broker had kept", counts.gaps),
-            Measure("gone", "Messages of QoS 0 that were in hand and were lost by a rewind", counts.gone),
+            Measure("gaps", "Connections that began without the session of the last one", counts.gaps),
+            Measure("gone", "Messages of QoS 0 that were not finished and were lost by a rewind", counts.gone),
             Measure("received", "Messages that came", counts.received),
-            Measure("redelivered", "Messages that came marked as sent before", counts.duplicates),
-            Measure("matched", "Messages that came again while they were in hand", counts.matched),
+            Measure("redelivered", "Messages that came with the DUP flag", counts.duplicates),
+            Measure("matched", "Messages that came again before their records were finished", counts.matched),
             Measure("passed_over", "Messages that were acknowledged and not delivered", counts.passed),
             Measure("too_large", "Messages larger than max_message, which were passed over", counts.too_large),
             Measure("canaries", "Messages that the source published to itself", 0 if canary is None else canary.sent),
@@ -253,7 +253,7 @@ class MqttSource(Source):
             self._session.wake()
 
     def close(self) -> None:
-        """Leave the broker, which keeps the session for `expiry`."""
+        """Disconnect. The broker keeps the session for `expiry`."""
         if self._session is not None:
             self._session.close()
 
@@ -264,7 +264,7 @@ class MqttSource(Source):
 
     @property
     def down(self) -> str | None:
-        """Why the broker cannot be reached, or why nothing comes from it; `None` if it can and something does."""
+        """Why the broker cannot be reached, or is believed to send nothing (canary); `None` if all is well."""
         if self._session is None:
             return None
         return self._session.down or (None if self._canary is None else self._canary.down)
@@ -281,8 +281,8 @@ class MqttSource(Source):
         if granted.expiry < self._config.session_expiry and not self._told_expiry:
             self._told_expiry = True
             _log.warning(
-                "source %s: the broker keeps the session for %d s only, not %d s: what is published during a longer "
-                "outage is lost",
+                "source %s: the broker keeps the session for %d s only, not %d s: messages published during a longer "
+                "outage are lost",
                 self.name,
                 granted.expiry,
                 self._config.session_expiry,
@@ -307,7 +307,7 @@ class MqttSource(Source):
         self._subscribed = True
 
     def received(self, packet: Packet) -> None:
-        """The broker lets go of a message of QoS 2."""
+        """PUBREL: the broker releases a message of QoS 2."""
         if isinstance(packet, Pubrel):
             self._released.discard(packet.packet_id)
             self._open_session.send(Pubcomp(packet.packet_id))
@@ -323,16 +323,16 @@ class MqttSource(Source):
 
     @property
     def _room(self) -> int:
-        """How many more may be polled before something is acknowledged.
+        """How many more messages may be polled before some are acknowledged.
 
-        Not every broker keeps to the window that it is told (mosquitto exceeds it, over MQTT 3.1.1 it is told none),
-        but so many come again when this process is killed.
+        Enforced here too, as not every broker keeps to the Receive Maximum (mosquitto exceeds it, and MQTT 3.1.1 has
+        none): so many messages at most come again when this process is killed.
         """
         polled = self._window.count - self._pending.count
         return max(0, self._config.window - max(polled, 0))
 
     def _fill(self, max_records: int, max_bytes: int, deadline: float) -> None:
-        """Receive until there is enough, or it is late, or no more comes."""
+        """Receive until there are enough messages, the deadline has passed, or the source is starved."""
         connection, pending, gathering = self._open_session, self._pending, self._gathering
         wait = True
         while pending.count < max_records and pending.byte_count < max_bytes:
@@ -353,7 +353,7 @@ class MqttSource(Source):
                         return
 
     def _arrived(self, block: Scanned) -> None:
-        """Messages came: give them positions, and leave out those that are not to be delivered."""
+        """Messages were received: give them positions, and leave out those that are not to be delivered."""
         if self._awaiting_answer and self.held_bytes > _MOST_HELD:
             self._left_out = True
             return
@@ -368,7 +368,7 @@ class MqttSource(Source):
         if self._canary is not None:
             self._hear_canaries(self._canary, block)
         flags = block.flags
-        # Most blocks hold messages that differ in nothing here, and bytes are compared quicker than arrays are.
+        # In most blocks all flags are equal, and bytes are compared faster than arrays.
         raw = flags.tobytes()
         alike = raw == raw[:1] * count
         seen = raw[0] if alike else int(np.bitwise_or.reduce(flags))
@@ -400,11 +400,11 @@ class MqttSource(Source):
             self._pending.add(Part.of(block, rows, positions, time.time_ns() // 1_000_000))
         if passed is not None:
             self.counts.passed += int(passed.sum())
-            # What is passed, or was done before it came again.
+            # Messages that are passed over, or were done before they came again.
             self._acknowledge_done()
 
     def _passed_by(self, size: int, block: Scanned) -> None:
-        """A message came that was too large to be kept: it is acknowledged when those before it are."""
+        """A message was too large to be kept: it is acknowledged when those before it are."""
         position = self._next_position
         self._next_position += 1
         self.counts.received += 1
@@ -416,12 +416,12 @@ class MqttSource(Source):
         self._acknowledge_done()
 
     def _match(self, block: Scanned, positions: Ints, wanted: Mask, passed: Mask) -> None:
-        """Find the records that were polled before the connection was cut; it keeps its position, and is not delivered
-        again."""
+        """Find the messages whose records were polled before the connection was cut: they keep their positions, and are
+        not delivered again."""
         for row in np.flatnonzero(block.qos).tolist():
             packet_id = int(block.packet_ids[row])
             if packet_id in self._released:
-                # Its PUBREC was lost: it is done.
+                # Its PUBREC was lost: the message is done.
                 wanted[row], passed[row] = False, True
                 continue
             before = self._unfinished.pop(packet_id, None)
@@ -449,7 +449,8 @@ class MqttSource(Source):
     def _wait_until_known(self) -> None:
         """Return when the broker has the acknowledgements of all finished records.
 
-        Its answer comes behind messages: those that are too many are left out, and delivered again after a reconnect.
+        Its answer follows messages: those for which there is no room are dropped, and delivered again after a
+        reconnect.
         """
         self._awaiting_answer, self._left_out = True, False
         try:
@@ -457,7 +458,8 @@ class MqttSource(Source):
         finally:
             self._awaiting_answer = False
         self._window.confirmed()
-        # Had the broker still waited for these, they would have come before its answer.
+        # Records below the mark are dropped here: if the broker missed their acknowledgements, they would have come
+        # before its answer.
         self._unfinished = {number: row for number, row in self._unfinished.items() if row.position >= self._mark}
         if self._left_out:
             self._open_session.restart("more messages came than there was room for")
@@ -471,12 +473,12 @@ class MqttSource(Source):
                 if connection.answered(asked[2]):
                     return
             elif connection.connected:
-                # Anew after a reconnect, and behind acknowledgements of what came again.
+                # Sent again after a reconnect, and after acknowledgements of messages that came again.
                 asked = connection.connection, self._sent(), connection.ping()
             if time.monotonic() >= deadline:
                 raise ConnectorError(
-                    f"source {self.name}: the broker does not answer, so the last acknowledgements may be lost; what "
-                    "they belong to will be delivered again",
+                    f"source {self.name}: the broker does not answer, so the last acknowledgements may be lost; their "
+                    "messages will be delivered again",
                     retriable=True,
                 )
             connection.turn(min(0.1, deadline - time.monotonic()))
@@ -485,7 +487,7 @@ class MqttSource(Source):
         return self.counts.acknowledged
 
     def _begin_lane(self, *, finish: bool) -> None:
-        """The next lane begins, and the one before ends; whether that is finished, or delivered again."""
+        """The next lane begins, and the last one ends. `finish`: its records are finished, and not delivered again."""
         if self._lane is not None:
             self._events.append(LaneEnded(self._lane, finish))
         self._only_once.clear(self._mark)
@@ -512,14 +514,14 @@ class MqttSource(Source):
             self._open_session.restart("to subscribe anew, as nothing came", subscribe=True)
         elif (message := canary.next()) is not None:
             self._open_session.send(message)
-            # It comes back by a subscription of its own: the broker may have lost another one.
+            # The canary has its own subscription: the broker may have lost another one.
             self._open_session.renew()
 
     def _look_at_the_connection(self) -> None:
         self._tell(self.down)
 
     def _tell(self, down: str | None) -> None:
-        """The broker can be reached, or not, and why."""
+        """Report whether the broker can be reached, and why not."""
         if (down is None) != (self._told_down is None):
             reason = down or f"connected to {self._config.url}"
             self._events.append(SourceDown(self.name, down is not None, reason))

@@ -1,27 +1,26 @@
-"""`Starvation`: tells a broker that holds back until something is acknowledged from one that has nothing to send."""
+"""`Starvation`: distinguishes a broker that waits for acknowledgements from one that has no messages to send."""
 
 from __future__ import annotations
 
 import time
 
 _SURE = 0.002
-"""Seconds of silence that are enough where the broker held back before."""
+"""Seconds of silence that are enough if the broker held messages back before."""
 _FIRST = 0.02
-"""Seconds of silence that are enough as long as nothing is known of it."""
+"""Seconds of silence that are enough as long as nothing is known about the broker."""
 _LONGEST = 1.0
 """Seconds of silence that are enough in any case."""
 _PROMPT = 0.005
-"""Seconds, and a round trip, within which a broker that held back sends again after an acknowledgement."""
+"""Seconds, besides a round trip, within which a broker that held messages back sends them after an acknowledgement."""
 _HITS = 2
-"""How often in a row it has to have done so to be believed to hold back."""
+"""How often in a row it has to do so until it counts as holding messages back."""
 
 
 class Starvation:
-    """The window of a broker is neither what was asked for nor always the same: mosquitto exceeds it, others grow
-    theirs, and 3.1.1 does not tell it. So it cannot be reckoned: what counts is that messages are unacknowledged and
-    nothing comes. How long that has to last is learned from what followed the last times: if messages came at once
-    after an acknowledgement, the broker had held them back, and little silence is enough the next time; if none came,
-    there were none, and it takes twice as long.
+    """A broker's window is not always the requested one: mosquitto exceeds it, others grow theirs, and 3.1.1 has none.
+    So starvation is judged by silence while messages are unacknowledged. How long the silence has to last is learned:
+    if messages came at once after an acknowledgement, the broker had held them back, and a short silence is enough the
+    next time; if none came, there were none, and it takes twice as long.
     """
 
     def __init__(self) -> None:
@@ -47,7 +46,7 @@ class Starvation:
         self._answer_until, self._stood_at = 0.0, 0
 
     def acknowledged(self, round_trip: float) -> None:
-        """Some were acknowledged; what is sent in answer needs the time of a round trip, in seconds."""
+        """Messages were acknowledged. The next ones need `round_trip` seconds at least."""
         now = time.monotonic()
         self._expected_at = now + round_trip
         if self._stood_at and not self._answer_until:
@@ -55,11 +54,11 @@ class Starvation:
 
     @property
     def window(self) -> float:
-        """How many messages the broker leaves unacknowledged, infinite as long as that was not learned."""
+        """How many unacknowledged messages the broker allows; infinite as long as that was not learned."""
         return self._full_at if self._hits >= _HITS else float("inf")
 
     def rest(self, unacknowledged: int) -> float:
-        """Seconds of silence that are missing until it is sure; infinite where nothing is unacknowledged."""
+        """Seconds of silence that are still missing; infinite if no message is unacknowledged."""
         if not unacknowledged:
             return float("inf")
         if self._hits >= _HITS and unacknowledged >= self._full_at:
@@ -69,7 +68,7 @@ class Starvation:
         return max(0.0, max(self._heard_at, self._expected_at) + enough - time.monotonic())
 
     def stands(self, unacknowledged: int) -> bool:
-        """Whether the broker is believed to hold back."""
+        """Whether the broker counts as holding messages back."""
         if self.rest(unacknowledged) > 0:
             return False
         self._stood_at = unacknowledged

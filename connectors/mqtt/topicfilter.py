@@ -1,4 +1,4 @@
-"""Which of the topics that come are to be delivered."""
+"""`TopicFilter`: which received topics are to be delivered."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ def shard_of(level: str, count: int) -> int:
 
 
 class TopicFilter:
-    """Knows for each topic, by its code in the table of topics, whether it is wanted, working that out once.
+    """Tells for each topic, by its code in the table of topics, whether it is wanted. Computed once for each.
 
-    A session may still bring topics of subscriptions that an earlier configuration made. `shard` is (index, count,
-    level): of the wanted topics those whose level belongs to another process are passed over. The topic `apart` is
-    never wanted.
+    A session may still deliver topics of subscriptions from an earlier configuration. `shard` is (index, count, level):
+    topics whose level belongs to another process are not wanted. The topic `apart` is never wanted.
     """
 
     def __init__(
@@ -33,7 +32,7 @@ class TopicFilter:
         self._shard = shard
         self._apart = apart
         self.apart_code: int | None = None
-        """The code of the topic `apart` in the table that was asked about last; `None`: it has not come."""
+        """The code of the topic `apart` in the table of the last call; `None`: it has not come."""
         self._table: TopicTable | None = None
         self._wanted = np.zeros(0, np.bool_)
         self._known = 0

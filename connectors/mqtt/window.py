@@ -1,4 +1,4 @@
-"""`Window`: what a broker has sent and waits to be acknowledged, in the order in which it came."""
+"""`Window`: the unacknowledged messages of a broker, in the order of arrival."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PacketIds = npt.NDArray[np.uint16]
 
 
 class Row(NamedTuple):
-    """A message in hand: its position, and where it stands."""
+    """A message that was not acknowledged: its position, and its row in a block."""
 
     position: int
     block: Scanned
     row: int
 
     def same_as(self, block: Scanned, row: int) -> bool:
-        """Whether that is the same message: topic and payload, byte for byte."""
+        """Whether it is the same message as that row: topic and payload, byte for byte."""
         mine, its = self.block.topic_codes[self.row], block.topic_codes[row]
         if (mine < 0) != (its < 0) or (mine >= 0 and self.block.topics.names[mine] != block.topics.names[its]):
             return False
@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The packet ids to be acknowledged now, in order: by PUBACK, and by PUBREC."""
+    """The packet ids to acknowledge now, in order: by PUBACK, and by PUBREC."""
 
     qos_1: PacketIds
     qos_2: PacketIds
@@ -40,24 +40,25 @@ class Done(NamedTuple):
 
 @dataclass(slots=True)
 class _Run:
-    """Messages of QoS 1 and 2 that came together. `passed` are those that need nobody to finish them."""
+    """Messages of QoS 1 and 2 that came together. `passed`: messages that are not delivered, and so count as
+    finished."""
 
     block: Scanned
     rows: Ints | None
-    """Which rows of the block; `None`: all of them."""
+    """The rows of the block; `None`: all of them."""
     positions: Ints
     packet_ids: PacketIds
     flags: npt.NDArray[np.uint8]
     passed: Mask | None
     kind: int
-    """The QoS that they all have; 0 if that differs."""
+    """The QoS of all of them; 0 if it differs."""
     follow: bool
-    """Whether their positions follow each other, and none is passed."""
+    """Whether their positions are consecutive, and none is passed."""
     start: int = 0
     """How many of them are acknowledged already."""
 
     def first(self, count: int) -> _Run:
-        """The next ones that are not acknowledged."""
+        """The next unacknowledged ones."""
         part = slice(self.start, self.start + count)
         passed = None if self.passed is None else self.passed[part]
         rows = np.arange(part.start, part.stop) if self.rows is None else self.rows[part]
@@ -73,7 +74,7 @@ class _Run:
         )
 
     def done(self, mark: int) -> int:
-        """How many of the next ones are done, as all positions below `mark` are."""
+        """How many of the next ones are done, if all positions below `mark` are."""
         size = len(self.positions) - self.start
         if self.follow:
             return min(size, max(0, mark - int(self.positions[self.start])))
@@ -88,20 +89,20 @@ _NONE: PacketIds = np.zeros(0, np.uint16)
 
 
 class Window:
-    """Messages of one connection. Acknowledgements leave in the order of arrival, as MQTT demands (MQTT-4.6.0-2):
-    so those of the longest run from the oldest on whose positions are done.
+    """Messages of one connection. Acknowledgements are sent in the order of arrival, as MQTT demands (MQTT-4.6.0-2):
+    those of the longest run, from the oldest message on, whose positions are done.
     """
 
     def __init__(self) -> None:
         self._runs: deque[_Run] = deque()
         self._kept: list[_Run] = []
         self.count = 0
-        """Messages that are not acknowledged."""
+        """The number of unacknowledged messages."""
 
     def add(self, block: Scanned, positions: Ints, passed: Mask | None, *, follow: bool, alike: bool = False) -> None:
-        """These came, at these positions; those that are `passed` are not delivered.
+        """Messages came, at these positions; those that are `passed` are not delivered.
 
-        `follow`: the positions follow each other. `alike`: their flags are known to be the same.
+        `follow`: the positions are consecutive. `alike`: their flags are known to be equal.
         """
         flags = block.flags
         kind = int(flags[0]) >> 1 & 3
@@ -117,9 +118,9 @@ class Window:
             self.count += len(rows)
 
     def take(self, mark: int, *, keep: bool = False) -> Done:
-        """Those that can be acknowledged now, as all positions below `mark` are done; they leave the window.
+        """Remove and return the messages that can be acknowledged now, as all positions below `mark` are done.
 
-        With `keep` they are remembered until `confirmed`: `rows` gives them as long as it is not known whether the
+        With `keep` they are kept until `confirmed`: `rows` returns them as long as it is not known whether the
         acknowledgement arrived.
         """
         first: list[PacketIds] = []
@@ -146,7 +147,7 @@ class Window:
         return Done(_joined(first), _joined(second))
 
     def confirmed(self) -> None:
-        """The acknowledgements of all that `take` kept have arrived."""
+        """The acknowledgements of all messages that `take` kept have arrived."""
         self._kept.clear()
 
     def rows(self) -> dict[int, Row]:
@@ -160,7 +161,7 @@ class Window:
         return found
 
     def clear(self) -> None:
-        """The connection is gone: nothing of it can be acknowledged any more."""
+        """The connection is gone: its messages cannot be acknowledged any more."""
         self._runs.clear()
         self._kept.clear()
         self.count = 0

@@ -1,4 +1,4 @@
-"""`type: mqtt_endpoint`: a service that MQTT clients connect to themselves, without a broker, and that answers them."""
+"""`type: mqtt_endpoint`: MQTT clients connect to the service itself, without a broker, and get answers."""
 
 from connectors.mqtt.endpoint.config import MqttEndpointSinkConfig, MqttEndpointSourceConfig
 

@@ -1,4 +1,4 @@
-"""The server's side of TLS: a certificate from files, or one that is made on the spot."""
+"""The server's side of TLS: a certificate from files, or a self-signed one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _VALID = datetime.timedelta(days=365)
 def server_context(
     cert: Path | None, key: Path | None, password: str | None, client_ca: Path | None, host: str
 ) -> ssl.SSLContext:
-    """What connections are accepted with: the certificate in `cert`, or without it a self-signed one for `host`.
+    """The context for accepting connections: with the certificate in `cert`, or without it a self-signed one for
+    `host`.
 
     `client_ca`: the authorities whose certificates clients have to show. Raises `ConnectorError` for files that cannot
     be used, `MissingPackageError` where a certificate has to be made and cryptography is not installed (extra `tls`).
@@ -46,8 +47,8 @@ def server_context(
 def self_signed(host: str) -> bytes:
     """A new private key and a certificate for `host`, localhost and 127.0.0.1 that it signed itself, PEM.
 
-    Clients that check whom they talk to have to be given it, so it is for tests and for networks that are trusted.
-    Raises `MissingPackageError` without cryptography.
+    Clients that check certificates have to be given it, so it is for tests and trusted networks. Raises
+    `MissingPackageError` without cryptography.
     """
     try:
         from cryptography import x509

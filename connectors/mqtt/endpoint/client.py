@@ -15,14 +15,14 @@ from connectors.mqtt.protocol.writing import encode
 from connectors.mqtt.server import Connection
 
 MAX_UNSENT = 1000
-"""Replies that wait for the window of a client; one that lets more heap up is disconnected."""
+"""Replies that may wait for the window of a client; a client with more is disconnected."""
 
 
 class Client:
     """The state of one connection; all in the server's thread, but for its `line`.
 
-    `window`: replies that it takes ahead of their acknowledgement. `ahead`: messages that it sends ahead of theirs,
-    where that is known.
+    `window`: replies that it accepts ahead of their acknowledgement. `ahead`: messages that it sends ahead of their
+    acknowledgement, if that is known.
     """
 
     def __init__(
@@ -31,9 +31,9 @@ class Client:
         self.connection = connection
         self.line = Line(connection.client_id, number)
         self.open: set[int] = set()
-        """Packet ids of messages of QoS 1 and 2 that came and are not acknowledged."""
+        """Packet ids of unacknowledged messages of QoS 1 and 2."""
         self.released: set[int] = set()
-        """Packet ids of messages of QoS 2 that are, and that the client has not let go of."""
+        """Packet ids of messages of QoS 2 that are acknowledged by PUBREC, and whose PUBREL has not come."""
         self.position = 0
         self.standing = False
         """Whether it may send no more messages until some are acknowledged."""
@@ -47,11 +47,11 @@ class Client:
 
     @property
     def awaited(self) -> bool:
-        """Whether replies wait for the client's acknowledgement, so that it has to be listened to."""
+        """Whether replies wait for the client's acknowledgement, so that its connection has to be read."""
         return bool(self._sent)
 
     def takes(self, packet_id: int) -> bool:
-        """A message of QoS 1 or 2 came; whether it now stands until some are acknowledged."""
+        """A message of QoS 1 or 2 came; whether the client may send no more until some are acknowledged."""
         self.open.add(packet_id)
         before, self.standing = self.standing, len(self.open) == self._ahead or self.standing
         return self.standing and not before
@@ -69,14 +69,15 @@ class Client:
         )
 
     def add(self, reply: Reply) -> bool:
-        """Send a reply as soon as the client takes it; false if too many wait already."""
+        """Send a reply as soon as the client's window allows; false if too many wait already."""
         if len(self._unsent) >= MAX_UNSENT:
             return False
         self._unsent.append(reply)
         return True
 
     def flow(self) -> list[Reply]:
-        """Send what the client and the network take; returns those that need no acknowledgement, or none is awaited."""
+        """Send replies as far as the client's window and the network allow; returns those whose acknowledgement is not
+        awaited."""
         settled: list[Reply] = []
         connection = self.connection
         while self._unsent and connection.room and not connection.closing:
@@ -87,7 +88,7 @@ class Client:
             packet = self._packet(reply)
             data = encode(packet, connection.version)
             if self._max_packet is not None and len(data) > self._max_packet:
-                # It has said that it takes no such message: there is nobody to have it.
+                # Larger than the client's Maximum Packet Size: it cannot be delivered.
                 settled.append(reply)
                 continue
             if reply.qos:
@@ -98,14 +99,15 @@ class Client:
         return settled
 
     def acknowledged(self, packet_id: int) -> Reply | None:
-        """The client has a reply of QoS 1; which one."""
+        """The client has acknowledged this packet id: returns the reply of QoS 1, if there is one."""
         reply = self._sent.get(packet_id)
         if reply is None or reply.qos != 1:
             return None
         return self._sent.pop(packet_id)
 
     def received(self, packet: Pubrec) -> Reply | None:
-        """The client has a reply of QoS 2, or refuses it; which one. Its packet id is free at PUBCOMP."""
+        """The client has received a reply of QoS 2, or refuses it: returns the reply. Its packet id is free at
+        PUBCOMP."""
         reply = self._sent.get(packet.packet_id)
         if reply is not None and reply.qos == 2 and packet.reason.failed:
             return self._sent.pop(packet.packet_id)
@@ -115,13 +117,13 @@ class Client:
         return reply
 
     def completed(self, packet_id: int) -> None:
-        """The client has let go of a reply of QoS 2."""
+        """PUBCOMP: the packet id of a reply of QoS 2 is free."""
         if packet_id in self._received:
             self._received.discard(packet_id)
             self._sent.pop(packet_id, None)
 
     def left(self) -> list[Reply]:
-        """What it had not confirmed, as it is gone."""
+        """Remove and return the replies that the client has not confirmed, as it is gone."""
         found = [*self._sent.values(), *self._unsent]
         self._sent.clear()
         self._unsent.clear()

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from connectors.mqtt.endpoint.source import MqttEndpointSource
 
 COLUMNS = ("qos", "retained", "duplicate", "content_type", "response_topic", "correlation")
-"""What an MQTT message says besides its topic, its levels and its user properties, which are headers."""
+"""The metadata of an MQTT message besides its topic, its levels and its user properties, which are headers."""
 
 REQUEST_HEADERS = {"response_topic": "streamer-mqtt-response-topic", "correlation": "streamer-mqtt-correlation"}
-"""Under which names a result carries what its request said about the answer."""
+"""The headers by which a result carries the response topic and the correlation data of its request."""
 
 
 class ServerTls(BaseModel):
@@ -33,7 +33,7 @@ class ServerTls(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     cert: LocalPath | None = None
-    """File with the server's certificate, PEM; without it one is made that is signed by nobody else (extra `tls`)."""
+    """File with the server's certificate, PEM; without it a self-signed one is made (extra `tls`)."""
     key: LocalPath | None = None
     """File with its private key, PEM; by default it is in `cert`, too."""
     key_password: SecretStr | None = None
@@ -48,8 +48,8 @@ class ServerTls(BaseModel):
         return self
 
     def context(self, host: str) -> ssl.SSLContext:
-        """What connections are accepted with. Raises `ConnectorError` for files that cannot be used,
-        `MissingPackageError` where a certificate has to be made and cryptography is not installed."""
+        """The context for accepting connections. Raises `ConnectorError` for files that cannot be used,
+        `MissingPackageError` if a certificate has to be made and cryptography is not installed."""
         from connectors.mqtt.endpoint.certificate import server_context
 
         password = None if self.key_password is None else self.key_password.get_secret_value()
@@ -57,29 +57,30 @@ class ServerTls(BaseModel):
 
 
 class MqttEndpointSourceConfig(SourceConfig):
-    """Messages of MQTT clients that connect to the service itself. There is no broker, and nothing goes from one client
-    to another."""
+    """Messages of MQTT clients that connect to the service itself. There is no broker, and no message goes from one
+    client to another."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
     record_columns: ClassVar[tuple[str, ...]] = ("levels.NAME", *COLUMNS)
     _service: str = PrivateAttr("")
 
     type: Literal["mqtt_endpoint"] = "mqtt_endpoint"
-    """Which connector this is."""
+    """The type of connector."""
     listen: str = "127.0.0.1:1883"
-    """Where it listens, `host:port`; port 0 is any free one, which the log names. `0.0.0.0:1883` is open to the network: give it `tls` and `users` then."""  # noqa: E501
+    """The address on which it listens, `host:port`; port 0 is any free one, which the log names. `0.0.0.0:1883` is open to the network: give it `tls` and `users` then."""  # noqa: E501
     topics: OneOrMore = Field(default=("#",), min_length=1)
     """Topic filters of the messages that are taken, others are refused; one text instead of a list is one filter. A level may have a name, which `into` and topics of sinks can use: `factory/{line}/{device}/+`."""  # noqa: E501
     window: Annotated[int, Field(ge=1, le=65_535)] = 100
-    """How many messages a client may send ahead of their acknowledgement (Receive Maximum of MQTT 5). What clients of MQTT 3.1.1 do is their own affair."""  # noqa: E501
+    """How many messages a client may send ahead of their acknowledgement (Receive Maximum of MQTT 5). Clients of MQTT 3.1.1 cannot be told."""  # noqa: E501
     tls: ServerTls | None = None
     """Encrypted connections alone; `tls: {}` makes a certificate of its own."""
     users: dict[str, SecretStr] | None = None
-    """Names and passwords that may log in; without it everybody may."""
+    """Names and passwords of the users that may log in; without it any client may connect."""
     max_message: Annotated[Size, Field(ge=128, le=LARGEST - 128 * 1024)] = 16 << 20
     """Bytes of the largest payload. A client that sends a larger one is disconnected."""
     max_held: Annotated[Size, Field(ge=1 << 20)] = 64 << 20
-    """Bytes of messages that wait to be run, of all clients; then clients are not read until there is room."""
+    """Bytes of messages of all clients that may wait to be run; beyond that clients are not read until there is
+    room."""
     connections: Annotated[int, Field(ge=1)] = 1000
     """Clients at a time; more are turned away."""
 
@@ -113,7 +114,7 @@ class MqttEndpointSourceConfig(SourceConfig):
 
     @property
     def record_names(self) -> tuple[str, ...]:
-        """The named levels of its topics, and what every message says."""
+        """The named levels of its topics, and the metadata of every message."""
         return (*(f"levels.{name}" for name in TopicPatterns(self.topics).names), *COLUMNS)
 
     @property
@@ -123,12 +124,12 @@ class MqttEndpointSourceConfig(SourceConfig):
 
     @property
     def place(self) -> str:
-        """Where it listens, and to which topics."""
+        """The address on which it listens, and its topics."""
         return f"{self.listen} {', '.join(self.topics)}"
 
     @property
     def endpoint(self) -> str:
-        """By which its sinks find it in this process."""
+        """The name by which its sinks find it in this process."""
         return f"{self._service}/{self.label}" if self._service else self.label
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
@@ -146,22 +147,22 @@ class MqttEndpointSourceConfig(SourceConfig):
 
 class MqttEndpointSinkConfig(SinkConfig):
     """Results to the MQTT clients whose messages they answer, on the connection of the service's `mqtt_endpoint`
-    source. As dead letter it tells the client what went wrong: `{"errorMessage": ...}`."""
+    source. As a sink of dead letters it sends the error to the client: `{"errorMessage": ...}`."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
     _endpoint: str = PrivateAttr("")
     _failures: bool = PrivateAttr(False)
 
     type: Literal["mqtt_endpoint"] = "mqtt_endpoint"
-    """Which connector this is."""
+    """The type of connector."""
     source: str | None = None
     """The name of the `mqtt_endpoint` source whose clients are answered, if the service has several; by default the first."""  # noqa: E501
     topic: str = Field(default="{record.topic}-out", min_length=1)
     """The topic of the answer; may be made from values. Only the client that sent the record gets it, whether it has subscribed or not."""  # noqa: E501
     response_topic: bool = True
-    """Whether the answer to a request that names a response topic (MQTT 5) goes there instead of to `topic`. Its correlation data comes with the answer in any case."""  # noqa: E501
+    """Whether the answer to a request with a response topic (MQTT 5) goes there instead of to `topic`. The answer has the request's correlation data in any case."""  # noqa: E501
     qos: Literal[0, 1, 2] = 1
-    """How answers are handed over: with 1 and 2 they are confirmed when the client has acknowledged them, with 0 when they are sent."""  # noqa: E501
+    """The QoS of answers: with 1 and 2 they are confirmed when the client has acknowledged them, with 0 when they are sent."""  # noqa: E501
     headers: bool = True
     """Whether the record's user properties go with its result (MQTT 5)."""
     timeout: Annotated[Duration, Field(gt=0)] = 30.0
@@ -169,7 +170,7 @@ class MqttEndpointSinkConfig(SinkConfig):
 
     @property
     def addressing(self) -> Addressing | None:
-        """Any topic: a client can only choose what it gets itself. A dead letter says itself which record it is of."""
+        """Any topic: a client can only choose the topic of its own answer. A dead letter names its record itself."""
         if self._failures:
             return None
         return Addressing(self.topic, ("^",), headers=self.headers, record_headers=REQUEST_HEADERS)
@@ -190,7 +191,7 @@ class MqttEndpointSinkConfig(SinkConfig):
         return copy
 
     def for_dead_letters(self) -> Self:
-        """The same sink, which tells clients of failures. Raises `DefinitionError` for a topic made from results."""
+        """The same sink, which sends errors to clients. Raises `DefinitionError` for a topic made from results."""
         if re.search(r"[{}]", self.topic.replace("{record.topic}", "")):
             raise DefinitionError(
                 f'dead_letter: topic "{self.topic}" is made from a result, and a record that failed has none; '

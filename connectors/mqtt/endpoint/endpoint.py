@@ -37,19 +37,19 @@ class Endpoint:
     def __init__(self, name: str) -> None:
         self.name = name
         self.replies: list[Replies] = []
-        """Of each sink."""
+        """The replies of each sink."""
         self.inbox: Inbox | None = None
         self.handler: EndpointHandler | None = None
         self.server: Server | None = None
 
     @classmethod
     def of(cls, name: str) -> Endpoint:
-        """The endpoint of this name: of one service, and one source of it."""
+        """The endpoint of this name, which stands for one source of one service."""
         with cls._lock:
             return cls._known.setdefault(name, Endpoint(name))
 
     def listen(self, how: Listening) -> tuple[Inbox, EndpointHandler, Server]:
-        """Take clients from now on. Raises `ConnectorError` where the port is taken, or it listens already."""
+        """Accept clients from now on. Raises `ConnectorError` if the port is taken, or it listens already."""
         if self.server is not None:
             raise ConnectorError(f"{self.name} listens already: a service of this name runs in this process")
         inbox = Inbox(how.max_held)

@@ -1,4 +1,4 @@
-"""What the endpoint does with its clients' packets, in the server's thread."""
+"""`EndpointHandler`: handles the packets of the endpoint's clients, in the server's thread."""
 
 from __future__ import annotations
 
@@ -34,34 +34,35 @@ from connectors.mqtt.server import Connection, Handler
 _MAX_WINDOW = 100
 """Replies in flight to a client, if it does not ask for fewer."""
 _MAX_LINE = 1000
-"""Messages of one client that wait to be polled before it is read no more."""
+"""Messages of one client that may wait to be polled; beyond that the client is not read."""
 _LOOK_AFTER = 1.0
 
 
 @dataclass(slots=True)
 class Counts:
-    """What happened at an endpoint since it was opened."""
+    """Counters of an endpoint since it was opened."""
 
     clients: int = 0
-    """Clients that were let in."""
+    """Clients whose login was accepted."""
     connected: int = 0
     """Clients that are connected."""
     received: int = 0
-    """Messages that were taken."""
+    """Messages that were accepted."""
     refused: int = 0
-    """Messages on topics that are not listened to."""
+    """Messages on topics that do not match `topics`."""
     dropped: int = 0
-    """Messages of QoS 0 that were thrown away, as too many of the client's waited."""
+    """Messages of QoS 0 that were dropped, as too many of the client's waited."""
     unanswered: int = 0
-    """Replies whose client was gone, or would not have them."""
+    """Replies whose client was gone, or refused them."""
 
 
 class EndpointHandler(Handler):
-    """Takes what clients publish into `inbox`, and sends them replies of which `replies` keep account, one a sink.
+    """Puts messages of clients into `inbox`, and sends them replies. `replies` has one for each sink.
 
-    `listens_to`: whether a topic is one of ours. `users`: names and passwords that may log in; `None`: everybody may.
-    `window`: messages of QoS 1 and 2 that a client may send ahead of their acknowledgement. `max_packet` bytes is what
-    clients are told. A reply that a client does not acknowledge in time ends its connection.
+    `listens_to`: whether a topic matches `topics`. `users`: names and passwords of the users that may log in; `None`:
+    any client may connect. `window`: messages of QoS 1 and 2 that a client may send ahead of their acknowledgement.
+    `max_packet`: the Maximum Packet Size announced to clients. A reply that a client does not acknowledge in time ends
+    its connection.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class EndpointHandler(Handler):
         self.counts.connected += 1
         properties = NONE
         if connect.version == V5:
-            # No session is kept: what was not acknowledged is the client's to send again.
+            # No session is kept: the client itself sends unacknowledged messages again.
             properties = Properties(
                 assigned_client_identifier=assigned,
                 session_expiry_interval=0,
@@ -142,7 +143,7 @@ class EndpointHandler(Handler):
                 client.completed(packet.packet_id)
                 self._flow(client)
             case Subscribe():
-                # Replies come whether they were subscribed to or not.
+                # Replies are sent whether the client subscribed to their topic or not.
                 connection.send(Suback(packet.packet_id, tuple(ReasonCode(one.qos) for one in packet.subscriptions)))
             case Unsubscribe():
                 connection.send(Unsuback(packet.packet_id, (ReasonCode.SUCCESS,) * len(packet.filters)))
@@ -183,7 +184,7 @@ class EndpointHandler(Handler):
                 )
 
     def answer(self, replies: list[Reply]) -> None:
-        """Send these replies to those whom they are for."""
+        """Send these replies to their clients."""
         touched: dict[Client, None] = {}
         for reply in replies:
             client = self._clients.get(reply.client_id)
@@ -198,7 +199,7 @@ class EndpointHandler(Handler):
             self._flow(client)
 
     def acknowledge(self, done: list[tuple[Line, list[Arrival]]]) -> None:
-        """Tell clients that these messages are done; those that are gone are left out."""
+        """Acknowledge these messages to their clients; clients that are gone are left out."""
         for line, arrivals in done:
             client = self._by_line.get(line)
             if client is not None:
@@ -211,14 +212,14 @@ class EndpointHandler(Handler):
         return sum(connection.waiting for connection in found if not connection.closing)
 
     def go_on(self) -> None:
-        """Messages were polled: read clients again that were not read for want of room."""
+        """Messages were polled: read those clients again that were paused for lack of room."""
         for client in list(self._paused):
             if self._inbox.half_empty and len(client.line.waiting) * 2 <= _MAX_LINE:
                 self._pause(client, False)
 
     @property
     def paused(self) -> bool:
-        """Whether some client is not read for want of room. May be asked from any thread."""
+        """Whether a client is paused for lack of room. May be called from any thread."""
         return bool(self._paused)
 
     def _allowed(self, connect: Connect) -> ReasonCode:
@@ -231,7 +232,7 @@ class EndpointHandler(Handler):
         return ReasonCode.SUCCESS if right else ReasonCode.BAD_USER_NAME_OR_PASSWORD
 
     def _take(self, client: Client, packets: Iterable[Publish]) -> None:
-        """Put those that are to be taken into the inbox, at once."""
+        """Put the accepted ones of these messages into the inbox, at once."""
         taken: list[Arrival] = []
         stands = False
         now = time.time_ns() // 1_000_000
@@ -265,7 +266,8 @@ class EndpointHandler(Handler):
             self._inbox.put(client.line, taken, last=stands)
 
     def _wants(self, client: Client, packet: Publish, before: int) -> bool:
-        """Whether a message is to be taken, where so many before it are about to be; what is not is answered."""
+        """Whether a message is accepted, while `before` others are about to be put into the inbox; a refused one is
+        answered here."""
         if packet.qos and not self._is_new(client, packet):
             return False
         if not self._listens_to(packet.topic):
@@ -275,15 +277,16 @@ class EndpointHandler(Handler):
         return self._has_room(client, packet, before)
 
     def _lets_go(self, client: Client) -> None:
-        """It stands no more: some of its messages are about to be acknowledged, or it is gone."""
+        """The client does not wait for its window any more: some of its messages are about to be acknowledged, or it is
+        gone."""
         if client.standing:
             client.standing = False
             self._inbox.standing -= self._window
 
     def _is_new(self, client: Client, packet: Publish) -> bool:
-        """Whether this message is none that is here already. Those that break the rules end the connection."""
+        """Whether this message is new, and not sent again. A packet id in use without DUP ends the connection."""
         if packet.packet_id in client.released:
-            # Our PUBREC did not arrive.
+            # The client did not get our PUBREC.
             client.connection.send(Pubrec(packet.packet_id))
             return False
         if packet.packet_id in client.open:
@@ -294,7 +297,7 @@ class EndpointHandler(Handler):
         return True
 
     def _refuse(self, client: Client, packet: Publish) -> None:
-        # MQTT 3.1.1 cannot say that a message was refused.
+        # MQTT 3.1.1 has no refusal of a message: it is acknowledged.
         if packet.qos == 1:
             client.connection.send(Puback(packet.packet_id, ReasonCode.NOT_AUTHORIZED))
         elif packet.qos == 2:
@@ -305,9 +308,9 @@ class EndpointHandler(Handler):
     def _has_room(self, client: Client, packet: Publish, before: int) -> bool:
         """Hold up a client that sends faster than its messages are polled.
 
-        By not reading, unless its acknowledgements of replies are awaited: these would not be read either, and what
-        waits for them might be what keeps the messages from being polled. One that sends more than its Receive Maximum
-        is not disconnected for that alone, as paho sends all that it has kept when it comes back.
+        The client is not read, unless its acknowledgements of replies are awaited: these would not be read either, and
+        a sink that waits for them may be the reason why messages are not polled. A client that exceeds its Receive
+        Maximum is not disconnected for that alone, as paho sends all messages that it has kept when it reconnects.
         """
         waiting = len(client.line.waiting) + before
         if waiting < _MAX_LINE and not self._inbox.full:

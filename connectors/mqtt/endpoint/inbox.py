@@ -1,4 +1,4 @@
-"""Messages of clients that were not polled yet: filled by the server's thread, emptied by the source's."""
+"""`Inbox`: messages of clients that were not polled yet, put by the server's thread and taken by the source's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Arrival(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its bytes, about."""
+        """Its approximate size in bytes."""
         return len(self.payload) + len(self.topic) + 100
 
 
@@ -37,29 +37,30 @@ class Line:
     client_id: str
     number: int
     waiting: deque[Arrival] = field(default_factory=deque)
-    """Not polled yet. Guarded by the inbox."""
+    """Messages that were not polled yet. Guarded by the inbox."""
     gone: bool = False
     """Whether the connection has ended. Guarded by the inbox."""
     in_hand: deque[Arrival] = field(default_factory=deque)
-    """Polled and not acknowledged. The source's own."""
+    """Messages that were polled and are unacknowledged. Used by the source's thread only."""
 
 
 class Inbox:
-    """Lines of messages, of which the source takes turns. At most about `max_bytes` wait; see `full`."""
+    """Lines of messages, from which the source takes in turn. At most about `max_bytes` wait; see `full`."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._changed = threading.Condition()
         self._ready: dict[Line, None] = {}
-        """Those with messages, or whose end was not told, in the order of their turns."""
+        """Lines with messages, or whose end was not reported, in the order of their turns."""
         self._count = 0
         self._bytes = 0
         self._wanted = 1
         self._woken = False
         self.standing = 0
-        """Messages of QoS 1 and 2 of clients that may send no more until some are acknowledged. The server's own."""
+        """Messages of QoS 1 and 2 of clients that may send no more until some are acknowledged. Written by the server's
+        thread."""
         self.heard_at = 0.0
-        """When something came last, on `time.monotonic`."""
+        """When the last message came, on `time.monotonic`."""
 
     @property
     def count(self) -> int:
@@ -73,7 +74,7 @@ class Inbox:
 
     @property
     def full(self) -> bool:
-        """Whether no more should be read for the moment."""
+        """Whether clients should not be read for the moment."""
         return self._bytes > self._max_bytes
 
     @property
@@ -82,7 +83,7 @@ class Inbox:
         return self._bytes * 2 <= self._max_bytes
 
     def put(self, line: Line, arrivals: list[Arrival], *, last: bool = False) -> None:
-        """Messages came; whether the last one that their client may send now is among them."""
+        """Messages came. `last`: the client may send no more until some are acknowledged."""
         with self._changed:
             before = self._count
             line.waiting.extend(arrivals)
@@ -92,7 +93,7 @@ class Inbox:
                 self._changed.notify()
 
     def put_back(self, line: Line, arrivals: list[Arrival]) -> None:
-        """These are to be taken again, before the others of their line."""
+        """Put messages back, to be taken again before the others of their line."""
         with self._changed:
             line.waiting.extendleft(reversed(arrivals))
             self._count_in(line, sum(arrival.size for arrival in arrivals), len(arrivals))
@@ -104,14 +105,14 @@ class Inbox:
             self._ready[line] = None
 
     def wake(self) -> None:
-        """Have a `wait`, or the next one, return at once."""
+        """Make a running `wait`, or the next one, return at once."""
         with self._changed:
             self._woken = True
             self._changed.notify()
 
     def wait(self, wanted: int, max_bytes: int, seconds: float) -> bool:
-        """Wait until so many messages or bytes are there, or it is woken; whether that is so. It may also return
-        before, when a message came, so that the caller can think again how long to wait."""
+        """Wait until so many messages or bytes are there, or it is woken; whether that happened. It may also return
+        earlier, when a message came, so that the caller can compute anew how long to wait."""
         with self._changed:
             self._wanted = wanted
             if seconds > 0 and not self._woken and self._count < wanted and self._bytes < max_bytes:

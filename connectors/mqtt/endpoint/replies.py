@@ -1,4 +1,4 @@
-"""Replies on their way to clients, and what becomes of them: begun by the sink's thread, settled by the server's."""
+"""`Replies`: replies to clients until they are confirmed, begun by the sink's thread and settled by the server's."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Reply(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its bytes, about."""
+        """Its approximate size in bytes."""
         return len(self.payload) + len(self.topic) + 100
 
 
 class Replies:
-    """The replies of one sink that are not confirmed, at most about `max_bytes` of them.
+    """The unconfirmed replies of one sink, at most about `max_bytes` of them.
 
     A client has `timeout` seconds to acknowledge one.
     """
@@ -54,7 +54,7 @@ class Replies:
         rows: Ints,
         deadline: float,
     ) -> Reply | None:
-        """A reply that is being sent; `None` if there is no room for it until the deadline."""
+        """Register a reply that is about to be sent; `None` if there is no room for it until the deadline."""
         with self._changed:
             self._number += 1
             reply = Reply(self._number, client_id, topic, payload, qos, headers, correlation, rows, self)
@@ -68,7 +68,7 @@ class Replies:
             return reply
 
     def settle(self, reply: Reply) -> None:
-        """Settle a message: the client has it, or is gone."""
+        """Settle a reply: the client has it, or is gone."""
         with self._changed:
             if self._open.pop(reply.number, None) is None:
                 return
@@ -77,7 +77,7 @@ class Replies:
             self._changed.notify_all()
 
     def give_up(self) -> None:
-        """Settle all messages: their clients are gone."""
+        """Settle all replies: their clients are gone."""
         with self._changed:
             self._confirmed += [reply.rows for _, reply in self._open.values()]
             self._open.clear()
@@ -85,26 +85,26 @@ class Replies:
             self._changed.notify_all()
 
     def wait(self, deadline: float) -> int:
-        """Wait until all are settled; how many are not at the deadline."""
+        """Wait until all are settled; returns how many are unsettled at the deadline."""
         with self._changed:
             while self._open and (rest := deadline - time.monotonic()) > 0:
                 self._changed.wait(rest)
             return len(self._open)
 
     def confirmed(self) -> list[Ints]:
-        """The rows of those that were confirmed since the last call."""
+        """The rows of replies that were confirmed since the last call."""
         with self._changed:
             found, self._confirmed = self._confirmed, []
         return found
 
     def behind(self) -> float:
-        """Seconds since the oldest was sent."""
+        """Seconds since the oldest unconfirmed reply was sent."""
         with self._changed:
             oldest = next(iter(self._open.values()), None)
         return 0.0 if oldest is None else time.monotonic() - oldest[0]
 
     def overdue(self, now: float) -> list[Reply]:
-        """Those that were sent longer ago than clients have time."""
+        """Replies that were not acknowledged in time."""
         with self._changed:
             found: list[Reply] = []
             for sent, reply in self._open.values():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from connectors.mqtt.endpoint.config import MqttEndpointSinkConfig
 
 MAX_IN_FLIGHT = 16 * 2**20
-"""Bytes of answers that clients have not acknowledged; then `send` waits."""
+"""Bytes of unacknowledged answers above which `send` waits."""
 _LONGEST = 65_535
 _LETTER_TOPIC = "streamer-topic"
 _LETTER_TEXT = "streamer-text"
@@ -31,15 +31,15 @@ _OURS = frozenset(REQUEST_HEADERS.values())
 class MqttEndpointSink(Sink):
     """Publishes each message to the client whose id is its key, whether it has subscribed to the topic or not.
 
-    Confirmed when the client has it: PUBACK at QoS 1, PUBREC at QoS 2, at QoS 0 when it is being written. A client that
-    is gone, or does not take the message, needs no answer any more: that is confirmed too, and counted (`unanswered`).
-    A message without a key answers nobody and is refused.
+    A message is confirmed when the client has it: by PUBACK at QoS 1, by PUBREC at QoS 2, when it is being written at
+    QoS 0. If the client is gone, or refuses the message, it counts as confirmed too, and in `unanswered`. A message
+    without a key has no receiver and is refused.
 
-    As MQTT 5 wants it, an answer carries the correlation data of its request and goes to the response topic that it
-    names, unless `response_topic` says otherwise.
+    As MQTT 5 demands, an answer has the correlation data of its request and goes to the request's response topic,
+    unless `response_topic` says otherwise.
 
     `failures`: its messages are dead letters. Instead of the record the client gets JSON, `{"errorMessage": TEXT}`.
-    Letters of records that no client sent are taken, and tell nobody.
+    Letters of records that no client sent are confirmed and discarded.
     """
 
     def __init__(self, config: MqttEndpointSinkConfig, endpoint: str, *, failures: bool) -> None:
@@ -51,7 +51,7 @@ class MqttEndpointSink(Sink):
         self._replies = Replies(MAX_IN_FLIGHT, config.timeout)
 
     def open(self) -> None:
-        """Ready; clients come when the source listens."""
+        """Be ready for messages; clients connect once the source listens."""
         if self._replies not in self._endpoint.replies:
             self._endpoint.replies.append(self._replies)
         self._sink_open = True
@@ -69,7 +69,7 @@ class MqttEndpointSink(Sink):
                 refused[index] = error
                 continue
             if reply is None:
-                # Room comes as clients take what was sent before, so that has to go first.
+                # There is room again when clients have acknowledged earlier answers, so those have to be sent first.
                 self._hand_over(replies)
                 replies = []
                 reply = self._reply(messages, index, deadline, wait=True)
@@ -97,7 +97,7 @@ class MqttEndpointSink(Sink):
         return self._replies.behind()
 
     def close(self) -> None:
-        """Nothing more is sent."""
+        """Stop sending. Idempotent."""
         self._sink_open = False
         if self._replies in self._endpoint.replies:
             self._endpoint.replies.remove(self._replies)
@@ -121,7 +121,7 @@ class MqttEndpointSink(Sink):
         if self._failures:
             topic, payload = _failure(headers, self._config.topic)
             if why_no_name(topic):
-                # A dead letter of something that no client sent: nobody is to be told, and it is done.
+                # A dead letter of a record that no client sent: it has no receiver, and is done.
                 client_id = ""
         else:
             topic = self._config.topic if messages.topics is None else messages.topics[index]
@@ -157,14 +157,14 @@ def _failure(headers: Sequence[Header], template: str) -> tuple[str, bytes]:
 
 
 def _asked(headers: Sequence[Header]) -> dict[str, bytes]:
-    """What the request said about its answer."""
+    """The response topic and the correlation data of the request, as far as it has them."""
     found = dict(headers)
     return {name: value for name, header in REQUEST_HEADERS.items() if (value := found.get(header)) is not None}
 
 
 def _asked_in_letter(headers: Sequence[Header]) -> dict[str, bytes]:
-    """The same, of a dead letter, which says it among all that the source said of the record."""
-    # Ours stands in front; what follows is the client's, who may write anything.
+    """The same for a dead letter, which has them among the metadata of its record."""
+    # Our header comes first: later ones are the client's, which may have any content.
     letter = next((value for name, value in headers if name == _LETTER_RECORD), None)
     try:
         record = json.loads(letter or b"{}")
@@ -178,7 +178,7 @@ def _bytes_of(value: Any) -> bytes:
 
 
 def _user_properties(headers: Sequence[Header]) -> tuple[tuple[str, str], ...]:
-    """Headers that are text, as MQTT 5 has them."""
+    """Headers that are text, as user properties of MQTT 5."""
     found: list[tuple[str, str]] = []
     for name, value in headers:
         if name in _OURS:

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from connectors.mqtt.endpoint.config import MqttEndpointSourceConfig
 
 SILENCE: Final = 0.005
-"""Seconds without a message after which clients that have unacknowledged ones are taken to wait for that.
+"""Seconds without a message after which clients with unacknowledged ones are assumed to wait for an acknowledgement.
 
-How many messages a client of MQTT 3.1.1 sends ahead is its own affair, and clients of MQTT 5 may send fewer than they
-are allowed.
+How many messages a client of MQTT 3.1.1 sends ahead is not known, and clients of MQTT 5 may send fewer than they are
+allowed.
 """
 _OVERHEAD: Final = 128 * 1024
 _FLUSH: Final = 5.0
@@ -41,14 +41,15 @@ _OF_PROPERTIES: Final = {
 
 
 class MqttEndpointSource(Source):
-    """What clients publish to a port of ours. A lane is a client's connection, positions are arrival numbers.
+    """Messages that clients publish to a port of this process. A lane is a client's connection, positions are arrival
+    numbers.
 
-    A record's key is the client id. QoS 1 and 2 are acknowledged to the client (PUBACK, PUBREC) when the position is,
-    in the order of arrival. When a client goes away its lane ends, and its polled records are finished; messages that
-    were not acknowledged it sends again when it comes back, in a new lane. `rewind` needs no client: records are kept
-    until they are acknowledged.
+    A record's key is the client id. Messages of QoS 1 and 2 are acknowledged to the client (PUBACK, PUBREC) when their
+    positions are, in the order of arrival. When a client disconnects its lane ends, and its polled records are
+    finished; it sends unacknowledged messages again when it reconnects, in a new lane. `rewind` needs no client:
+    records are kept until they are acknowledged.
 
-    A thread of the endpoint reads, writes and keeps the connections alive, however seldom `poll` is called.
+    A thread of the endpoint reads, writes and keeps the connections alive, independent of `poll`.
     """
 
     replays = Replays.SESSION
@@ -76,12 +77,12 @@ class MqttEndpointSource(Source):
 
     @property
     def held(self) -> int:
-        """Bytes of messages that came and were not polled."""
+        """Bytes of messages that were received and not polled."""
         return 0 if self._opened is None else self._opened[0].byte_count
 
     @property
     def counts(self) -> Counts:
-        """What happened since it was opened."""
+        """The counters since it was opened."""
         return Counts() if self._opened is None else self._opened[1].counts
 
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
@@ -192,7 +193,7 @@ class MqttEndpointSource(Source):
             self._opened[0].wake()
 
     def close(self) -> None:
-        """Disconnect all clients and listen no more."""
+        """Disconnect all clients and stop listening."""
         if self._opened is not None:
             self._endpoint.close()
 
@@ -216,7 +217,7 @@ class MqttEndpointSource(Source):
         )
 
     def _rest(self, inbox: Inbox, deadline: float) -> float:
-        """How long to wait for more."""
+        """How long to wait for more messages."""
         if inbox.count and self._stands(inbox):
             return 0.0
         if inbox.count and self._unacknowledged:
@@ -250,7 +251,7 @@ class MqttEndpointSource(Source):
 
     def _begin_lane(self, line: Line) -> Lane:
         self._epoch += 1
-        # A client that comes back may send before the end of its last connection was noticed.
+        # A client that reconnects may send before the end of its last connection was noticed.
         lane = Lane(self.name, f"{line.client_id}/{line.number}", self._epoch)
         self._lines[lane], self._lanes[line] = line, lane
         self._events.append(LaneBegan(lane, ", ".join(self.config.topics), 0))

@@ -28,7 +28,7 @@ class ScannedAcks:
     consumed: int
     """Bytes of the packets taken."""
     stopped: Stopped
-    """AGAIN: as many as asked for were taken. OTHER_PACKET: a `Reader` takes the next one, or raises its error."""
+    """AGAIN: `max_records` were taken. OTHER_PACKET: a `Reader` takes the next packet, or raises its error."""
 
     def __len__(self) -> int:
         return len(self.packet_ids)
@@ -45,7 +45,7 @@ def scan_acks(
 ) -> ScannedAcks:
     """The acknowledgements that `buffer[start:stop]` begins with, as long as they have no properties.
 
-    What breaks the rules is left to the reader, as are acknowledgements with properties.
+    Packets that break the rules are left to the reader, as are acknowledgements with properties.
     """
     stop = len(buffer) if stop is None else stop
     if not 0 <= start <= stop <= len(buffer):
@@ -87,7 +87,7 @@ _CODES: Final = {
 def _rows(
     raw: memoryview, at: int, stop: int, version: Version, most: int
 ) -> tuple[tuple[list[int], list[int], list[int]], int]:
-    """Packet identifiers, kinds and reasons, and where the first packet begins that is anything else."""
+    """Packet identifiers, kinds and reasons, and the place of the first other packet."""
     ids: list[int] = []
     kinds: list[int] = []
     reasons: list[int] = []

@@ -19,7 +19,7 @@ Codes: TypeAlias = npt.NDArray[np.int32]
 PacketIds: TypeAlias = npt.NDArray[np.uint16]
 Payloads: TypeAlias = Spans | Sequence[bytes | None]
 EncodedProperties: TypeAlias = bytes | Sequence[bytes | None] | None
-"""As `properties.encode_properties` gives them: of all messages, or of each; `None` is none."""
+"""Properties as `properties.encode_properties` returns them: one for all messages, or one for each; `None`: none."""
 
 _ACKNOWLEDGEMENTS: Final = {
     PacketType.PUBACK: 0x40,
@@ -38,7 +38,8 @@ def encode_acks(kind: PacketType, packet_ids: PacketIds, hot_path: HotPath = "au
 
 
 def write_acks(kind: PacketType, packet_ids: PacketIds, native: ModuleType | None) -> bytes:
-    """As `encode_acks`, by this extension if there is one: to look it up costs more than what it does here."""
+    """As `encode_acks`, with the extension given by the caller (`None`: plain Python), as looking it up takes longer
+    than encoding."""
     first = _ACKNOWLEDGEMENTS.get(kind)
     if first is None:
         raise ValueError(f"{kind.name} is no acknowledgement: it must be PUBACK, PUBREC, PUBREL or PUBCOMP")
@@ -113,9 +114,7 @@ def _compiled(
     properties: EncodedProperties,
     hot_path: HotPath,
 ) -> bytes | None:
-    """The same by the compiled hot path; `None` where there is none, or where something is wrong that plain Python is
-    to name.
-    """
+    """The same by the compiled hot path; `None` without one, or for invalid input, whose error plain Python raises."""
     native = compiled(hot_path)
     if native is None or (version != V5 and properties is not None):
         return None

@@ -1,4 +1,4 @@
-"""`Bursts`: the packets of a client, messages that came together as one block."""
+"""`Bursts`: the packets of a client, with messages that were received together as one block."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from connectors.mqtt.protocol.reading import Reader
 from connectors.mqtt.protocol.scan import Scanned, Scanner, Stopped
 
 _LEAST: Final = 1024
-"""Bytes from which on a scan costs less than the reader: some ten small messages."""
+"""Bytes above which a scan costs less than the reader: some ten small messages."""
 _JOINED: Final = 4096
-"""Bytes of a packet that is not whole which are put in front of what comes next; of a larger one each part would be
+"""The most bytes of an incomplete packet that are put in front of the next ones; those of a larger packet would be
 copied again and again."""
 
 
 class Bursts:
-    """Reads by `reader` what comes in few packets, and scans what comes in many. Both read the same."""
+    """Reads few packets by `reader`, and scans many at once. The results are the same."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

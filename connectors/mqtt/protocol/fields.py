@@ -18,7 +18,8 @@ def malformed(message: str) -> ProtocolError:
 
 
 class Fields:
-    """Reads the fields of one packet one after the other. Every read raises `ProtocolError` for what is not there.
+    """Reads the fields of one packet one after the other. Every read raises `ProtocolError` for a missing or malformed
+    field.
 
     `name` names the packet in messages; bytes outside `[start, stop)` are never read.
     """
@@ -57,7 +58,7 @@ class Fields:
         return int.from_bytes(self.take(4, what), "big")
 
     def varint(self, what: str) -> int:
-        """A variable byte integer, in as few bytes as can be (MQTT-1.5.5-1)."""
+        """A variable byte integer, which must be in the shortest form (MQTT-1.5.5-1)."""
         value = 0
         for shift in (0, 7, 14, 21):
             byte = self.byte(what)
@@ -77,7 +78,7 @@ class Fields:
         return text(self.binary(what), f"{self.name}: its {what}")
 
     def end(self) -> None:
-        """Nothing may be left."""
+        """Raise `ProtocolError` if bytes are left."""
         if self.left:
             raise malformed(f"{self.name}: {self.left} bytes too many")
 
@@ -94,7 +95,7 @@ def text(raw: bytes, what: str) -> str:
 
 
 def written_varint(value: int) -> bytes:
-    """A variable byte integer. Raises `ValueError` for one that has no such form."""
+    """A variable byte integer. Raises `ValueError` for a number that is too large or negative."""
     if not 0 <= value <= MOST:
         raise ValueError(f"{value} cannot be written in four bytes of MQTT: it must be at most {MOST}")
     out = bytearray()

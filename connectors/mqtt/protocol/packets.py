@@ -1,4 +1,4 @@
-"""The packets of MQTT 3.1.1 and 5.0 as values. What each field means is said in chapter 3 of the standards."""
+"""The packets of MQTT 3.1.1 and 5.0 as values. Chapter 3 of the standards defines their fields."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Pubrec:
 
 @dataclass(frozen=True, slots=True)
 class Pubrel:
-    """The sender of a message of QoS 2 lets go of it."""
+    """The sender of a message of QoS 2 releases it."""
 
     packet_id: int
     reason: ReasonCode = ReasonCode.SUCCESS
@@ -115,7 +115,7 @@ class Pubrel:
 
 @dataclass(frozen=True, slots=True)
 class Pubcomp:
-    """The receiver of a message of QoS 2 has forgotten its packet id."""
+    """The receiver of a message of QoS 2 has released its packet id."""
 
     packet_id: int
     reason: ReasonCode = ReasonCode.SUCCESS
@@ -171,12 +171,12 @@ class Unsuback:
 
 @dataclass(frozen=True, slots=True)
 class Pingreq:
-    """Client to server: answer."""
+    """Client to server: asks for a PINGRESP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pingresp:
-    """Server to client: the answer."""
+    """Server to client: answers a PINGREQ."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The properties of MQTT 5 (section 2.2.2): their names, types, the packets each may stand in, and how they travel."""
+"""The properties of MQTT 5 (section 2.2.2): their names, types, encoding, and the packets that may have them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Place(Enum):
 
 
 class Kind(Enum):
-    """How the value of a property travels."""
+    """The encoding of a property's value."""
 
     FLAG = "a byte, 0 or 1"
     QOS = "a byte, 0 or 1, that is a QoS"
@@ -162,7 +162,8 @@ def read_properties(packet: Fields, place: Place) -> Properties:
 
 
 def decode_properties(raw: bytes | memoryview, place: Place = Place.PUBLISH) -> Properties:
-    """Properties without their length in front, as a scan gives them. Raises `ProtocolError` as `read_properties`."""
+    """Properties without their length in front, as in the columns of a scan. Raises `ProtocolError` as
+    `read_properties`."""
     return _read(Fields(memoryview(raw), 0, len(raw), place.value), place) if len(raw) else NONE
 
 
@@ -223,7 +224,8 @@ def _broken(message: str) -> ProtocolError:
 
 
 def encode_properties(properties: Properties, place: Place) -> bytes:
-    """The properties behind their length. Raises `ValueError` for what may not stand there or cannot be written."""
+    """The properties behind their length. Raises `ValueError` for a property that is not allowed there or cannot be
+    written."""
     if properties is NONE or properties == NONE:
         return b"\0"
     out = bytearray()

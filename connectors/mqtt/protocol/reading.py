@@ -42,7 +42,7 @@ LARGEST: Final = MOST + 5
 
 
 class Role(Enum):
-    """Which side reads: each may get other packets."""
+    """The side that reads: client and server may get different packets."""
 
     CLIENT = "client"
     SERVER = "server"
@@ -56,12 +56,12 @@ _FLAGS: Final[dict[int, int]] = {PacketType.PUBREL: 2, PacketType.SUBSCRIBE: 2, 
 
 
 class Reader:
-    """Takes the bytes of one connection as they come and gives the packets in them.
+    """Takes the received bytes of one connection and yields the packets in them.
 
-    `role` is the side that reads. A server that does not know the version yet (`None`) learns it from the CONNECT,
-    which must come first then; `version` says it from there on. A packet of more than `max_packet` bytes, its header
-    included, is refused when its header is read, so that no more than that is kept. `aliases` say how many topic
-    aliases were announced (none), and keep them: they are put back into topics.
+    `role` is the side that reads. A server does not know the version before the CONNECT, which must come first:
+    `version` is `None` until then. A packet of more than `max_packet` bytes, its header included, is refused when its
+    header is read, so that no more bytes are kept. `aliases` holds the topic aliases, by default none may be set: they
+    are replaced by their topics.
     """
 
     def __init__(
@@ -81,20 +81,22 @@ class Reader:
 
     @property
     def kept(self) -> int:
-        """Bytes that came and belong to no packet yet that was given."""
+        """The number of received bytes of an incomplete packet."""
         return len(self._kept)
 
     def take_kept(self) -> bytes:
-        """These bytes, which it then has no more."""
+        """Remove and return these bytes."""
         kept, self._kept = bytes(self._kept), bytearray()
         return kept
 
     def keep(self, data: bytes) -> None:
-        """Bytes of a packet that is not whole, in front of what `feed` gets next; there are no others."""
+        """Keep the bytes of an incomplete packet, in front of the next ones that `feed` gets; there must be none kept
+        already."""
         self._kept = bytearray(data)
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Packet]:
-        """Take these bytes; gives the packets that are whole now, those that were not taken from a former call first.
+        """Take these bytes, and yield the packets that are complete now, first those not yet taken from an earlier
+        call.
 
         The iterator raises `ProtocolError` at the first packet that breaks the rules, and so does every later call.
         """
@@ -107,7 +109,7 @@ class Reader:
             try:
                 found = self._next()
             except ProtocolError as error:
-                # Its traceback keeps frames, and they views of the bytes.
+                # Its traceback would keep stack frames, and those views of the bytes.
                 self._failed = without_traceback(error)
                 self._kept = bytearray()
                 break
@@ -129,7 +131,7 @@ class Reader:
     def read(self, buffer: memoryview, start: int, stop: int) -> tuple[Packet, int] | None:
         """The packet that begins at `start`, and where it ends; `None` if it is not whole at `stop`.
 
-        For bytes that somebody else keeps. Raises `ProtocolError`.
+        For bytes that the caller keeps. Raises `ProtocolError`.
         """
         header = read_header(buffer, start, stop, self.version, self.max_packet)
         if header is None:
@@ -175,9 +177,9 @@ class Aliases:
 def read_header(
     buffer: memoryview, start: int, stop: int, version: Version | None, max_packet: int
 ) -> tuple[int, int] | None:
-    """Where the packet at `start` has its body, and where it ends, which may lie behind `stop`.
+    """Where the body of the packet at `start` begins, and where it ends, which may be after `stop`.
 
-    `None` if its header is not whole. Raises `ProtocolError` for a header that can be none, whatever follows.
+    `None` if its header is incomplete. Raises `ProtocolError` for an invalid header.
     """
     if stop == start:
         return None
@@ -200,7 +202,7 @@ def read_header(
         shift += 7
         if shift > 21:
             raise malformed(f"{PacketType(kind).name}: its length has more than four bytes")
-    # MQTT 3.1.1 does not ask for the shortest form, and small devices pad it.
+    # MQTT 3.1.1 does not demand the shortest form, and small devices pad it.
     if version == V5 and shift and not byte:
         raise malformed(f"{PacketType(kind).name}: its length is written in more bytes than it needs")
     end = at + length
@@ -229,15 +231,15 @@ def read_packet(
 
 
 class Framed(NamedTuple):
-    """A PUBLISH whose parts are known to lie inside it, and nothing else of it."""
+    """The parts of a PUBLISH, known to lie inside it, but not checked otherwise."""
 
     first: int
     topic: bytes
     packet_id: int
     properties: tuple[int, int]
-    """Where they begin and end, their length in front not counted."""
+    """Where the properties begin and end, without their length."""
     payload: int
-    """Where it begins."""
+    """Where the payload begins."""
 
     @property
     def qos(self) -> int:
@@ -265,7 +267,7 @@ def framed(packet: Fields, first: int, version: Version) -> Framed:
 
 
 def topic_of(message: Framed) -> str:
-    """The topic of a PUBLISH, empty where an alias has to say it. Raises `ProtocolError` if it is no topic name."""
+    """The topic of a PUBLISH, empty if it has an alias instead. Raises `ProtocolError` if it is no topic name."""
     topic = text(message.topic, "PUBLISH: its topic")
     if topic and (reason := why_no_name(topic)):
         raise ProtocolError(ReasonCode.TOPIC_NAME_INVALID, f"PUBLISH: topic {topic[:80]!r}: {reason}")

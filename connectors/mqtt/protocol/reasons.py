@@ -1,4 +1,4 @@
-"""Reason codes of MQTT 5 (section 2.4) and return codes of MQTT 3.1.1, and what each means for what comes next."""
+"""Reason codes of MQTT 5 (section 2.4) and return codes of MQTT 3.1.1, and whether each allows a retry."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ReasonCode(IntEnum):
 class ProtocolError(ConnectorError):
     """The other side broke the rules of MQTT: the connection has to be closed, with `reason` where it is MQTT 5.
 
-    A new connection may go well, so the error is retriable.
+    A new connection may succeed, so the error is retriable.
     """
 
     def __init__(self, reason: ReasonCode, message: str) -> None:
@@ -94,36 +94,36 @@ RETURN_CODES: Final[tuple[ReasonCode, ...]] = (
 
 
 class Outcome(Enum):
-    """What a reason code means for what was asked."""
+    """The consequence of a reason code for the request."""
 
     DONE = "done"
     RETRIABLE = "retriable"
-    """Trying again later, perhaps on a new connection, can help."""
+    """A later attempt, perhaps on a new connection, may succeed."""
     OF_THE_RECORD = "of the record"
-    """This message will never be taken; the next one may be."""
+    """This message will never be accepted; others may be."""
     FATAL = "fatal"
-    """It will fail again until somebody changes a configuration."""
+    """It will fail again until a configuration is changed."""
 
 
 def of_publish(reason: ReasonCode) -> Outcome:
-    """What a PUBACK or PUBREC with this code means for the message."""
+    """The consequence of a PUBACK or PUBREC with this code for the message."""
     return _outcome(reason, _PUBLISH, Outcome.OF_THE_RECORD)
 
 
 def of_connect(reason: ReasonCode) -> Outcome:
-    """What a CONNACK with this code means for the connection."""
+    """The consequence of a CONNACK with this code for the connection."""
     return _outcome(reason, _CONNECT, Outcome.FATAL)
 
 
 def of_subscribe(reason: ReasonCode) -> Outcome:
-    """What a code in a SUBACK or UNSUBACK means for the subscription."""
+    """The consequence of a code in a SUBACK or UNSUBACK for the subscription."""
     return _outcome(reason, _SUBSCRIBE, Outcome.FATAL)
 
 
 def of_disconnect(reason: ReasonCode) -> Outcome:
-    """What a DISCONNECT from the server means for connecting again.
+    """The consequence of a DISCONNECT from the server for reconnecting.
 
-    Only a session taken over is fatal: connecting again would throw out the other client, which would do the same.
+    Only a session taken over is fatal: a reconnect would disconnect the other client, which would then do the same.
     """
     return Outcome.FATAL if reason is ReasonCode.SESSION_TAKEN_OVER else Outcome.RETRIABLE
 

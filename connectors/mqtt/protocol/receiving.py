@@ -1,4 +1,4 @@
-"""The bytes that came over a connection: where they are received, and how packets are taken out of them."""
+"""`ReceiveBuffer`: memory for the received bytes of a connection, from which packets are taken."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from pipelines.data.spans import Bytes
 from pipelines.hotpath import HotPath, compiled
 
 BLOCK: Final = 256 << 10
-"""Bytes that are received into one block of memory."""
+"""Bytes of one block of memory for received bytes."""
 LEAST_ROOM: Final = 16 << 10
-"""Room below which another block is begun."""
+"""Free bytes of a block below which another one is begun."""
 
 
 class ReceiveBuffer:
-    """Receives what one connection brings, and takes packets out of it.
+    """Receives the bytes of one connection, and takes packets out of them.
 
-    A socket writes into `writable()`, `filled(n)` says how much, and `scan`, `acks` and `packet` take what is whole, in
-    the order in which it came. Columns that were given stay as they are as long as they are in use: what comes later is
-    written behind them, then into another block. Compiled, blocks that are not in use any more are used again.
+    A socket writes into `writable()`, `filled(n)` tells how many bytes, and `scan`, `acks` and `packet` take complete
+    packets, in the order of arrival. Columns that were returned stay unchanged as long as they are in use: later bytes
+    are written after them, then into another block. With the compiled hot path, blocks that are not in use any more are
+    reused.
 
     `role`, `version`, `max_packet` and `strict` are those of `Reader` and `Scanner`.
     """
@@ -51,7 +52,7 @@ class ReceiveBuffer:
 
     @property
     def pending(self) -> int:
-        """Bytes that came and were not taken."""
+        """Bytes that were received and not taken."""
         return self._filled - self._at
 
     @property
@@ -60,7 +61,7 @@ class ReceiveBuffer:
         return self.reader.version
 
     def writable(self) -> memoryview:
-        """Memory for the next bytes, at least one; it is to be used before anything else is called."""
+        """Memory for the next bytes, at least one; it is valid until the next call of another method."""
         room = len(self._bytes) - self._filled
         missing = self._missing() if self.pending else 0
         if missing > room or (room < LEAST_ROOM and not 0 < missing <= room):
@@ -94,7 +95,7 @@ class ReceiveBuffer:
         return found
 
     def acks(self, max_records: int = MANY) -> ScannedAcks:
-        """Take acknowledgements, as `scan_acks` does; `packet` takes what is none, and says what is wrong."""
+        """Take acknowledgements, as `scan_acks` does; `packet` takes other packets, and raises errors."""
         version = self.reader.version
         if version is None:
             raise ValueError("the CONNECT has to be taken first: the version of MQTT is not known")
@@ -104,7 +105,7 @@ class ReceiveBuffer:
         return found
 
     def packet(self) -> Packet | None:
-        """Take the next packet, whatever it is; `None` if it has not come whole. Raises `ProtocolError`."""
+        """Take the next packet, of any type; `None` if it is incomplete. Raises `ProtocolError`."""
         found = self.reader.read(self._bytes.data, self._at, self._filled)
         if found is None:
             return None
@@ -112,17 +113,17 @@ class ReceiveBuffer:
         return packet
 
     def unread(self) -> memoryview:
-        """The bytes that were received and not taken. To be used before anything else is called."""
+        """The bytes that were received and not taken. Valid until the next call of another method."""
         return self._bytes.data[self._at : self._filled].toreadonly()
 
     def drop(self, count: int) -> None:
-        """Throw the next bytes away. The rest of the packet that they belong to cannot be read then."""
+        """Discard the next bytes. The rest of their packet cannot be read then."""
         if not 0 <= count <= self.pending:
             raise ValueError(f"{count} bytes are to be dropped, and {self.pending} came")
         self._at += count
 
     def _view(self) -> Bytes:
-        """The bytes that came. The rest of the block may be written to meanwhile, so it is not shown."""
+        """The received bytes of the block. The rest of it may be written to meanwhile, so it is not included."""
         view = self._bytes[: self._filled]
         view.flags.writeable = False
         return view
@@ -137,9 +138,9 @@ class ReceiveBuffer:
         return 0 if header is None else max(0, header[1] - self._filled)
 
     def _begin(self, missing: int) -> None:
-        """Begin another block with what was not taken."""
+        """Begin another block with the bytes that were not taken."""
         pending = self.pending
-        # What a header says has not come yet: memory grows with what has.
+        # Memory grows with the received bytes, not with the length that a header announces.
         size = min(pending + missing, 4 * max(pending, self._block))
         block = self._memory(max(self._block, size, pending + LEAST_ROOM if not missing else 0))
         block[:pending] = self._bytes[self._at : self._filled]

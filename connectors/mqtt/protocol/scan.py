@@ -1,4 +1,4 @@
-"""Takes the messages out of what came over a connection in bulk, as columns, without a Python object a message."""
+"""Takes messages out of the received bytes of a connection in bulk, as columns, without a Python object for each."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from pipelines.data.spans import Bytes, Ints, Spans
 from pipelines.hotpath import HotPath, compiled
 
 MANY: Final = 1 << 20
-"""Messages that one scan takes at most, by default."""
+"""The most messages of one scan, by default."""
 
 
 class Stopped(Enum):
-    """Why a scan took no more."""
+    """Why a scan stopped."""
 
     NEED_MORE = "need more"
-    """The packet behind the last message has not come whole."""
+    """The packet after the last message is incomplete."""
     OTHER_PACKET = "other packet"
-    """The packet behind the last message is whole and no PUBLISH: a `Reader` takes it."""
+    """The packet after the last message is complete and no PUBLISH: a `Reader` takes it."""
     AGAIN = "again"
-    """There is more for another scan: as many as asked for were taken, or the next one is peculiar, perhaps wrong."""
+    """Scan again: `max_records` messages were taken, or the next one is unusual, perhaps invalid."""
 
 
 @dataclass(slots=True)
 class Fault:
-    """A message whose topic or properties break the rules, though where it begins and ends is sure."""
+    """A message whose topic or properties break the rules, though its beginning and end are known."""
 
     row: int
     error: ProtocolError
@@ -53,29 +53,29 @@ class Fault:
 
 @dataclass(slots=True)
 class Scanned:
-    """N messages in the order in which they came, as columns of N. Nothing of it is written to any more."""
+    """N messages in the order of arrival, as columns of N. Its memory is not written to any more."""
 
     buffer: Bytes
-    """What was scanned, `uint8 (bytes,)`; starts are places in it."""
+    """The scanned bytes, `uint8 (bytes,)`; starts are places in it."""
     topics: TopicTable
     flags: npt.NDArray[np.uint8]
     """The low nibble of the first byte: DUP 8, QoS 6, RETAIN 1."""
     packet_ids: npt.NDArray[np.uint16]
     """0 at QoS 0."""
     topic_codes: npt.NDArray[np.int32]
-    """Places in `topics.names`; -1 where a fault is that of the topic."""
+    """Places in `topics.names`; -1 for a message whose topic is at fault."""
     payload_starts: Ints
     payload_lengths: Ints
     property_starts: Ints
     property_lengths: Ints
-    """Without the length in front; 0 where there are none."""
+    """Without the length in front; 0 for a message without properties."""
     consumed: int
     """Bytes of the packets taken."""
     stopped: Stopped
     needed: int = 0
-    """Bytes of the next packet, as far as its header says them; 0 if that has not come whole."""
+    """Bytes of the next packet, by its header; 0 if the header is incomplete."""
     faults: list[Fault] = field(default_factory=list)
-    """Messages that are to be refused one by one; of a scanner that is not strict only."""
+    """Messages that are to be refused one by one; only from a scanner that is not strict."""
 
     def __len__(self) -> int:
         return len(self.flags)
@@ -91,7 +91,7 @@ class Scanned:
         return Spans(self.buffer, self.property_starts, self.property_lengths)
 
     def publishes(self) -> Iterator[Publish]:
-        """The messages one by one, as a `Reader` gives them. For a scan without faults."""
+        """The messages one by one, as a `Reader` yields them. For a scan without faults."""
         raw, names = self.buffer.data, self.topics.names
         columns = (self.flags, self.packet_ids, self.topic_codes, self.payload_starts, self.payload_lengths)
         places = (self.property_starts, self.property_lengths)
@@ -116,11 +116,11 @@ class Scanned:
 
 
 class Scanner:
-    """Scans what one connection brings. It keeps the table of topics and the topic aliases.
+    """Scans the bytes of one connection. It keeps the table of topics and the topic aliases.
 
     A PUBLISH is taken if, and only if, a `Reader` of the same role, version, `max_packet` and aliases takes it. With
     `strict=False` a message whose topic or properties are wrong is taken, too, and named in `Scanned.faults`: a broker
-    that lets such a message pass brings it again after every reconnect, so ending the connection would never end.
+    that has accepted such a message sends it again after every reconnect, so the connection must not end by it.
     """
 
     def __init__(
@@ -146,9 +146,9 @@ class Scanner:
             self._native = native.MqttScanner(version == V5, max_packet, role is Role.CLIENT, MOST_TOPICS, MOST_BYTES)
 
     def scan(self, buffer: Bytes, start: int = 0, stop: int | None = None, max_records: int = MANY) -> Scanned:
-        """The messages that are whole in `buffer[start:stop]`, up to the first other packet.
+        """The complete messages in `buffer[start:stop]`, up to the first other packet.
 
-        Raises `ProtocolError` if the first packet breaks the rules: valid packets before it are given first.
+        Raises `ProtocolError` only if the first packet breaks the rules: valid packets before it are returned first.
         """
         stop = len(buffer) if stop is None else stop
         if not 0 <= start <= stop <= len(buffer):
@@ -173,9 +173,9 @@ class Scanner:
     def _frames(
         self, raw: memoryview, start: int, stop: int, most: int
     ) -> tuple[list[int], list[int], list[int], list[int]]:
-        """Starts, bodies and ends of packets that are whole messages with a topic that can be used, and its code.
+        """Starts, bodies and ends of complete messages with a valid topic, and the topic's code.
 
-        Ends at the first that is anything else, or wrong, or merely peculiar.
+        Ends at the first packet that is no such message, or an unusual one.
         """
         starts: list[int] = []
         bodies: list[int] = []
@@ -229,7 +229,7 @@ class Scanner:
         return self.topics.add(raw, name) if name else None
 
     def _usable(self, rows: _Rows) -> int:
-        """How many rows come before the first that is wrong or peculiar."""
+        """How many rows come before the first invalid or unusual one."""
         wrong = np.flatnonzero(rows.wrong)
         usable = int(wrong[0]) if len(wrong) else len(rows.codes)
         for row in np.flatnonzero(rows.property_lengths[:usable]).tolist():
@@ -238,7 +238,7 @@ class Scanner:
         return usable
 
     def _takes_properties(self, rows: _Rows, row: int) -> bool:
-        """Whether the properties of a message keep the rules, and are no alias."""
+        """Whether the properties of a message keep the rules, and have no topic alias."""
         start = int(rows.property_starts[row])
         raw = rows.buffer[start : start + int(rows.property_lengths[row])].tobytes()
         if raw in self._known_properties:
@@ -257,7 +257,8 @@ class Scanner:
         return True
 
     def _one(self, buffer: Bytes, start: int, stop: int) -> Scanned:
-        """The packet at `start` by the reader's rules: one row if it is a message, none if it is not, or its error."""
+        """The packet at `start` by the reader's rules: one row if it is a message, none if it is not. Raises its
+        error."""
         raw = buffer.data
         header = read_header(raw, start, stop, self.version, self.max_packet)
         if header is None or header[1] > stop or raw[start] >> 4 != PacketType.PUBLISH:
@@ -275,7 +276,7 @@ class Scanner:
             topic = topic_of(message)
             alias = properties_of(message, raw, self.role).topic_alias
         except ProtocolError as error:
-            # Without a topic of its own it would need the alias that cannot be read.
+            # A message without a topic would need the alias, which cannot be read.
             if self.strict or not message.topic:
                 raise
             faults.append(Fault(0, error))
@@ -332,9 +333,9 @@ def _named(topic: bytes, properties: int = 0) -> Framed:
 
 
 def _long(raw: memoryview, at: int, stop: int) -> tuple[int, int]:
-    """The length of a packet that is written in two bytes or more, and where its body begins.
+    """The length of a packet, if it is written in two bytes or more, and where its body begins.
 
-    One that is peculiar reaches behind everything, so that the reader's rules decide.
+    For an unusual form the length is beyond the buffer, so that the reader's rules decide.
     """
     length = shift = 0
     for place in range(at + 1, min(at + 5, stop)):
@@ -362,13 +363,13 @@ class _Rows:
     property_starts: Ints
     property_lengths: Ints
     end: int
-    """Where the last one ends."""
+    """Where the last message ends."""
     wrong: npt.NDArray[np.bool_] = field(default_factory=lambda: _NONE_WRONG)
-    """Which of them break the rules after all."""
+    """Messages that break the rules after all."""
 
     @staticmethod
     def of_block(buffer: Bytes, block: Any, count: int, end: int) -> _Rows:
-        """Of a block of the extension, whose columns `native/src/mqtt/core/scan.rs` orders."""
+        """The rows of a block of the extension, with columns in the order of `native/src/mqtt/core/scan.rs`."""
         places: Any = np.ndarray((4, count), np.int64, block)
         codes: Any = np.ndarray(count, np.int32, block, 32 * count)
         ids: Any = np.ndarray(count, np.uint16, block, 36 * count)
@@ -379,7 +380,7 @@ class _Rows:
     def of_frames(
         buffer: Bytes, starts: list[int], bodies: list[int], ends: list[int], codes: list[int], version: Version
     ) -> _Rows:
-        """Of messages whose starts, bodies, ends and topics are known."""
+        """The rows of messages whose starts, bodies, ends and topics are known."""
         stops = np.array(ends, np.int64)
         flags = buffer[np.array(starts, np.int64)] & np.uint8(0xF)
         qos = flags >> 1 & 3
@@ -407,7 +408,7 @@ class _Rows:
         )
 
     def first(self, count: int) -> _Rows:
-        """These of them."""
+        """The first `count` rows."""
         if count == len(self.codes):
             return self
         return _Rows(
@@ -424,7 +425,7 @@ class _Rows:
 
 
 def _shorts(buffer: Bytes, places: Ints) -> Ints:
-    """The two byte integers at these places; anything for those that reach behind the buffer."""
+    """The two byte integers at these places; arbitrary values for places beyond the buffer."""
     last = len(buffer) - 1
     high, low = buffer[np.minimum(places, last)], buffer[np.minimum(places + 1, last)]
     return (high.astype(np.int64) << 8) + low
@@ -433,7 +434,7 @@ def _shorts(buffer: Bytes, places: Ints) -> Ints:
 def _lengths(buffer: Bytes, places: Ints, ends: Ints) -> tuple[Ints, Ints]:
     """Where the properties of messages begin whose length is at these places, and the length.
 
-    Those whose length is peculiar reach behind everything.
+    For a length of unusual form it is beyond the buffer.
     """
     lengths = buffer[np.minimum(places, len(buffer) - 1)].astype(np.int64)
     starts = places + 1

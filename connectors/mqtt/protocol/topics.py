@@ -55,7 +55,7 @@ def _why_no_text(text: str) -> str | None:
 
 
 def shared(filter: str) -> tuple[str | None, str]:
-    """The group of a shared subscription, `None` for one that is not, and the filter proper."""
+    """The group of a shared subscription, `None` for any other filter, and the filter without the group."""
     if not filter.startswith(f"{SHARE}/"):
         return None, filter
     _, group, inner = filter.split("/", 2)
@@ -92,10 +92,10 @@ def _regular_expression(levels: Sequence[str]) -> re.Pattern[str]:
 
 
 class TopicPattern:
-    """A topic filter some of whose levels have names: `factory/{line}/{device}/+`.
+    """A topic filter with named levels: `factory/{line}/{device}/+`.
 
-    A named level matches as `+` does; `+`, a last `#` and `$share/GROUP/` in front mean what they do in MQTT. Raises
-    `ValueError` for a pattern that is no filter, a name that comes twice, or braces that are no whole level.
+    A named level matches as `+` does; `+`, a last `#` and `$share/GROUP/` in front are as in MQTT. Raises `ValueError`
+    for a pattern that is no filter, a name that comes twice, or braces that are no whole level.
     """
 
     __slots__ = ("_expression", "filter", "names", "pattern")
@@ -135,7 +135,7 @@ _NO_LEVELS: Final[Mapping[str, str]] = MappingProxyType({})
 class TopicPatterns:
     """Several patterns: a topic has the named levels of the first that matches it.
 
-    What a topic has is worked out once and remembered, for some 65,000 topics. Raises `ValueError` as `TopicPattern`.
+    The levels of a topic are computed once and cached, for some 65,000 topics. Raises `ValueError` as `TopicPattern`.
     """
 
     __slots__ = ("_known", "filters", "names", "patterns")
@@ -143,7 +143,7 @@ class TopicPatterns:
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns = tuple(TopicPattern(pattern) for pattern in patterns)
         self.filters = tuple(dict.fromkeys(pattern.filter for pattern in self.patterns))
-        """What to subscribe to, each once."""
+        """The topic filters to subscribe to, each once."""
         self.names = tuple(dict.fromkeys(name for pattern in self.patterns for name in pattern.names))
         """Names of levels of all patterns."""
         self._known: dict[str, Mapping[str, str]] = {}

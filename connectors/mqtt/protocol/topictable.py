@@ -11,7 +11,7 @@ MOST_BYTES: Final = 16 << 20
 class TopicTable:
     """Topic names in the order in which they first came; the place of one in `names` is its code.
 
-    It only grows, until it is `full`; then somebody begins another one, and columns that use this one keep it.
+    It only grows, until it is `full`; then its owner begins another one, and columns that use this one keep it.
     """
 
     __slots__ = ("_bytes", "codes", "names")
@@ -28,7 +28,7 @@ class TopicTable:
         return len(self.names) >= MOST_TOPICS or self._bytes >= MOST_BYTES
 
     def add(self, raw: bytes, name: str) -> int:
-        """The code of this name, whose UTF-8 bytes are `raw`, from now on."""
+        """Add this name, whose UTF-8 bytes are `raw`, and return its code."""
         code = self.codes.setdefault(raw, len(self.names))
         if code == len(self.names):
             self.names.append(name)

@@ -41,7 +41,7 @@ PINGRESP: Final = bytes([PacketType.PINGRESP << 4, 0])
 
 
 def encode(packet: Packet, version: Version) -> bytes:
-    """The packet as it travels. A CONNECT says its version itself.
+    """The bytes of the packet. A CONNECT has its own version, and ignores `version`.
 
     Raises `ValueError` for a packet that MQTT, or this version of it, does not allow.
     """
@@ -137,7 +137,7 @@ def _acknowledgement(packet: Acknowledgement, version: Version) -> bytes:
     identifier = _packet_id(packet.packet_id, kind.name)
     code = _reason(packet.reason, kind.name, _TAKEN if kind in (PacketType.PUBACK, PacketType.PUBREC) else _SUCCESS)
     properties = _properties(packet.properties, version, place)
-    # MQTT 3.1.1 cannot say that a message was refused: it is acknowledged all the same.
+    # MQTT 3.1.1 has no refusal of a message: it is acknowledged all the same.
     parts: tuple[bytes, ...] = ()
     if version == V5 and (code or properties != b"\0"):
         parts = (bytes([code]), properties if properties != b"\0" else b"")
@@ -223,7 +223,7 @@ def _suback(packet: Suback, version: Version) -> bytes:
     granted = (ReasonCode.SUCCESS, ReasonCode.GRANTED_QOS_1, ReasonCode.GRANTED_QOS_2)
     codes = bytes(_reason(reason, "SUBACK", granted) for reason in packet.reasons)
     if version == V311:
-        # It knows one failure only.
+        # MQTT 3.1.1 has only one failure code.
         codes = bytes(min(code, 0x80) for code in codes)
     if not codes:
         raise ValueError("SUBACK: nothing in it")

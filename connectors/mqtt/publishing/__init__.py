@@ -1,1 +1,1 @@
-"""How messages are published: in blocks, with packet ids that never meet, confirmed by acknowledgements in bulk."""
+"""Publishes messages in blocks, with unique packet ids, and reads acknowledgements in bulk."""

@@ -1,4 +1,4 @@
-"""`AckInbound`: acknowledgements out of the bytes of a connection, many at once."""
+"""`AckInbound`: takes acknowledgements out of the bytes of a connection, many at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from connectors.mqtt.session.inbound import Inbound, Receive
 from pipelines.hotpath import HotPath
 
 BLOCK = 64 << 10
-"""Bytes that are received into one block of memory."""
+"""Bytes of one block of memory for received bytes."""
 
 
 class AckInbound(Inbound):

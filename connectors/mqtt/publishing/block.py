@@ -24,23 +24,24 @@ _CONTENT_TYPE = b"\x03"
 _RESPONSE_TOPIC = b"\x08"
 _CORRELATION_DATA = b"\x09"
 _AROUND = 16
-"""Bytes of a packet besides topic, properties and payload, at most."""
+"""The most bytes of a packet besides topic, properties and payload."""
 
 
 class Block:
-    """Messages in the order in which they are published. `first` is the number of the first, once it has one."""
+    """Messages in the order in which they are published. `first` is the number of the first, once `InFlight.add` has
+    set it."""
 
     def __init__(self, messages: Messages, style: Style) -> None:
         self.first = 0
         self.left_out = 0
-        """Headers that cannot be user properties, as they are no text."""
+        """The number of headers that cannot be user properties, as they are no text."""
         self._messages = messages
         self._style = style
         self._wrong: dict[int, str] = {}
         self._topics, self._codes = _dictionary(messages.topics, style.topic)
         self._properties = self._made_properties()
         self.sizes = self._made_sizes()
-        """Bytes of each message's packet in MQTT 5, or a few more, `int64 (N,)`."""
+        """Bytes of each message's packet in MQTT 5, or slightly more, `int64 (N,)`."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -55,7 +56,7 @@ class Block:
         return self._messages.parents(index)
 
     def wrong(self) -> dict[int, str]:
-        """Why messages cannot be published at all, by their index."""
+        """The reasons why messages cannot be published at all, by index."""
         wrong = {code: reason for code, topic in enumerate(self._topics) if (reason := _why_no_topic(topic))}
         if not wrong:
             return self._wrong
@@ -96,7 +97,7 @@ class Block:
         )
 
     def packet(self, version: Version, index: int, packet_id: int, qos: int, again: bool) -> Publish:
-        """One of these packets as a value, for clients that write by themselves."""
+        """The packet of one message as a value, for client libraries that encode packets themselves."""
         payload = self._messages.values[index] or b""
         if version != V5 and self._style.letters:
             (payload,) = self._letters(np.array([index], np.int64))
@@ -162,7 +163,8 @@ class Block:
         return made
 
     def _asked(self, at: int, said: Mapping[str, Any]) -> bytes:
-        """What the record said of itself, as properties; its key was made of its topic, or of nothing."""
+        """The properties of the original record. Its key is not used: MQTT sources derive it from the topic, or there
+        is none."""
         kind, response, correlation = (said.get(name) for name in ("content_type", "response_topic", "correlation"))
         body = b""
         try:

@@ -1,4 +1,4 @@
-"""`InFlight`: the messages of a sink that are not confirmed, and which packet id each has."""
+"""`InFlight`: the unconfirmed messages of a sink and their packet ids."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from connectors.mqtt.publishing.block import Block
 from connectors.records import Ints
 
 IDS = 65_533
-"""Messages have packet ids from 1 to this one; the two above it are for SUBSCRIBE and for the birth message."""
+"""The largest packet id of messages; the two above it are for SUBSCRIBE and for the birth message."""
 CAPACITY = 1 << 17
-"""Messages that are held at most: a power of two."""
+"""The most messages that are held: a power of two."""
 _MASK: Final = CAPACITY - 1
 
 
-# How far a message is. Plain numbers, as arrays compare with them at once.
+# States of messages. Plain numbers, so that arrays are compared with them at once.
 NEW: Final = 0
-"""To be published, with a packet id that it does not have yet."""
+"""To be published; it has no packet id yet."""
 AGAIN: Final = 1
-"""To be published again with the packet id that it has."""
+"""To be published again, with its packet id."""
 SENT: Final = 2
 """Published on this connection."""
 RELEASED: Final = 3
-"""Taken over by the broker (QoS 2), its PUBREC is answered."""
+"""Received by the broker (QoS 2): its PUBREC was answered by PUBREL."""
 DONE: Final = 4
 
 
@@ -36,26 +36,26 @@ class Portion(NamedTuple):
 
     block: Block
     numbers: Ints
-    """Of the messages, in all that were ever added; rising."""
+    """The numbers of the messages, rising."""
     packet_ids: PacketIds | None
     again: npt.NDArray[np.bool_]
-    """Which of them were published before, under the same packet id."""
+    """Whether each was published before, with the same packet id."""
 
 
 class InFlight:
     """Messages in the order in which they were sent, numbered from 0. Used by one thread.
 
-    Nothing is done message by message: states, ids and rows are arrays around which the numbers go in circles, and
-    what the broker says of a packet id leads to its message without a search.
+    All work is on arrays: states, ids and rows are ring buffers, indexed by number, and a table by packet id finds the
+    message of an acknowledgement without a search.
     """
 
     def __init__(self) -> None:
         self.first = 0
-        """Number of the oldest message that is not confirmed."""
+        """Number of the oldest unconfirmed message."""
         self.end = 0
         """Number of the next message to be added."""
         self.on_wire = 0
-        """Messages that were published on this connection and are not acknowledged."""
+        """Messages that were published on this connection and are unacknowledged."""
         self._next = 0
         self._next_id = 1
         self._state = np.full(CAPACITY, DONE, np.uint8)
@@ -77,7 +77,7 @@ class InFlight:
         return self._next < self.end or len(self._again) > 0
 
     def add(self, block: Block) -> None:
-        """Put these at the end. There must be `room`."""
+        """Add these messages at the end. There must be `room`."""
         block.first = self.end
         slots = np.arange(self.end, self.end + len(block)) & _MASK
         self._state[slots] = NEW
@@ -119,13 +119,13 @@ class InFlight:
         return Portion(block, numbers, ids, again)
 
     def of_ids(self, packet_ids: PacketIds, state: int) -> Ints:
-        """The messages that have these packet ids and are in this state; ids that none has are passed over."""
+        """The messages that have these packet ids and are in this state; unknown ids are ignored."""
         numbers = self._number_of_id[packet_ids]
         right = (numbers >= 0) & (self._state[numbers & _MASK] == state)
         return numbers if right.all() else numbers[right]
 
     def release(self, numbers: Ints) -> PacketIds:
-        """The broker has taken over these messages (PUBREC): their packet ids, for PUBREL."""
+        """The broker has received these messages (PUBREC): returns their packet ids, for PUBREL."""
         slots = numbers & _MASK
         self._state[slots] = RELEASED
         ids: PacketIds = self._ids[slots]
@@ -138,7 +138,7 @@ class InFlight:
         self._state[slots] = DONE
         rows: Ints = self._rows[slots]
         if len(rows) and rows.min() < 0:
-            # Some answer several rows, or none.
+            # Some messages answer several rows, or none.
             parts = [
                 rows[at : at + 1] if rows[at] >= 0 else self._parents(number)
                 for at, number in enumerate(numbers.tolist())
@@ -149,14 +149,15 @@ class InFlight:
         return answered
 
     def return_(self, numbers: Ints) -> None:
-        """These messages were not taken: they are published again, as new ones, before all that come later."""
+        """The broker did not accept these messages: they are published again, as new ones, before all later ones."""
         self._forget_ids(numbers)
         self._state[numbers & _MASK] = NEW
         self._again = np.union1d(self._again, numbers)
 
     def resume(self, *, session_present: bool) -> PacketIds:
-        """A connection begins. What was published and is not confirmed will be published again: under its packet id
-        where the broker has kept the session, else as new. Returns the ids of messages to release again.
+        """A connection begins. Unconfirmed messages that were published will be published again: with the same packet
+        ids if the broker has kept the session, else as new ones. Returns the ids of messages whose PUBREL is to be sent
+        again.
         """
         numbers = np.arange(self.first, self._next)
         states = self._state[numbers & _MASK]
@@ -173,7 +174,7 @@ class InFlight:
         return ids
 
     def _new_ids(self, numbers: Ints) -> PacketIds:
-        """Packet ids that no other message has, in circles."""
+        """Packet ids that no other message has; after the largest one they begin again at 1."""
         wanted = np.arange(self._next_id, self._next_id + len(numbers)) - 1
         ids = wanted % IDS + 1
         if (self._number_of_id[ids] >= 0).any():
@@ -187,12 +188,12 @@ class InFlight:
         slots = numbers & _MASK
         states = self._state[slots]
         self.on_wire -= int(np.count_nonzero((states == SENT) | (states == RELEASED)))
-        # Those of messages without one are that of none.
+        # Messages without a packet id have id 0, which belongs to no message.
         self._number_of_id[self._ids[slots]] = -1
         self._ids[slots] = 0
 
     def _advance(self) -> None:
-        """Let go of the oldest messages as far as they are done."""
+        """Drop the oldest messages as far as they are done."""
         while self.first < self._next:
             numbers = np.arange(self.first, min(self.first + 1024, self._next))
             left = self._state[numbers & _MASK] != DONE
@@ -209,5 +210,5 @@ class InFlight:
         return block.parents(number - block.first)
 
     def _block_of(self, number: int) -> Block:
-        # The oldest ones are the ones that are asked for.
+        # Mostly the oldest ones are looked up.
         return next(block for block in self._blocks if number < block.first + len(block))

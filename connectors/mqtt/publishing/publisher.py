@@ -1,4 +1,4 @@
-"""`Publisher`: the thread of an MQTT sink, which alone has the connection."""
+"""`Publisher`: the thread of an MQTT sink, which alone uses the connection."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ BIRTH_ID = IDS + 1
 FAILED = 0x80
 """Reason codes from this one on are failures."""
 PORTION = 512
-"""Messages that are encoded at once."""
+"""The most messages that are encoded at once."""
 MOST_UNSENT = 1 << 20
-"""Bytes that wait for the socket, above which nothing more is encoded."""
+"""Bytes waiting for the socket, above which no more messages are encoded."""
 WINDOW = 2000
 """Messages that are published ahead of their acknowledgements."""
 WINDOW_311 = 20
-"""As many with QoS 2 over MQTT 3.1.1: what is more than its `max_inflight_messages` mosquitto answers and forgets."""
+"""The same with QoS 2 over MQTT 3.1.1: mosquitto acknowledges messages beyond its `max_inflight_messages` and loses
+them."""
 TURN = 0.5
 """Seconds of one wait."""
 LARGEST_ANSWER = 1 << 20
@@ -58,14 +59,14 @@ class Publisher:
         self, name: str, settings: Settings, client: Literal["builtin", "paho"], style: Style, window: int | None
     ) -> None:
         self.failure: ConnectorError | None = None
-        """Why nothing is published any more."""
+        """Why it has stopped publishing; `None` if it has not."""
         self.confirmed: deque[Ints] = deque()
-        """Row numbers, once for each of their messages."""
+        """Row numbers of confirmed messages, once for each message."""
         self.lost: dict[int, ConnectorError] = {}
         """Rows whose message the broker refused; guarded by `changed`."""
         self.changed = threading.Condition()
         self.unheard = 0
-        """Messages that nobody had subscribed to, as the broker said."""
+        """Messages without a subscriber, by the broker's acknowledgement."""
         self.again = 0
         """Messages that were published more than once."""
         self._name = name
@@ -92,7 +93,7 @@ class Publisher:
 
     @property
     def tried(self) -> bool:
-        """Whether the first attempt to connect has ended, well or not."""
+        """Whether the first attempt to connect has succeeded or failed."""
         return self.failure is not None or self._session.down != self._before
 
     def start(self) -> None:
@@ -100,7 +101,7 @@ class Publisher:
         self._thread.start()
 
     def close(self) -> None:
-        """Leave the broker, without waiting for confirmations."""
+        """Disconnect, without waiting for confirmations."""
         self._closing = True
         self._session.wake()
         self._thread.join()
@@ -112,17 +113,17 @@ class Publisher:
 
     @property
     def granted(self) -> Granted | None:
-        """What the broker said last."""
+        """What the broker granted to the last connection."""
         return self._session.granted
 
     @property
     def bytes_held(self) -> int:
-        """Bytes of the messages that are not confirmed, a whole block as long as one of it is not."""
+        """Bytes of unconfirmed messages; a block counts wholly as long as one of its messages is unconfirmed."""
         return self._bytes_given - self._bytes_done
 
     @property
     def messages_held(self) -> int:
-        """Messages that are not confirmed."""
+        """The number of unconfirmed messages."""
         return self._messages_given - self._messages_done
 
     @property
@@ -132,14 +133,14 @@ class Publisher:
 
     @property
     def waited(self) -> float:
-        """Seconds since the oldest message was given that is not confirmed; 0 if there is none."""
+        """Seconds since `give` of the oldest unconfirmed message; 0 if there is none."""
         try:
             return time.monotonic() - self._oldest[0][1] if self.messages_held else 0.0
         except IndexError:
             return 0.0
 
     def give(self, block: Block, size: int) -> None:
-        """Publish these messages of so many bytes. By the sink's thread."""
+        """Publish these messages, of `size` bytes. Called by the sink's thread."""
         self._bytes_given += size
         self._messages_given += len(block)
         self._oldest.append((self._messages_given, time.monotonic()))
@@ -147,10 +148,10 @@ class Publisher:
         self._given.append(block)
         self._session.wake()
 
-    # What the session tells its client.
+    # The methods of `SessionClient`.
 
     def begun(self, granted: Granted) -> None:
-        """See `SessionClient.begun`. Raises `ConnectorError` if the broker has not what the sink is to do."""
+        """See `SessionClient.begun`. Raises `ConnectorError` if the broker lacks a feature that the sink needs."""
         self._check(granted)
         self._asked = None
         self._written.clear()
@@ -163,7 +164,7 @@ class Publisher:
         """See `SessionClient.subscribed`: it subscribes to nothing."""
 
     def received(self, packet: Packet) -> None:
-        """See `SessionClient.received`: acknowledgements that say more than a reason code."""
+        """See `SessionClient.received`: acknowledgements with properties."""
         if isinstance(packet, (Puback, Pubrec, Pubcomp)):
             ids = np.array([packet.packet_id], np.uint16)
             said = packet.properties.reason_string or ""
@@ -177,7 +178,7 @@ class Publisher:
                 self._taken_over(ids, packet.reason is ReasonCode.NO_MATCHING_SUBSCRIBERS)
 
     def ended(self, reason: str) -> None:
-        """See `SessionClient.ended`: the next connection takes up what was published and is not confirmed."""
+        """See `SessionClient.ended`: the next connection publishes unconfirmed messages again."""
         _log.warning("sink %s: the connection is lost, %d messages wait: %s", self._name, self.messages_held, reason)
 
     def _run(self) -> None:
@@ -190,7 +191,7 @@ class Publisher:
             self._announce(self._style.leaving)
         except ConnectorError as error:
             self.failure = without_traceback(error)
-        except Exception as error:  # noqa: BLE001 - the sink has to know that nothing is published any more
+        except Exception as error:  # noqa: BLE001 - the sink has to learn that its thread has ended
             _log.exception("sink %s", self._name)
             self.failure = ConnectorError(f"sink {self._name}: {type(error).__name__}: {error}")
         finally:
@@ -202,7 +203,7 @@ class Publisher:
             self._in_flight.add(self._given.popleft())
 
     def _write(self) -> None:
-        """Publish what may be published now."""
+        """Publish the messages that may be published now."""
         if not self._session.connected or time.monotonic() < self._hold_until:
             return
         while self._in_flight.waiting and self._session.unsent < MOST_UNSENT:
@@ -231,7 +232,8 @@ class Publisher:
             self._written.append(portion.numbers)
 
     def _without_too_large(self, portion: Portion, granted: Granted) -> Portion:
-        """The broker takes packets up to a size of its own, which it may say only after messages were taken."""
+        """The portion without messages larger than the broker's limit, which may be known only after the sink accepted
+        them."""
         sizes = portion.block.sizes[portion.numbers - portion.block.first]
         large = sizes > granted.max_packet
         if not large.any():
@@ -254,7 +256,7 @@ class Publisher:
 
     def _acknowledged(self, acks: ScannedAcks) -> None:
         kinds, reasons, ids = acks.kinds, acks.reasons, acks.packet_ids
-        # All at once, as their order says nothing. Nearly always they are of one kind, and none is a failure.
+        # All at once, as their order does not matter. Nearly always they are of one kind, and none is a failure.
         failed = reasons >= FAILED
         unheard = int(np.count_nonzero(reasons == ReasonCode.NO_MATCHING_SUBSCRIBERS))
         plain = not failed.any()
@@ -280,7 +282,7 @@ class Publisher:
         self._confirm(self._in_flight.of_ids(ids, SENT))
 
     def _taken_over(self, ids: PacketIds, unheard: int) -> None:
-        """PUBREC: the broker has these messages, and waits until their packet ids may be forgotten."""
+        """PUBREC: the broker has these messages, and waits for PUBREL."""
         self.unheard += unheard
         self._backoff.reset()
         if self._birth_unanswered and BIRTH_ID in ids:
@@ -291,13 +293,13 @@ class Publisher:
             self._session.write(encode_acks(PacketType.PUBREL, released, self._style.hot_path))
 
     def _completed(self, ids: PacketIds) -> None:
-        """PUBCOMP, whatever its reason: not found means that the broker has let go of it already."""
+        """PUBCOMP, with any reason: "packet identifier not found" means that the broker has released it already."""
         if self._birth_unanswered and BIRTH_ID in ids:
             self._birth_unanswered = False
         self._confirm(self._in_flight.of_ids(ids, RELEASED))
 
     def _failed(self, ids: PacketIds, reason: ReasonCode, said: str) -> None:
-        """PUBACK or PUBREC with a failure: these messages were not taken."""
+        """PUBACK or PUBREC with a failure: these messages were not accepted."""
         if self._birth_unanswered and BIRTH_ID in ids:
             self._birth_unanswered = False
             _log.warning("sink %s: the broker refuses the birth message: %s", self._name, reason.text)
@@ -333,7 +335,7 @@ class Publisher:
         self._settle(len(numbers))
 
     def _settle(self, count: int) -> None:
-        """So many more messages are settled."""
+        """`count` more messages are confirmed or lost."""
         self._messages_done += count
         first = self._in_flight.first
         while self._sizes and self._sizes[0][0] <= first:
@@ -347,7 +349,7 @@ class Publisher:
             self.changed.notify_all()
 
     def _hear(self) -> None:
-        """QoS 0: what was written before a question that is answered has arrived."""
+        """QoS 0: messages written before a ping have arrived once the ping is answered."""
         if self._qos or not self._session.connected:
             return
         if self._asked is not None and self._session.answered(self._asked[0]):
@@ -384,7 +386,7 @@ class Publisher:
             raise ConnectorError(f"sink {self._name}: the broker keeps no retained messages; leave out retain")
 
     def _announce(self, message: Publish | None) -> None:
-        """Publish a birth, or a farewell. Its loss is no one's: the next connection publishes it again."""
+        """Publish a birth or last message. Its loss is not reported: the next connection publishes it again."""
         granted = self._session.granted
         if message is None or granted is None or not self._session.connected:
             return

@@ -1,4 +1,4 @@
-"""`Style`: what all messages of a sink have in common."""
+"""`Style`: the properties that all messages of a sink share."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Style:
     headers: bool = True
     """Whether headers become user properties."""
     letters: bool = False
-    """Whether messages are dead letters, whose headers have to arrive where there are no user properties, too."""
+    """Whether messages are dead letters, whose headers have to arrive even without user properties."""
     birth: Publish | None = None
     """Published whenever a connection begins."""
     leaving: Publish | None = None
-    """Published when the sink leaves in peace; the broker publishes it as the will when the connection is lost."""
+    """Published when the sink disconnects; when the connection is lost the broker publishes it as the will."""
     hot_path: HotPath = field(default="auto")

@@ -1,4 +1,4 @@
-"""The server's side of MQTT connections, without what a broker or an endpoint does with their messages."""
+"""The server's side of MQTT connections. A broker or an endpoint handles their messages."""
 
 from connectors.mqtt.server.connection import Connection
 from connectors.mqtt.server.handler import Handler

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from connectors.mqtt.server.limits import Limits
 
 ROOM: Final = 256 * 2**10
-"""Bytes that wait to be written above which a connection has no `room` for more messages."""
+"""Bytes waiting to be written, above which a connection has no `room` for more messages."""
 _READ: Final = 64 * 2**10
 _LONGEST_REASON: Final = 200
 _QUICK_ACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 
 
 class Connection:
-    """A socket of the server, and what is known of the client behind it. Everything happens in the server's thread.
+    """A socket of the server, with the state of its client. Used by the server's thread only.
 
     `state` belongs to the handler. `client_id`, `version` and `keep_alive` are known once the client was accepted.
     """
@@ -40,28 +40,29 @@ class Connection:
         self.client_id = ""
         self.version: Version = V311
         self.keep_alive = 0.0
-        """Seconds after which a client that says nothing is gone (already one and a half times what it announced)."""
+        """Seconds after which a silent client counts as gone (one and a half times the keep-alive that it
+        announced)."""
         self.state: Any = None
         self.accepted = False
         self.closing = False
         self.reason = ""
         """Why it ended, for people."""
         self.disconnect: Disconnect | None = None
-        """The client's own goodbye."""
+        """The client's DISCONNECT."""
         self.heard_at = now
         self.packet_since: float | None = None
         self.paused = False
-        """Whether nothing is read from it for the moment."""
+        """Whether it is not read at present."""
         self.handshaking = isinstance(sock, ssl.SSLSocket)
         self.writing = False
-        """Whether it waits until it can write."""
+        """Whether it waits for the socket to become writable."""
         self.lingers_until: float | None = None
         self.counted = 0
-        """How much of `kept` is in the server's total."""
+        """The part of `kept` that is in the server's total."""
         self.watched = 0
         """The events that the server waits for."""
         self.changed: Callable[[Connection], None] = lambda connection: None
-        """Told when there is something to write, to read again, or to close."""
+        """Called when it has to write, to read again, or to close."""
         self._limits = limits
         self._handler = handler
         self._reader = Reader(Role.SERVER, None, limits.max_packet, Aliases(aliases))
@@ -72,7 +73,7 @@ class Connection:
 
     @property
     def kept(self) -> int:
-        """Bytes of a packet that is not whole yet."""
+        """Bytes of an incomplete packet."""
         return self._reader.kept
 
     @property
@@ -82,12 +83,12 @@ class Connection:
 
     @property
     def room(self) -> bool:
-        """Whether messages may be sent without heaping them up; if not, `Handler.writable` is called once they may."""
+        """Whether more messages may be sent; if not, `Handler.writable` is called once they may."""
         self._full = self._full or len(self._out) > ROOM
         return not self._full
 
     def accept(self, connack: Connack, keep_alive: float = 0.0) -> None:
-        """Let the client in."""
+        """Accept the client: send this CONNACK."""
         self.accepted = True
         self.keep_alive = keep_alive
         self.send(connack)
@@ -101,11 +102,11 @@ class Connection:
         self._end(text or reason.text)
 
     def send(self, *packets: Packet) -> None:
-        """Have these packets written, in this order."""
+        """Queue these packets for writing, in this order."""
         self.write(b"".join(encode(packet, self.version) for packet in packets))
 
     def write(self, data: bytes) -> None:
-        """Have these bytes written. A client that has left too much unread is disconnected."""
+        """Queue these bytes for writing. A client that has left too many unread is disconnected."""
         if self.closing:
             return
         if len(self._out) + len(data) > self._limits.unread and self._out:
@@ -115,7 +116,7 @@ class Connection:
         self.changed(self)
 
     def close(self, reason: ReasonCode | None = None, text: str = "") -> None:
-        """End the connection once what waits is written, in MQTT 5 with a DISCONNECT of this reason."""
+        """End the connection once all queued bytes are written, in MQTT 5 with a DISCONNECT of this reason."""
         if self.closing:
             return
         if reason is not None and self.accepted and self.version == V5:
@@ -123,18 +124,19 @@ class Connection:
         self._end(text or (reason.text if reason is not None else "closed"))
 
     def drop(self, text: str) -> None:
-        """End the connection at once, whatever waits to be written."""
+        """End the connection at once, without writing queued bytes."""
         self._cut(text)
 
     def pause(self, paused: bool) -> None:
-        """Read nothing more from this client, or go on. The network then holds it up, and its keep-alive waits."""
+        """Stop or resume reading from this client. While paused, TCP holds the client up, and its keep-alive is not
+        checked."""
         if self.paused != paused:
             self.paused = paused
             self.packet_since = None
             self.changed(self)
 
     def may_read(self, now: float) -> None:
-        """There is something to read, or it may be: read it and hand on the packets."""
+        """The socket may be readable: read, and pass the packets to the handler."""
         try:
             data = self._read_some()
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -148,7 +150,7 @@ class Connection:
             self._take(data, now)
 
     def may_write(self) -> None:
-        """Write what waits, as much as the network takes now."""
+        """Write queued bytes, as many as the socket accepts now."""
         try:
             while self._out:
                 with memoryview(self._out) as view:
@@ -185,7 +187,7 @@ class Connection:
             # and the network waits 40 ms for something to confirm it with. The option holds for a while only.
             self.sock.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
         if isinstance(self.sock, ssl.SSLSocket):
-            # What OpenSSL has decrypted already wakes nobody.
+            # The selector does not report bytes that OpenSSL has decrypted already.
             while data and (left := self.sock.pending()):
                 data += self.sock.recv(left)
         return data
@@ -225,12 +227,12 @@ class Connection:
 
     def _broken(self, error: ProtocolError) -> None:
         if not self._introduced and error.reason in RETURN_CODES:
-            # What can be said to a client of another version is said as MQTT 3.1.1 says it.
+            # A client of another version gets the CONNACK of MQTT 3.1.1.
             self.write(encode(Connack(False, error.reason), V311))
         self.close(error.reason, str(error))
 
     def _cut(self, reason: str) -> None:
-        # Another one: the error that led here still holds what was to be sent.
+        # A new buffer, as the error that led here still refers to the old one.
         self._out = bytearray()
         if not self.closing:
             self._end(reason)
@@ -240,7 +242,7 @@ class Connection:
         if not self.closing:
             self.closing = True
             self.reason = reason
-            # Whatever it had begun to send is forgotten.
+            # The bytes of its incomplete packet are dropped.
             self._reader = Reader(Role.SERVER)
             self._bursts = Bursts(self._reader)
             self.changed(self)

@@ -1,4 +1,4 @@
-"""What a server tells whoever does something with its clients' packets."""
+"""`Handler`: the interface by which a server passes on its clients' packets."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 class Handler(ABC):
-    """All methods are called by the server's thread. What one raises ends the connection it was about."""
+    """All methods are called by the server's thread. An exception in one ends the connection that it was called for."""
 
     @abstractmethod
     def connected(self, connection: Connection, connect: Connect) -> None:
-        """A client introduces itself: answer with a CONNACK, or `connection.refuse`."""
+        """A client has sent CONNECT: answer by `connection.accept` or `connection.refuse`."""
 
     @abstractmethod
     def received(self, connection: Connection, packet: Packet) -> None:
         """A packet of a client that was accepted; not PINGREQ, which is answered already."""
 
     def messages(self, connection: Connection, block: Scanned) -> None:
-        """Messages of an accepted client that came together; each is `received`, unless a handler does it at once."""
+        """Messages of an accepted client that came together. By default `received` is called with each."""
         for packet in block.publishes():
             if connection.closing:
                 return

@@ -1,4 +1,4 @@
-"""A thread that listens, reads and writes for all its clients."""
+"""`Server`: a thread that listens, reads and writes for all its clients."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from pipelines.errors import ConnectorError
 T = TypeVar("T")
 
 TICK: Final = 0.1
-"""Seconds between two looks at what has taken too long."""
+"""Seconds between two checks of timeouts."""
 LINGER: Final = 1.0
-"""Seconds that a client has to read why it is disconnected."""
+"""Seconds in which a client can read the reason of its disconnection."""
 _ACCEPTS: Final = 64
 _ACCEPT_PAUSE: Final = 0.5
 _ANSWER: Final = 30.0
@@ -33,10 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class Server:
-    """Listens on `host` and `port` (0: any free one) and gives the packets of its clients to `handler`.
+    """Listens on `host` and `port` (0: any free one) and passes the packets of its clients to `handler`.
 
-    `context`: the server's side of TLS. `aliases`: topic aliases that each client may set. `connection`: what each
-    connection becomes, for tests that need faults there.
+    `context`: the server's side of TLS. `aliases`: topic aliases that each client may set. `connection`: the class of
+    connections, for tests that need faults there.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class Server:
         self.port = port
         self.limits = limits or Limits()
         self.refused = 0
-        """Connections that were closed at once, as there were too many."""
+        """The number of connections that were closed at once, as there were too many."""
         self.connections: set[Connection] = set()
-        """All that are open; to be looked at in the server's thread only."""
+        """All open connections; used by the server's thread only."""
         self._handler = handler
         self._context = context
         self._aliases = aliases
@@ -76,7 +76,7 @@ class Server:
         self._accept_at = 0.0
 
     def start(self) -> None:
-        """Listen from now on; `port` is the real one then. Raises `ConnectorError` where that cannot be done."""
+        """Listen from now on; `port` is the real one then. Raises `ConnectorError` if it cannot listen."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         try:
             self._listening = socket.create_server((self.host, self.port), family=family, backlog=1024)
@@ -109,9 +109,9 @@ class Server:
         self._thread = None
 
     def call(self, function: Callable[[], object]) -> None:
-        """Have this done in the server's thread, soon. From any thread."""
+        """Call this function in the server's thread, soon. From any thread."""
         self._wanted.put(function)
-        # A full pipe wakes as well; a closed one has nobody to wake.
+        # A full pipe wakes the server as well; with a closed pipe the server has ended.
         if self._wake is not None:
             with contextlib.suppress(OSError):
                 self._wake.send(b"\0")
@@ -123,7 +123,7 @@ class Server:
         def answer() -> None:
             try:
                 answers.put((function(), None))
-            except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
                 answers.put((None, error))
 
         self.call(answer)
@@ -165,13 +165,13 @@ class Server:
 
     @contextlib.contextmanager
     def _guarding(self, connection: Connection) -> Iterator[None]:
-        """A fault of the handler ends one connection, not the server."""
+        """An exception in the handler ends one connection, not the server."""
         try:
             yield
         except Exception:  # noqa: BLE001 - it may fail in any way
             _log.exception("%s: a connection of %s failed", self._name, connection.address)
             if connection.closing:
-                # Once more: what waits to be written is given up, as it would be tried for ever.
+                # The second failure: queued bytes are dropped, as writing them might fail for ever.
                 connection.drop("the server failed")
             connection.close(ReasonCode.UNSPECIFIED_ERROR, "the server failed")
 
@@ -193,7 +193,8 @@ class Server:
             except BlockingIOError:
                 return
             except OSError as error:
-                # Out of descriptors, mostly: the connection goes on waiting, and would wake us at once again.
+                # Mostly out of file descriptors: the connection goes on waiting, and would wake this thread again at
+                # once.
                 _log.warning("%s cannot accept a connection: %s", self._name, error)
                 self._pause_accepting()
                 return
@@ -210,7 +211,7 @@ class Server:
             if self._context is not None:
                 sock = self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         except OSError:
-            # It was gone before it was looked at.
+            # The client was gone before it was accepted.
             sock.close()
             return
         connection = self._connection(sock, address, self.limits, self._handler, time.monotonic(), self._aliases)
@@ -240,7 +241,7 @@ class Server:
                 _log.exception("%s: a call failed", self._name)
 
     def _settle(self) -> None:
-        """Write what came up, tell the handler of connections that have ended, and wait for the right events."""
+        """Write queued bytes, tell the handler of ended connections, and register for the right events."""
         while self._changed:
             connection = self._changed.pop()
             if connection not in self.connections:
@@ -259,7 +260,8 @@ class Server:
             with self._guarding(connection):
                 self._handler.gone(connection)
         if connection.lingers_until is None and not self._stopping:
-            # Closed with bytes unread, the network would drop what says why: wait for the client to close.
+            # If a socket with unread bytes is closed, TCP drops the DISCONNECT on its way: wait for the client to
+            # close.
             connection.lingers_until = time.monotonic() + LINGER
             connection.paused = False
         if not connection.waiting and connection.lingers_until:

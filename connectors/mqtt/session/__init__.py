@@ -1,1 +1,1 @@
-"""One client connection: TCP, TLS, login, keep-alive, subscriptions, coming back. Used by source and sink."""
+"""One client connection: TCP, TLS, login, keep-alive, subscriptions, reconnecting. Used by source and sink."""

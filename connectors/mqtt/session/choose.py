@@ -1,4 +1,4 @@
-"""Which client speaks to the broker."""
+"""Chooses the client library of a session."""
 
 from __future__ import annotations
 

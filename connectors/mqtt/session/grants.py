@@ -1,4 +1,4 @@
-"""Whether a broker grants what a client cannot do without."""
+"""Checks that a broker grants the features that a client needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Downgraded(ConnectorError):
 
 
 def refuse_what_is_missing(granted: Granted, settings: Settings) -> None:
-    """Raise `ConnectorError` if the broker says that it has not what the subscriptions need."""
+    """Raise `ConnectorError` if the broker lacks a feature that the subscriptions need."""
     where = f"{settings.name}: {settings.address}"
     filters = [one.filter for one in settings.subscriptions]
     if not granted.shared and any(shared(one)[0] is not None for one in filters):

@@ -1,4 +1,4 @@
-"""`Greeting`: takes the answer to CONNECT from a connection, and not one byte more."""
+"""`Greeting`: reads the answer to CONNECT from a connection, and no byte beyond it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _HTTP = b"H"[0]
 
 
 class Greeting:
-    """What came so far of the first packet. What follows it belongs to whoever reads messages."""
+    """The received bytes of the first packet. Later bytes are left to the reader of messages."""
 
     def __init__(self) -> None:
         self._raw = bytearray()
         self._asked = bytearray()
 
     def room(self) -> memoryview | None:
-        """Where the next bytes belong; `None` when the packet is whole. Raises `ProtocolError`."""
+        """Memory for the next bytes; `None` when the packet is complete. Raises `ProtocolError`."""
         wanted = self._missing()
         if not wanted:
             return None
@@ -26,12 +26,12 @@ class Greeting:
         return memoryview(self._asked)
 
     def filled(self, count: int) -> None:
-        """So many bytes are in the room."""
+        """`count` bytes were written into `room`."""
         self._raw += self._asked[:count]
 
     def packet(self, version: Version) -> tuple[bytes, Version]:
-        """The packet, and the version that it is written in: brokers of 3.1.1 answer a newer CONNECT in their own."""
-        # In MQTT 5 there is always a length of properties.
+        """The packet and its version: brokers of 3.1.1 answer a newer CONNECT in their own version."""
+        # A CONNACK of MQTT 5 always has a length of properties, so it is longer.
         return bytes(self._raw), V311 if len(self._raw) == 4 else version
 
     def _missing(self) -> int:

@@ -1,4 +1,4 @@
-"""`Inbound`: turns the bytes that come into packets, one by one or in bulk."""
+"""`Inbound`: turns received bytes into packets, one by one or in bulk."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ _ROOM = 64 * 1024
 
 
 class Inbound(ABC):
-    """Where a session puts the bytes of its connection. Used by the session's thread."""
+    """Receives the bytes of a session's connection. Used by the session's thread."""
 
     @abstractmethod
     def begin(self, version: Version) -> None:
-        """A connection begins: forget what is left of the one before."""
+        """A connection begins: drop bytes left from the last one."""
 
     @abstractmethod
     def room(self) -> memoryview:
-        """Where the next bytes belong: not empty. What is longer than it comes later."""
+        """Memory for the next bytes; not empty. Bytes that do not fit are received by a later call."""
 
     @abstractmethod
     def filled(self, count: int, receive: Receive) -> None:
-        """So many bytes are in the room: hand the packets that are whole to `receive`, in order.
+        """`count` bytes were written into `room`: pass the complete packets to `receive`, in order.
 
-        Raises `ProtocolError` at the first packet that breaks the rules. What `receive` raises goes through.
+        Raises `ProtocolError` at the first packet that breaks the rules, and the exceptions of `receive`.
         """
 
 
 class PacketInbound(Inbound):
-    """One packet after the other: for clients that get answers rather than messages. `max_packet` in bytes."""
+    """Passes on one packet after the other: for clients that get few packets. `max_packet` in bytes."""
 
     def __init__(self, max_packet: int) -> None:
         self._max_packet = max_packet

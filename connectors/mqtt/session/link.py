@@ -1,4 +1,4 @@
-"""`Link`: what a session needs of its connection, whatever carries it."""
+"""`Link`: the interface of a session's connection: TCP or TLS, or by paho."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ class Link(Protocol):
 
     @property
     def unsent(self) -> int:
-        """Bytes that were given to `send` and have not left."""
+        """Bytes that were given to `send` and not sent yet."""
 
     @property
     def wants_read(self) -> bool:
-        """Whether it waits for something to read, before it is connected."""
+        """Whether it waits for its socket to become readable, before it is connected."""
 
     @property
     def wants_write(self) -> bool:
-        """Whether it waits until something can be written."""
+        """Whether it waits for its socket to become writable."""
 
     @property
     def reads_all(self) -> bool:
-        """Whether `receive` leaves nothing behind that has come when it does not fill its room."""
+        """Whether all received bytes were read when `receive` did not fill its memory."""
 
     def begin(self) -> None:
         """Begin to connect. Raises `TransportClosed`."""
 
     def connect(self) -> bool:
-        """Go on with connecting; whether CONNECT can be sent. Raises `ConnectorError`."""
+        """Go on with connecting. Returns whether CONNECT can be sent. Raises `ConnectorError`."""
 
     def receive(self, into: memoryview) -> int:
-        """Read what is there into `into`; the bytes read, 0 if there is nothing now. Raises `TransportClosed`."""
+        """Read available bytes into `into`; returns their number, 0 if there are none now. Raises `TransportClosed`."""
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
-        """Send whole packets, after all that were given before. Raises `TransportClosed`."""
+        """Send complete packets, after all earlier ones. Raises `TransportClosed`."""
 
     def flush(self) -> None:
-        """Send of what is kept as much as can leave now. Raises `TransportClosed`."""
+        """Send kept bytes, as many as the socket accepts now. Raises `TransportClosed`."""
 
     def finish(self, seconds: float) -> None:
-        """See that what is kept leaves, and wait for the other side to close, so long at most."""
+        """Send kept bytes, and wait for the other side to close, at most `seconds`."""
 
     def close(self) -> None:
-        """Let go of the connection, without waiting. Idempotent."""
+        """Close the connection, without waiting. Idempotent."""
 
 
 MakeLink: TypeAlias = Callable[[Address, ssl.SSLContext | None, str | None, Waiting], Link]

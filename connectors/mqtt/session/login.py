@@ -1,4 +1,4 @@
-"""What a client logs in with: a name and a password, or a token that a function gives anew for each connection."""
+"""`Login`: a name and a password, or a token that a function returns for each connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipelines.errors import ConnectorError
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """`token`, where there is one, is asked for each connection: tokens end. `repr` shows no password."""
+    """`token`, if there is one, is called for each connection, as tokens expire. `repr` shows no password."""
 
     username: str | None = None
     password: str | None = None
@@ -20,7 +20,7 @@ class Login:
         return f"Login(username={self.username!r})"
 
     def credentials(self) -> tuple[str | None, bytes | None]:
-        """The user name and the password for the next connection. Raises `ConnectorError` where the function fails."""
+        """The user name and the password for the next connection. Raises `ConnectorError` if the function fails."""
         if self.token is None:
             return self.username, None if self.password is None else self.password.encode()
         try:

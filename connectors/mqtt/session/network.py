@@ -46,9 +46,9 @@ _T = TypeVar("_T")
 _GREETING_WAIT = 10.0
 """Seconds within which the broker has to answer CONNECT, and SUBSCRIBE."""
 _LEAVE_WAIT = 1.0
-"""Seconds to wait for what was written to leave, and for the broker to close."""
+"""Seconds to wait for written bytes to be sent, and for the broker to close."""
 _HOLDS_AFTER = 5.0
-"""Seconds that a connection has to hold before the next loss is answered with short waits again."""
+"""Seconds that a connection has to last before waits after the next loss are short again."""
 _STEP = 0.5
 """Seconds of one wait while a connection is made, which has deadlines of its own."""
 _LOGIN = (ReasonCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.NOT_AUTHORIZED)
@@ -63,7 +63,7 @@ class _State(Enum):
 
 
 class NetworkSession(Session):
-    """A session that speaks MQTT itself, on what `link` makes: a socket, unless told otherwise. See `Session`."""
+    """A session that speaks MQTT itself, on a connection that `link` makes: by default a socket. See `Session`."""
 
     def __init__(self, settings: Settings, client: SessionClient, inbound: Inbound, link: MakeLink = Transport) -> None:
         self._settings = settings
@@ -124,7 +124,7 @@ class NetworkSession(Session):
         if self._state is not _State.UP or self._transport is None:
             return
         self._keep_alive.sent_at = time.monotonic()
-        # A connection that is gone is found by the next `turn`, which tells the client at a moment that suits it.
+        # The loss of a connection is reported by the next `turn`, not in the middle of the client's work.
         try:
             self._transport.send(data)
         except TransportClosed:
@@ -213,7 +213,8 @@ class NetworkSession(Session):
         try:
             return step()
         except ConnectorError as error:
-            # What worked once may work again: certificates are renewed, and proxies come up before what is behind them.
+            # After a first success every error is retriable: certificates are renewed, and proxies start before the
+            # brokers behind them.
             raise ConnectorError(str(error), retriable=error.retriable or self.connection > 0) from None
 
     def _connect(self) -> Connect:
@@ -272,7 +273,7 @@ class NetworkSession(Session):
         return found
 
     def _note_closed_at_greeting(self) -> None:
-        """A server that knows no MQTT 5 may close without a word: try the older version at the second time."""
+        """A server that does not know MQTT 5 may close without an answer: try the older version the second time."""
         if self._version_known:
             return
         self._closed_at_greeting += 1
@@ -333,7 +334,7 @@ class NetworkSession(Session):
                 self._login_asked_again = True
                 self._lose(text, at_once=True)
                 return
-        # What worked once may work again: then somebody is at work on the broker.
+        # After a first success a refusal is retriable: the broker may be under maintenance.
         raise ConnectorError(
             f"{settings.name}: {text}",
             retriable=self.connection > 0 or of_connect(reason) is Outcome.RETRIABLE,
@@ -364,7 +365,7 @@ class NetworkSession(Session):
             if read and self._receive(transport):
                 return True
         if not read:
-            # What answers there are cannot be seen.
+            # Answers cannot be seen while the connection is not read.
             self._suback_until = max(self._suback_until, now + _GREETING_WAIT)
         elif now >= self._suback_until:
             raise TransportClosed(f"{self._settings.address} does not answer SUBSCRIBE within {_GREETING_WAIT:.0f} s")
@@ -429,7 +430,7 @@ class NetworkSession(Session):
         raise TransportClosed(f"{settings.address} ended the connection: {reason.text}{more}")
 
     def _disconnect(self, reason: ReasonCode) -> None:
-        """Say why the connection is closed, as far as that can be said, and do not wait for long."""
+        """Send the reason of the disconnection, if the connection still allows it, without waiting for long."""
         if self._state is _State.UP and self._transport is not None:
             said = Disconnect(reason) if self._version == V5 else Disconnect()
             with suppress(ConnectorError):
@@ -437,7 +438,7 @@ class NetworkSession(Session):
                 self._transport.finish(0.1)
 
     def _leave(self, *, for_good: bool = False) -> None:
-        """Go in peace: what was written arrives, and the broker does not publish the will."""
+        """Disconnect cleanly: written packets arrive, and the broker does not publish the will."""
         if self._transport is None:
             return
         with suppress(ConnectorError):
@@ -448,7 +449,7 @@ class NetworkSession(Session):
             self._transport.finish(_LEAVE_WAIT)
 
     def _lose(self, reason: str, *, at_once: bool = False) -> None:
-        """The connection is gone, or could not be made: rest, and then try again."""
+        """The connection is gone, or could not be made: wait, and then try again."""
         was_up = self._state is _State.UP
         self._drop()
         self._state = _State.RESTING

@@ -1,8 +1,8 @@
 """`PahoLink`: a connection that paho-mqtt makes, reads and writes: over TCP, TLS, WebSockets and proxies.
 
-A session speaks to it as to a socket, in packets: each that it sends becomes a call of paho, and each that paho gives
-is written as a packet again. So everything else is the same as without paho: what is checked, when a connection is
-given up, and when it is made again. What it costs is that each packet is read and written twice, in Python.
+A session uses it like a socket: each packet that it sends becomes a call of paho, and each packet that paho receives is
+encoded again. So all else is as without paho: checks, timeouts, reconnecting. The cost is that each packet is decoded
+and encoded twice, in Python.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ from connectors.mqtt.session.transport import TransportClosed, Waiting, no_tls
 from pipelines.errors import ConnectorError
 
 NEVER_SUBSCRIBED: Final = "streamer/is/never/subscribed"
-"""The topic filter of the UNSUBSCRIBE that asks the broker for a sign of life: paho lets nobody send a PINGREQ."""
+"""The topic filter of an UNSUBSCRIBE that is sent as a ping: paho has no call to send a PINGREQ."""
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 256 * 1024
-"""Bytes above which nothing more is read before what was read is taken."""
+"""Received bytes that were not taken, above which the connection is not read."""
 _PATH = "/mqtt"
-"""The path of a WebSocket where the URL has none: the one that brokers listen at."""
+"""The default path of a WebSocket, at which brokers listen."""
 _WRONG_TOPIC = b"\xff"
-"""Stands for a topic that is no UTF-8, which paho does not give: as wrong as that."""
+"""An invalid topic, in place of one that is no UTF-8, which paho does not return."""
 
 
 class PahoLink:
     """A connection by paho-mqtt, without a thread of paho's. See `Link`.
 
-    It connects when it is given the CONNECT, and waits then: at most 5 s each for TCP, TLS and the WebSocket.
-    `send` raises `ConnectorError` for what paho cannot do: QoS 2, a password without a user name.
+    It connects when CONNECT is sent, and waits then: at most 5 s each for TCP, TLS and the WebSocket. `send` raises
+    `ConnectorError` for features that paho lacks: QoS 2, a password without a user name.
     """
 
     wants_read = True
@@ -82,7 +82,7 @@ class PahoLink:
 
     @property
     def unsent(self) -> int:
-        """Bytes that were given since none waited: paho tells whether some do, not how many."""
+        """Bytes given to `send` since none waited last: paho tells whether some wait, not how many."""
         if not self.wants_write:
             self._given = 0
             return 0
@@ -94,14 +94,14 @@ class PahoLink:
         return self._client is not None and self._client.want_write()
 
     def begin(self) -> None:
-        """Nothing: paho connects when it has the CONNECT."""
+        """Does nothing: paho connects when it gets the CONNECT."""
 
     def connect(self) -> bool:
         """See `begin`."""
         return True
 
     def receive(self, into: memoryview) -> int:
-        """See `Link.receive`. Bytes of packets as the broker sent them, but for their order of properties."""
+        """See `Link.receive`. The bytes of packets are as the broker sent them, except for the order of properties."""
         if not self._incoming:
             self._read()
         if not self._incoming and self._ended is not None:
@@ -112,7 +112,8 @@ class PahoLink:
         return count
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
-        """See `Link.send`. Raises `ConnectorError` for what paho cannot do, and a certificate that is not believed."""
+        """See `Link.send`. Raises `ConnectorError` for features that paho lacks, and for a certificate that is not
+        trusted."""
         for packet in self._reader.feed(data):
             if isinstance(packet, Connect):
                 self._connect(packet)
@@ -128,7 +129,7 @@ class PahoLink:
         self._raise_if_ended()
 
     def finish(self, seconds: float) -> None:
-        """Have all that waits leave, so long at most; paho closes the connection behind a DISCONNECT."""
+        """Send all waiting bytes, within `seconds`; paho closes the connection after a DISCONNECT."""
         deadline = time.monotonic() + seconds
         while self._client is not None and self._ended is None and (left := deadline - time.monotonic()) > 0:
             self.flush()
@@ -143,13 +144,13 @@ class PahoLink:
         self._waiting.watch(None)
         if client is None:
             return
-        # It would speak of its socket when it is forgotten, and then another one may be watched.
+        # paho calls these when the client is garbage collected, and then another socket may be watched.
         client.on_socket_open = client.on_socket_close = None
         if (found := client.socket()) is not None:
             found.close()
 
     def _raise_if_ended(self) -> None:
-        # What came before it ended, such as the reason, is read first.
+        # Packets that came before the end, such as the reason, are read first.
         if self._ended is not None and not self._incoming:
             raise TransportClosed(self._ended)
 
@@ -175,7 +176,7 @@ class PahoLink:
         except ssl.SSLError as error:
             raise no_tls(address, error) from None
         except (OSError, ValueError, IndexError) as error:
-            # The last two: of an answer that is no WebSocket's, or a host name that cannot be one.
+            # The last two are raised for an answer that is no WebSocket's, and for an invalid host name.
             raise TransportClosed(f"{address}: {getattr(error, 'strerror', None) or error}") from None
 
     def _made(self, packet: Connect) -> Client:
@@ -193,7 +194,7 @@ class PahoLink:
             clean_session=None if packet.version == V5 else packet.clean_start,
             protocol=MQTTv5 if packet.version == V5 else MQTTv311,
             transport="websockets" if address.websocket else "tcp",
-            # It would try MQTT 3.1, and connect again, by itself.
+            # By default paho tries MQTT 3.1, and reconnects, by itself.
             reconnect_on_failure=False,
             manual_ack=True,
         )
@@ -208,7 +209,7 @@ class PahoLink:
             will, kind = packet.will, PacketTypes.WILLMESSAGE
             properties = _for_paho(will.properties, Place.WILL, kind) if packet.version == V5 else None
             client.will_set(will.topic, will.payload, will.qos, will.retain, properties)
-        # How many may be on their way is the sink's to say, which counts them.
+        # The sink itself limits the messages in flight.
         client.max_inflight_messages_set(65_535)
         client.on_socket_open = self._on_socket_open
         client.on_socket_close = self._on_socket_close
@@ -262,7 +263,7 @@ class PahoLink:
             self._subscribed[mid] = packet.packet_id
 
     def _disconnect(self, client: Client, packet: Disconnect) -> None:
-        # paho closes the connection at once; what lies there unread would take with it what the broker has not read.
+        # paho closes the connection at once; with unread bytes, TCP would drop those that the broker has not read yet.
         self._read()
         self._incoming.clear()
         if self._version != V5:
@@ -271,7 +272,7 @@ class PahoLink:
         reason = PahoReason(PacketTypes.DISCONNECT, identifier=int(packet.reason))
         client.disconnect(reason, _for_paho(packet.properties, Place.DISCONNECT, PacketTypes.DISCONNECT))
 
-    # What paho tells, within `connect`, `loop_read` and `loop_write`.
+    # Callbacks of paho, called within `connect`, `loop_read` and `loop_write`.
 
     def _on_socket_open(self, _: Client, __: object, found: Any) -> None:
         self._waiting.watch(found)
@@ -355,6 +356,6 @@ def _for_paho(properties: Properties, place: Place, kind: int) -> Any:
 
 
 def _decrypted(client: Client) -> bool:
-    """Whether TLS holds something back that no wait for the socket would tell of."""
+    """Whether TLS has decrypted bytes that were not read: waiting for the socket does not notice them."""
     pending: Callable[[], int] | None = getattr(client.socket(), "pending", None)
     return pending is not None and pending() > 0

@@ -1,4 +1,4 @@
-"""`Session`: what a source or a sink sees of its connection to a broker."""
+"""`Session`: the interface of a source's or sink's connection to a broker."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from connectors.mqtt.session.settings import Granted, Grants
 
 
 class SessionClient(Protocol):
-    """What a session serves. Everything here is called by `Session.turn`, in the thread that calls it."""
+    """The callbacks of a session's owner. `Session.turn` calls them, in its caller's thread."""
 
     def begun(self, granted: Granted) -> None:
-        """The broker has accepted a connection. What is told next belongs to it."""
+        """The broker has accepted a connection. The following calls concern this connection."""
 
     def subscribed(self, grants: Grants) -> None:
-        """It has granted the subscriptions; the first messages may have come before."""
+        """The broker has granted the subscriptions; the first messages may have come before."""
 
     def received(self, packet: Packet) -> None:
         """A packet about messages came: PUBLISH, PUBACK, PUBREC, PUBREL or PUBCOMP."""
 
     def ended(self, reason: str) -> None:
-        """The connection is gone, with all that was written and not answered."""
+        """The connection is gone, with all packets that were written and not answered."""
 
 
 class Session(ABC):
-    """One client of one broker: connects, says what it wants, gives signs of life, and comes back when it was cut off.
+    """One client of one broker: connects, subscribes, sends pings, and reconnects when the connection is lost.
 
-    It has no thread: nothing happens but in `turn`, which its owner's thread calls again and again, at least some
-    times a second. All methods but `wake` are called by this thread. No method waits, but `turn` up to its timeout and
+    It has no thread: all work is done in `turn`, which its owner's thread calls again and again, at least some times a
+    second. All methods but `wake` are called by this thread. No method waits, but `turn` up to its timeout and
     `restart` and `close` for a second.
 
-    What goes wrong for good raises `ConnectorError` from `turn`, and from every `turn` after it: a login or a topic
-    filter that is refused before anything worked, a client id that another client took over. All else is a reason to
-    connect again, after 0.25 to 30 s (`down` says why).
+    Permanent errors raise `ConnectorError` from `turn`, and from every later `turn`: a login or a topic filter that is
+    refused at the first connection, a client id that another client took over. After all other errors it connects
+    again, after 0.25 to 30 s (`down` says why).
     """
 
     down: str | None = "not connected yet"
     """Why there is no connection; `None` while there is one."""
     granted: Granted | None = None
-    """What the broker said last; stays when the connection is lost."""
+    """The broker's grants for the last connection; kept when the connection is lost."""
     connection = 0
     """Number of the connection: rises with each that the broker accepted."""
     lost = 0
     """How many connections were lost so far."""
     rtt = 0.0
-    """Seconds that the quickest answer of this connection took, that to CONNECT or to a ping."""
+    """Seconds of the quickest answer on this connection, to CONNECT or to a ping."""
 
     drained = False
-    """Whether the last `turn` has left nothing to read, as far as that can be known."""
+    """Whether the last `turn` has read all bytes, as far as that can be known."""
 
     @property
     def connected(self) -> bool:
@@ -59,24 +59,24 @@ class Session(ABC):
     @property
     @abstractmethod
     def takes_bytes(self) -> bool:
-        """Whether `write` can be used."""
+        """Whether `write` may be used."""
 
     @property
     @abstractmethod
     def unsent(self) -> int:
-        """Bytes that were given to it and have not left."""
+        """Bytes that were given to it and not sent yet."""
 
     @abstractmethod
     def turn(self, timeout: float, *, read: bool = True) -> bool:
-        """Do what is due: connect, send, give a sign of life, receive. Whether something was received.
+        """Do all due work: connect, send, ping, receive. Returns whether something was received.
 
-        Waits until something comes or can go, at most `timeout` seconds; may return earlier. Without `read` nothing is
-        received, and a connection is not given up for silence: what the broker sends is held up.
+        Waits until the socket can be read or written, at most `timeout` seconds; may return earlier. Without `read`
+        nothing is received, TCP holds the broker up, and the connection is not given up for silence.
         """
 
     @abstractmethod
     def idle(self, seconds: float) -> None:
-        """Wait so long, unless `wake` ends it, and read nothing: what comes meanwhile gathers."""
+        """Wait so long, unless `wake` ends it, without reading: messages gather meanwhile."""
 
     @abstractmethod
     def send(self, packet: Packet) -> None:
@@ -84,45 +84,46 @@ class Session(ABC):
 
     @abstractmethod
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send whole packets that are encoded already, for `granted.version`, which must not change afterwards.
+        """Send complete, encoded packets of `granted.version`. The buffer must not change afterwards.
 
         Lost without connection. Only where it `takes_bytes`.
         """
 
     @abstractmethod
     def ping(self) -> int:
-        """Ask the broker for a sign of life behind everything that was sent; a ticket for `answered`.
+        """Send a ping after all earlier packets; returns a ticket for `answered`.
 
         Brokers read packets in order: once it is answered, all that was sent before has arrived.
         """
 
     @abstractmethod
     def answered(self, ticket: int) -> bool:
-        """Whether the question of this ticket was answered. Of connections that are gone nothing more will be."""
+        """Whether the ping of this ticket was answered. Pings of lost connections will never be."""
 
     @abstractmethod
     def restart(self, reason: str, *, subscribe: bool = False) -> None:
-        """Leave, once what was written has left, and connect again at once: a kept session delivers again.
+        """Disconnect, once all written bytes are sent, and connect again at once: a kept session delivers
+        unacknowledged messages again.
 
-        `subscribe`: the subscriptions are asked for again even where the broker says that it has kept the session.
+        `subscribe`: send SUBSCRIBE again even if the broker says that it has kept the session.
         """
 
     @abstractmethod
     def renew(self) -> None:
-        """Ask for the subscriptions again on this connection, in case the broker has lost some of them. No message is
-        lost or comes twice by that. Over MQTT 3.1.1 nothing happens: all retained messages would come again.
+        """Send SUBSCRIBE again on this connection, in case the broker has lost some subscriptions. No message is lost
+        or comes twice by that. Over MQTT 3.1.1 nothing happens: all retained messages would come again.
 
         A filter that is refused now ends the connection, and `down` names it.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the broker, which keeps the session as long as was asked. Idempotent."""
+        """Disconnect. The broker keeps the session for the time that was asked for. Idempotent."""
 
     @abstractmethod
     def wake(self) -> None:
-        """Make a `turn` that waits, or the next that would, return soon. From any thread."""
+        """Make a waiting `turn`, or the next one, return soon. From any thread."""
 
     @abstractmethod
     def woken(self) -> bool:
-        """Whether `wake` has ended a `turn` since this was last asked."""
+        """Whether `wake` has ended a `turn` since the last call."""

@@ -1,4 +1,4 @@
-"""What a client asks of a broker, and what the broker grants."""
+"""`Settings` that a client requests from a broker, and `Granted`, the broker's answer."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from connectors.mqtt.protocol.reading import LARGEST
 from connectors.mqtt.session.login import Login
 
 NEVER = 0xFFFF_FFFF
-"""A session expiry of so many seconds means that the session is kept for good."""
+"""The session expiry that means that the session is kept for good."""
 SUBSCRIBE_ID = 65_535
 """The packet id of SUBSCRIBE and UNSUBSCRIBE; messages that are published use 1 to 65,534."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What one client asks for. Times are in seconds.
+    """The settings of one client. Times are in seconds.
 
-    `name` begins messages: `source factory`. `tls` is made anew for each connection, so that certificates that were
-    renewed are read. `version` `None` tries MQTT 5, then 3.1.1. `expiry` says how long the broker keeps the session
-    after the connection is lost: 0 not at all, `NEVER` for good; a broker of 3.1.1 knows only 0 and for good.
-    `receive_maximum` bounds the messages of QoS 1 and 2 that the broker sends ahead of their acknowledgements, and
-    `max_packet` the bytes of what it sends at once (MQTT 5 tells both to the broker). `subscriptions` are asked for
-    whenever the connection is made. `takes_over` `False`: the first connection begins a session of its own, as nothing
-    of one that an earlier process left is known; the later ones go on with it. `lasts` `False`: the session
-    ends when it is closed, whatever `expiry` says.
+    `name` is the prefix of log lines and errors: `source factory`. `tls` makes a new context for each connection, so
+    that renewed certificates are read. `version` `None` tries MQTT 5, then 3.1.1. `expiry` says how long the broker
+    keeps the session after the connection is lost: 0 not at all, `NEVER` for good; a broker of 3.1.1 knows only 0 and
+    for good. `receive_maximum` bounds the messages of QoS 1 and 2 that the broker sends ahead of their
+    acknowledgements, and `max_packet` the bytes of a packet that it sends (MQTT 5 tells both to the broker).
+    `subscriptions` are sent on each connection that needs them. `takes_over` `False`: the first connection begins a new
+    session, as the state of an earlier process's session is not known; later ones resume it. `lasts` `False`: the
+    session ends when the client closes it, even before `expiry`.
     """
 
     name: str
@@ -51,33 +51,33 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What the broker said to a connection, in MQTT 3.1.1 what it stands for. Times are in seconds."""
+    """The broker's grants for a connection; for MQTT 3.1.1 the values that it implies. Times are in seconds."""
 
     version: Version
     session_present: bool
-    """Whether the broker has kept the session: what was not acknowledged comes again."""
+    """Whether the broker has kept the session: unacknowledged messages come again."""
     client_id: str
     expiry: int
     """How long it keeps the session after the connection is lost."""
     keep_alive: int
-    """Within what time it wants to hear of the client; 0: it does not care."""
+    """The keep-alive; 0: none."""
     receive_maximum: int
-    """How many messages of QoS 1 and 2 it takes ahead of its acknowledgements."""
+    """How many messages of QoS 1 and 2 it accepts ahead of its acknowledgements."""
     max_packet: int
-    """Bytes of the largest packet that it takes."""
+    """Bytes of the largest packet that it accepts."""
     max_qos: int
-    """The highest QoS of messages that it takes."""
+    """The highest QoS of messages that it accepts."""
     retain: bool
     wildcards: bool
     """Whether topic filters may have wildcards."""
     shared: bool
     """Whether there are shared subscriptions."""
     reply_topic_prefix: str | None
-    """Where it lets this client receive answers, if it says so (Response Information)."""
+    """The topic prefix for this client's answers, if the broker tells one (Response Information)."""
 
     @classmethod
     def of(cls, connack: Connack, settings: Settings, version: Version) -> Granted:
-        """What this CONNACK grants a client that asked for `settings`."""
+        """The grants of this CONNACK for a client with these settings."""
         said = connack.properties
 
         def or_else(value: bool | None) -> bool:

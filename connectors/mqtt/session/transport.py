@@ -1,4 +1,4 @@
-"""A TCP connection to a broker, with TLS if asked, on which nothing ever waits but `Waiting.wait`."""
+"""A TCP connection to a broker, with TLS if asked. Only `Waiting.wait` ever blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONNECT_WAIT = 5.0
 
 
 class TransportClosed(ConnectorError):
-    """The connection is gone, or could not be made. It may be made again."""
+    """The connection is gone, or could not be made. A new attempt may succeed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retriable=True)
@@ -42,21 +42,21 @@ class Waiting:
         self._woken = False
 
     def wake(self) -> None:
-        """Make a `wait` that goes on, or the next one, return at once. From any thread."""
+        """Make a running `wait`, or the next one, return at once. From any thread."""
         if self._rung:
             return
         self._rung = True
-        # Full: it will return anyhow. Closed: nobody waits.
+        # A full socket: `wait` returns anyway. A closed one: no thread waits.
         with suppress(OSError):
             self._outer.send(b"\0")
 
     def woken(self) -> bool:
-        """Whether `wake` has ended a `wait` since this was last asked."""
+        """Whether `wake` has ended a `wait` since the last call."""
         woken, self._woken = self._woken, False
         return woken
 
     def watch(self, found: socket.socket | None) -> None:
-        """Wait for this socket from now on, instead of the one before."""
+        """Wait for this socket from now on, instead of the last one."""
         self._unwatch()
         self._socket = found
 
@@ -87,7 +87,7 @@ class Waiting:
         self._woken = True
         with suppress(BlockingIOError):
             self._inner.recv(4096)
-        # Behind it: who rings in between is heard now.
+        # Reset after the read: a `wake` before this line sends no byte, as this `wait` is about to return.
         self._rung = False
 
     def _register(self, events: int) -> None:
@@ -110,8 +110,8 @@ class Waiting:
 class Transport:
     """One connection: made step by step by `connect`, then read and written. Used by one thread.
 
-    What cannot be sent at once is kept, in order, and goes with the next `flush`. Names are looked up by the system's
-    resolver, which takes as long as it takes.
+    Bytes that cannot be sent at once are kept, in order, and sent by the next `flush`. Host names are looked up by the
+    system's resolver, without a timeout of ours.
     """
 
     def __init__(self, address: Address, tls: ssl.SSLContext | None, server_name: str | None, waiting: Waiting) -> None:
@@ -126,17 +126,18 @@ class Transport:
         self._shaking = False
         self._kept: deque[memoryview] = deque()
         self.unsent = 0
-        """Bytes that were given to `send` and have not left."""
+        """Bytes that were given to `send` and not sent yet."""
         self.wants_read = True
-        """Whether it waits for something to read, apart from the payload of the connection: TLS may, to write."""
+        """Whether it waits for its socket to become readable for other reasons than receiving: TLS may, to write."""
         self.wants_write = False
-        """Whether it waits until something can be written."""
+        """Whether it waits for its socket to become writable."""
         self.connected = False
         self.reads_all = tls is None
-        """Whether `receive` leaves nothing behind that has come when it does not fill its room: TLS gives a record."""
+        """Whether all received bytes were read when `receive` did not fill its memory: not with TLS, which returns one
+        record."""
 
     def begin(self) -> None:
-        """Look up the host and begin to connect. Raises `TransportClosed` where the host is not known."""
+        """Look up the host and begin to connect. Raises `TransportClosed` if the host is not known."""
         try:
             found = socket.getaddrinfo(self._address.host, self._address.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
@@ -145,9 +146,9 @@ class Transport:
         self._next_target()
 
     def connect(self) -> bool:
-        """Go on with connecting, without waiting; whether the connection is there.
+        """Go on with connecting, without waiting. Returns whether the connection is established.
 
-        Raises `TransportClosed` when no address answers, and `ConnectorError` for a certificate that is not believed.
+        Raises `TransportClosed` when no address answers, and `ConnectorError` for a certificate that is not trusted.
         """
         while not self.connected:
             if self._socket is None:
@@ -161,7 +162,7 @@ class Transport:
         return True
 
     def receive(self, into: memoryview) -> int:
-        """Read what is there into `into`; the bytes read, 0 if there is nothing now. Raises `TransportClosed`."""
+        """Read available bytes into `into`; returns their number, 0 if there are none now. Raises `TransportClosed`."""
         assert self._socket is not None
         try:
             count = self._socket.recv_into(into)
@@ -177,7 +178,7 @@ class Transport:
         return count
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
-        """Send these bytes, after all that were given before. Keeps what cannot leave now. Raises `TransportClosed`."""
+        """Send these bytes, after all earlier ones. Keeps those that cannot be sent now. Raises `TransportClosed`."""
         if not data:
             return
         self._kept.append(memoryview(data))
@@ -185,7 +186,7 @@ class Transport:
         self.flush()
 
     def flush(self) -> None:
-        """Send of what is kept as much as can leave now. Raises `TransportClosed`."""
+        """Send kept bytes, as many as the socket accepts now. Raises `TransportClosed`."""
         assert self._socket is not None
         self.wants_write = False
         while self._kept:
@@ -196,7 +197,7 @@ class Transport:
                 self.wants_write = True
                 return
             except ssl.SSLWantReadError:
-                # Tried again when something has come, with the same bytes as TLS wants.
+                # Tried again when the socket is readable, with the same bytes, as TLS demands.
                 return
             except OSError as error:
                 raise TransportClosed(f"{self._address}: {_text(error)}") from None
@@ -207,10 +208,10 @@ class Transport:
                 self._kept[0] = part[sent:]
 
     def finish(self, seconds: float) -> None:
-        """Send what is kept, say that nothing more will come, and wait for the other side to close, so long at most.
+        """Send kept bytes, shut the sending side down, and wait for the other side to close, at most `seconds`.
 
-        A connection that is closed while there is something to read takes with it what the other side has not read.
-        Raises `TransportClosed`.
+        If a socket with unread bytes is closed, TCP drops bytes that the other side has not read yet. Raises
+        `TransportClosed`.
         """
         deadline = time.monotonic() + seconds
         scrap = memoryview(bytearray(65_536))
@@ -226,7 +227,7 @@ class Transport:
                 self._waiting.wait(min(left, 0.1), read=True, write=self.wants_write)
 
     def close(self) -> None:
-        """Let go of the connection, without waiting. Idempotent."""
+        """Close the connection, without waiting. Idempotent."""
         self._waiting.watch(None)
         self.connected = False
         self._kept.clear()
@@ -270,7 +271,7 @@ class Transport:
         if self._tls is None:
             self._up()
             return True
-        # A closed `SSLSocket` must not be watched in place of the one it wraps: they have one file.
+        # A closed `SSLSocket` must not be watched in place of the socket that it wraps: both have the same descriptor.
         plain = self._socket
         self._waiting.watch(None)
         self._socket = self._tls.wrap_socket(plain, do_handshake_on_connect=False, server_hostname=self._server_name)
@@ -310,7 +311,7 @@ class Transport:
 
 
 def no_tls(address: Address, error: ssl.SSLError) -> ConnectorError:
-    """Why there is no TLS with this broker, and what to do."""
+    """The error for a TLS handshake with this broker that failed, with advice."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return ConnectorError(
             f"{address}: its certificate is not believed: {error.verify_message}; name the authority that "

@@ -329,7 +329,7 @@ sink: {sink}
         ("window: 20", "max_records: 64", "", "batch", True, "note: those of source mqtt have at most 20, its window"),
         ("window: 100", "max_records: 64", "", "batch", True, "less than the three batches"),
         ("qos: 0, window: 20", "type: hard, max_records: 64", "", "batch", True, "exactly 64"),
-        ("qos: 0", "", "", "source mqtt", True, "note: at QoS 0 nothing comes again"),
+        ("qos: 0", "", "", "source mqtt", True, "note: at QoS 0 no message comes again"),
         ("expiry: 10s", "", "", "source mqtt", True, "note: its session is kept for 10 s"),
         ("expiry: 0s", "", "", "source mqtt", True, "each cut of the connection loses"),
         ("share: all", "", "", "source mqtt", True, "a member of share that dies"),
