@@ -1,6 +1,6 @@
 """The connector contract as tests for every source and sink, ours and those of plug-ins.
 
-A connector's test module derives a class and a bus, which feeds the source and reads what the sink wrote:
+A connector's test module derives a class and a bus, which feeds the source and reads the messages of the sink:
 
     class TestMyBusSource(SourceContract):
         cannot = {"headers": "the bus has none"}
@@ -9,12 +9,12 @@ A connector's test module derives a class and a bus, which feeds the source and 
         def bus(self) -> SourceBus:
             return MyBus(...)
 
-Needs pytest. Tests that need a capability named in `cannot` do not exist in the class; the reason is there to read.
+Needs pytest. Tests that need a capability named in `cannot` do not exist in the class; its values are the reasons.
 """
 
 import pytest
 
-# Before the modules are imported, so that their assertions show what they compared.
+# Before the modules are imported, so that their failed assertions show the compared values.
 for _module in (
     "reader",
     "source",

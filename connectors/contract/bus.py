@@ -11,8 +11,8 @@ from connectors.sink import Sink
 from connectors.source import Source
 
 
-class Bus(ABC):  # noqa: B024 - the two below are what is derived from
-    """One fresh place on the bus (a topic, a folder) for one test."""
+class Bus(ABC):  # noqa: B024 - connectors derive from the classes below
+    """A fresh place on the bus (a topic, a folder), for one test."""
 
     patience: float = 30.0
     """Seconds after which an expected event counts as missing."""
@@ -22,7 +22,7 @@ class Bus(ABC):  # noqa: B024 - the two below are what is derived from
     def payload(self, number: int, size: int = 0) -> Any:
         """A payload that holds its number, padded to about `size` bytes, in the connector's format if it has one.
 
-        Where the connector carries objects it is one; these can be compared, sorted and hashed.
+        An object, if the connector carries objects; these can be compared, sorted and hashed.
         """
         return (b"record-%08d" % number).ljust(size, b".")
 
@@ -34,35 +34,36 @@ class Bus(ABC):  # noqa: B024 - the two below are what is derived from
 class SourceBus(Bus):
     """Feeds a source.
 
-    The tests feed before they open a source. A bus that keeps records only for sessions which it knows has the session
-    made beforehand: the fixture opens a source and closes it. That goes for a `LoopBus` too.
+    The tests feed before they open a source. If the bus keeps records only for known sessions, the fixture makes the
+    session beforehand: it opens a source and closes it. That holds for a `LoopBus` too.
     """
 
     partitions: int = 1
     """How many lanes the source has."""
     window: int | None = None
-    """Unacknowledged records after which the bus gives no more to this source; `None`: it always gives more."""
+    """Unacknowledged records after which the bus delivers no more to this source; `None`: no limit."""
     held_at_most: int = 64 * 2**20
     """Bytes that the source may hold fetched and undelivered; set it low on the source, so that it can be tested."""
 
     @abstractmethod
     def feed(self, messages: Sequence[Message]) -> None:
-        """Put these on the bus, each in its `partition`; return when a source can get them."""
+        """Put these messages on the bus, each in its `partition`; return when a source can get them."""
 
     @abstractmethod
     def source(self) -> Source:
         """A source of this place, not open. A later one is the same consumer, started again in another process."""
 
     def end(self) -> None:
-        """Nothing more will be fed: the source may end. Capability `end`."""
+        """No more messages will be fed: the source may end. Capability `end`."""
         raise NotImplementedError
 
     def take_away(self, source: Source) -> None:
-        """Begin to take at least one lane away from the open source; it is polled until it says so. `revoke`."""
+        """Begin to take at least one lane away from the open source, which is polled until it reports that. Capability
+        `revoke`."""
         raise NotImplementedError
 
     def give_back(self, source: Source) -> None:
-        """Begin to give it back; the source is polled until it says so. `revoke`."""
+        """Begin to give it back; the source is polled until it reports that. Capability `revoke`."""
         raise NotImplementedError
 
     def held_bytes(self, source: Source) -> int:
@@ -79,15 +80,16 @@ class SessionBus(SourceBus):
 
     @abstractmethod
     def forget(self, source: Source) -> None:
-        """Cut the connection of the open source, and have the bus forget the session and all that is in it."""
+        """Cut the connection of the open source, and have the bus drop the session with its messages."""
 
     def hears(self, source: Source) -> bool:
-        """Whether the open source gets what is fed from now on: after `forget` it may first have to subscribe again."""
+        """Whether the open source gets messages that are fed from now on: after `forget` it may have to subscribe again
+        first."""
         return True
 
 
 class LiveBus(Bus):
-    """Feeds a source whose newer records replace those that nobody has polled. It has `streams` streams, 0, 1, ..."""
+    """Feeds a perishable source, whose newer records replace unpolled ones. It has `streams` streams, 0, 1, ..."""
 
     streams: int = 2
 
@@ -97,7 +99,7 @@ class LiveBus(Bus):
 
     @abstractmethod
     def show(self, source: Source, stream: int, number: int) -> None:
-        """Give the open source a record of this stream; return when it is what a poll would deliver of the stream."""
+        """Feed the open source a record of this stream; return when a poll would deliver this record."""
 
     @abstractmethod
     def number(self, value: object) -> int:
@@ -105,7 +107,8 @@ class LiveBus(Bus):
 
     @abstractmethod
     def drop(self, source: Source, stream: int) -> None:
-        """End the stream's connection; return when the source knows it. `connect` brings it back, also by itself."""
+        """End the stream's connection; return when the source has noticed. It may reconnect by itself; `connect` waits
+        for that."""
 
     @abstractmethod
     def connect(self, source: Source, stream: int) -> None:
@@ -113,7 +116,7 @@ class LiveBus(Bus):
 
 
 class SinkBus(Bus):
-    """Reads what a sink wrote, and disturbs the sink. Its place has one partition, so that there is one order."""
+    """Reads the messages of a sink, and causes its faults. Its place has one partition, so that there is one order."""
 
     in_flight_at_most: int = 64 * 2**20
     """Bytes that the sink may hold unconfirmed; set it low on the sink, so that it can be tested."""
@@ -124,13 +127,13 @@ class SinkBus(Bus):
 
     @abstractmethod
     def read_back(self, count: int, topic: str | None = None) -> list[Message]:
-        """Everything that arrived, in order, as soon as there are `count`; fewer if they do not come in `patience`.
+        """All messages that arrived, in order, as soon as there are `count`; fewer if they do not come in `patience`.
 
-        `topic`: there instead of the sink's own place.
+        `topic`: read this one instead of the sink's own place.
         """
 
     def too_large(self) -> Message:
-        """A message that the sink must refuse whatever happens. Capability `limit`."""
+        """A message that the sink must refuse in any case. Capability `limit`."""
         raise NotImplementedError
 
     def other_topic(self) -> str:
@@ -146,11 +149,11 @@ class SinkBus(Bus):
         raise NotImplementedError
 
     def vanish(self) -> None:
-        """Take away the place that the sink writes to: delete its topic, file or folder. Capability `vanish`."""
+        """Delete the place that the sink writes to: its topic, file or folder. Capability `vanish`."""
         raise NotImplementedError
 
     def restore(self) -> None:
-        """Put it back, empty, if the sink has not done so itself. Capability `vanish`."""
+        """Create it again, empty, if the sink has not done so itself. Capability `vanish`."""
         raise NotImplementedError
 
     def lose(self, sink: Sink, number: int) -> None:
@@ -159,7 +162,7 @@ class SinkBus(Bus):
 
 
 class LoopBus(SourceBus, SinkBus):
-    """A bus on which a source reads what a sink writes."""
+    """A bus on which a source reads the messages of a sink."""
 
     def feed(self, messages: Sequence[Message]) -> None:
         """Not used: the sink feeds the source."""

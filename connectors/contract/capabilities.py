@@ -1,4 +1,4 @@
-"""What a bus may be unable to do, and how a contract leaves out the tests for it."""
+"""Capabilities that a bus may lack, and how a contract leaves out the tests that need them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, ClassVar, TypeVar
 
 CAPABILITIES: Mapping[str, str] = {
     "bytes": "payloads are bytes, not objects",
-    "read": "what a sink wrote can be read back as it was (bus.read_back), rather than as pictures drawn of it",
+    "read": "messages of a sink can be read back unchanged (bus.read_back), rather than as pictures drawn of them",
     "keys": "messages have keys",
     "binary_keys": "a key may be any bytes",
-    "same_key": "messages with the same key follow one another, rather than the last one being all there is",
+    "same_key": "messages with the same key are all kept, rather than only the last one",
     "headers": "messages have headers: text, in an order, names may be repeated",
     "binary_headers": "a header's value may be any bytes, or none at all",
     "timestamps": "messages have timestamps that the sender sets",
@@ -18,26 +18,26 @@ CAPABILITIES: Mapping[str, str] = {
     "empty": "a payload may be empty, which is not the same as none",
     "huge": "a payload may have 5 MB",
     "partitions": "the source has several lanes (bus.partitions > 1)",
-    "live": "what is fed while the source is open arrives",
+    "live": "messages that are fed while the source is open arrive",
     "positions": "positions are those of the bus, the same for another process and another lane",
-    "restart": "what was not acknowledged comes back in another process",
-    "rewind": "what was not acknowledged comes back after `rewind`",
+    "restart": "unacknowledged records come again in another process",
+    "rewind": "unacknowledged records come again after `rewind`",
     "revoke": "lanes can be taken away and given back (bus.take_away, bus.give_back)",
     "end": "the source can come to an end (bus.end)",
-    "held": "it can be seen how much the source holds (bus.held_bytes)",
-    "confirmed": "the sink says which rows are confirmed, at the latest after a barrier",
+    "held": "the bytes that the source holds can be measured (bus.held_bytes)",
+    "confirmed": "the sink names confirmed rows, at the latest after a barrier",
     "limit": "the sink refuses some payloads (bus.too_large)",
     "topics": "a message can name its own topic",
     "override": "a second message with the same key takes the place of the first",
-    "reopen": "what a sink wrote is still there when another one opens",
+    "reopen": "messages of a sink are kept when another sink opens",
     "cut": "the peer can be cut off and mended (bus.cut, bus.mend)",
-    "waits": "what is sent while the peer is cut off is confirmed when the peer is back, not before",
-    "vanish": "the place that the sink writes to can be taken away and put back (bus.vanish, bus.restore)",
-    "lose": "messages that the sink took can be lost (bus.lose)",
-    "late": "a message can be refused after a transactional sink took it (bus.refused_late)",
+    "waits": "messages that are sent while the peer is cut off are confirmed when the peer is back, not before",
+    "vanish": "the place that the sink writes to can be deleted and created again (bus.vanish, bus.restore)",
+    "lose": "messages that the sink accepted can be lost (bus.lose)",
+    "late": "a message can be refused after a transactional sink accepted it (bus.refused_late)",
     "fence": "another process can take over the identity of a transactional sink (bus.fence)",
 }
-"""Every capability that a test of the contract may need, and what it means."""
+"""Every capability that a test of the contract may need, and its meaning."""
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
@@ -55,7 +55,7 @@ def needs(*capabilities: str) -> Callable[[Test], Test]:
 
 
 class Contract:
-    """Base of the contracts. `cannot` names what the connector's bus cannot do, and why."""
+    """Base of the contracts. `cannot` names the capabilities that the connector's bus lacks, with the reasons."""
 
     cannot: ClassVar[Mapping[str, str]] = {}
 
@@ -67,5 +67,5 @@ class Contract:
         for name in dir(cls):
             test = getattr(cls, name)
             if name.startswith("test_") and any(capability in cls.cannot for capability in getattr(test, "needs", ())):
-                # pytest collects what is callable: an opted-out test is none, rather than one that always skips.
+                # pytest collects callables only: so a test that is left out does not exist, rather than being skipped.
                 setattr(cls, name, None)

@@ -1,4 +1,4 @@
-"""The contract of a codec: it reads and writes each valid record, whatever other records the batch holds."""
+"""The contract of a codec: it reads and writes each valid record, regardless of other records in the batch."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pipelines.data.data import Data
 from pipelines.errors import WireError
 
 HOSTILE: tuple[bytes, ...] = (b"", b"\x00", b"\xff" * 64, b"{", b'{"a": null}', b"[" * 5000, bytes(range(256)))
-"""Hostile and foreign payloads. A codec may be able to read some of them."""
+"""Malformed payloads, and payloads of other formats. A codec may be able to read some of them."""
 
 
 class CodecContract:
     """Tests for any codec. It is used as in services: an exception fails one record (`Guarded`).
 
     A codec's test module derives a class with the fixtures `codec` and `record`, and lists in `bad` and `unwritable`
-    what the codec refuses:
+    payloads and records that the codec refuses:
 
         class TestMyCodec(CodecContract):
             bad = (b"no such file",)
@@ -54,7 +54,7 @@ class CodecContract:
         raise NotImplementedError(f"{type(self).__name__} has no fixture `record`")
 
     def test_what_is_written_is_read(self, codec: Codec, record: Data) -> None:
-        """One, and many, with the headers that the codec gives them."""
+        """One record, and many, with the headers that the codec sets."""
         for count in (1, 50):
             encoded = Guarded(codec, "codec").encode(Batch.of([record] * count))
             assert not encoded.failed
@@ -75,13 +75,13 @@ class CodecContract:
         assert [context and context.offset for context in contexts] == [1000, 1002]
 
     def test_keys_that_are_wanted_make_no_difference_to_values(self, codec: Codec, record: Data) -> None:
-        """Decoded now or later: the same."""
+        """Values are the same whether they are decoded now or later."""
         payloads = _written(codec, [record, record])
         for wanted in (None, frozenset[str](), frozenset(record), frozenset(["another key"])):
             assert _decoded(codec, payloads, wanted).batch.to_list() == [record, record]
 
     def test_a_payload_that_is_no_record_fails_alone(self, codec: Codec, record: Data) -> None:
-        """First, in the middle and last, and all of them."""
+        """The first, a middle and the last payload, and all of them."""
         (payload,) = _written(codec, [record])
         for bad in self.bad:
             decoded = _decoded(codec, [bad, payload, bad, payload, payload, bad], first=10)
@@ -91,7 +91,7 @@ class CodecContract:
             assert sorted(_decoded(codec, [bad] * 3).failed) == [0, 1, 2]
 
     def test_a_row_that_its_source_found_to_be_wrong_fails_and_is_not_decoded(self, codec: Codec, record: Data) -> None:
-        """Whatever its payload is; its neighbours keep their numbers."""
+        """Even if its payload is valid; its neighbours keep their numbers."""
         (payload,) = _written(codec, [record])
         wrong = WireError("no topic")
         for rows in ([0], [1], [2], [0, 1, 2]):

@@ -1,4 +1,4 @@
-"""The contract of a source, second half: which records are delivered again, and which never."""
+"""The contract of a source, second half: which records are delivered again, and which are not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DeliveryContract(Contract):
 
     @needs("restart", "positions")
     def test_a_record_has_the_same_position_after_a_restart(self, bus: SourceBus) -> None:
-        """What another process acknowledged is told by positions: they are the bus's own."""
+        """Positions are those of the bus, so that they mean the same to another process."""
         bus.feed([Message(bus.payload(number), bus.key(number), partition=0) for number in range(5)])
         with Reader(bus.source(), bus.patience) as reader:
             received = reader.take(5)
@@ -42,7 +42,7 @@ class DeliveryContract(Contract):
 
     @needs("restart")
     def test_closing_acknowledges_nothing(self, bus: SourceBus) -> None:
-        """At least once: what was only delivered, and not acknowledged, is delivered to the next process."""
+        """At least once: records that were delivered and not acknowledged are delivered to the next process."""
         bus.feed(numbered(bus, 20))
         with Reader(bus.source(), bus.patience) as reader:
             first = reader.take(20)
@@ -51,7 +51,7 @@ class DeliveryContract(Contract):
 
     @needs("restart")
     def test_what_was_acknowledged_never_comes_back(self, bus: SourceBus) -> None:
-        """After everything was acknowledged a restart delivers only what is new."""
+        """After all records were acknowledged a restart delivers only new ones."""
         sent = numbered(bus, 21)
         bus.feed(sent[:20])
         with Reader(bus.source(), bus.patience) as reader:
@@ -62,7 +62,7 @@ class DeliveryContract(Contract):
 
     @needs("restart")
     def test_an_acknowledgement_without_waiting_arrives_with_a_later_one(self, bus: SourceBus) -> None:
-        """Acknowledgements may be late, but they are never lost to one that comes after them."""
+        """Acknowledgements may be late, but a later one never overrides them."""
         bus.feed(numbered(bus, 20))
         with Reader(bus.source(), bus.patience) as reader:
             received = reader.take(20)
@@ -74,7 +74,7 @@ class DeliveryContract(Contract):
 
     @needs("rewind")
     def test_a_rewind_delivers_again_from_the_last_acknowledged_position(self, bus: SourceBus) -> None:
-        """The rest comes again, in order, in a lane of a higher epoch; what was acknowledged does not."""
+        """Unacknowledged records come again, in order, in a lane of a higher epoch; acknowledged ones do not."""
         sent = [Message(bus.payload(number), bus.key(number), partition=0) for number in range(6)]
         bus.feed(sent)
         with Reader(bus.source(), bus.patience) as reader:
@@ -90,7 +90,7 @@ class DeliveryContract(Contract):
 
     @needs("rewind", "positions")
     def test_a_record_has_the_same_position_after_a_rewind(self, bus: SourceBus) -> None:
-        """The lane is another one, the position is the record's own."""
+        """The lane is another one, the record's position stays."""
         bus.feed([Message(bus.payload(number), bus.key(number), partition=0) for number in range(6)])
         with Reader(bus.source(), bus.patience) as reader:
             received = reader.take(6)
@@ -100,7 +100,7 @@ class DeliveryContract(Contract):
 
     @needs("rewind", "restart")
     def test_acknowledging_an_ended_lane_is_ignored(self, bus: SourceBus) -> None:
-        """What belongs to an earlier epoch acknowledges nothing: a late batch must not skip records."""
+        """A position of an earlier epoch acknowledges nothing: a late batch must not skip records."""
         bus.feed([Message(bus.payload(number), bus.key(number), partition=0) for number in range(4)])
         with Reader(bus.source(), bus.patience) as reader:
             received = reader.take(4)
@@ -124,7 +124,8 @@ class DeliveryContract(Contract):
             assert {one.lane for one in received} - {lane} <= reader.lanes
 
     def test_unacknowledged_records_do_not_stop_the_flow(self, bus: SourceBus) -> None:
-        """Saturated: with half of the backlog taken and nothing acknowledged for a while, the rest flows afterwards."""
+        """Saturated: half of the backlog is polled and not acknowledged for a while; the rest is delivered
+        afterwards."""
         bus.feed(numbered(bus, 400))
         with Reader(bus.source(), bus.patience) as reader:
             first = reader.take(100)
@@ -137,7 +138,8 @@ class DeliveryContract(Contract):
         assert len({one.message.value for one in first + rest}) == 400
 
     def test_a_starved_source_goes_on_when_something_is_acknowledged(self, bus: SourceBus) -> None:
-        """Window: a bus that hands out only so many unacknowledged records says when these are all; others never."""
+        """Window: a source is starved when all unacknowledged records that the bus allows are polled; without such a
+        limit never."""
         count = 3 * (bus.window or 50)
         bus.feed(numbered(bus, count))
         with Reader(bus.source(), bus.patience) as reader:
@@ -145,7 +147,7 @@ class DeliveryContract(Contract):
             received: list[Received] = []
             while len(received) < count:
                 received += reader.take(min(bus.window or count, count - len(received)))
-                # It may take the source a moment to see that nothing more comes.
+                # It may take the source a moment to notice that no more records come.
                 more = reader.listen(bus.quiet) if bus.window else []
                 assert not more, f"{len(more)} records came beyond the window"
                 assert reader.source.starved() == bool(bus.window)
@@ -156,7 +158,7 @@ class DeliveryContract(Contract):
 
     @needs("held")
     def test_it_holds_a_bounded_amount_while_nobody_polls(self, bus: SourceBus) -> None:
-        """Memory: a backlog of three times the bound is not fetched into memory, and still arrives complete."""
+        """Memory: a backlog of three times the bound is not fetched into memory at once, and still arrives complete."""
         size = 20_000
         count = 3 * bus.held_at_most // size + 10
         for start in range(0, count, 50):
@@ -195,7 +197,7 @@ class DeliveryContract(Contract):
 
     @needs("restart")
     def test_every_record_arrives_through_restarts(self, bus: SourceBus) -> None:
-        """Lossy through reconnect: where a record fails the process ends; those after it get everything."""
+        """Lossy through restarts: the process ends when a record fails; later processes get all records."""
         sent = numbered(bus, 40)
         bus.feed(sent)
         failing = {m.value for m in sent[::10]}
@@ -212,7 +214,8 @@ class DeliveryContract(Contract):
 
     @needs("revoke")
     def test_lanes_are_settled_before_they_are_taken_away(self, bus: SourceBus) -> None:
-        """Rebalance: the polling thread asks `settle`, and what that returns is acknowledged for the next owner."""
+        """Rebalance: the polling thread calls `settle`, and the returned positions are acknowledged for the next
+        owner."""
         bus.feed(numbered(bus, 10 * bus.partitions))
         asked: list[tuple[set[Lane], int]] = []
         received: list[Received] = []
@@ -258,7 +261,7 @@ class DeliveryContract(Contract):
 
     @needs("revoke", "partitions")
     def test_lanes_that_stay_go_on_while_others_are_taken_away(self, bus: SourceBus) -> None:
-        """Rebalance: the lanes that are left deliver what is new, once; those that are gone deliver nothing here."""
+        """Rebalance: the lanes that are left deliver new records, once; those that are gone deliver none here."""
         bus.feed(numbered(bus, 2 * bus.partitions))
         with Reader(bus.source(), bus.patience) as reader:
             reader.acknowledge(reader.take(2 * bus.partitions))
@@ -272,7 +275,7 @@ class DeliveryContract(Contract):
 
 
 def numbered(bus: SourceBus, count: int) -> list[Message]:
-    """Messages whose payloads tell their numbers, dealt to the bus's partitions in turn."""
+    """Messages with their numbers as payloads, distributed to the bus's partitions in turn."""
     return [Message(bus.payload(number), bus.key(number), partition=number % bus.partitions) for number in range(count)]
 
 

@@ -17,7 +17,7 @@ class FaultContract(Contract):
 
     @needs("read", "limit")
     def test_a_message_that_cannot_be_taken_is_refused_alone(self, bus: SinkBus) -> None:
-        """A poison message is named by its index, as one that trying again does not help; its neighbours arrive.
+        """A message that is refused for good is named by its index; its neighbours arrive.
 
         A sink that finds out later names its row at the barrier.
         """
@@ -36,7 +36,7 @@ class FaultContract(Contract):
 
     @needs("limit", "confirmed")
     def test_a_refused_row_is_not_confirmed(self, bus: SinkBus) -> None:
-        """What was refused must not count as done."""
+        """A refused message must not count as done."""
         sink = bus.sink()
         sink.open()
         block = block_of([bus.too_large()], 3)
@@ -49,7 +49,8 @@ class FaultContract(Contract):
 
     @needs("read", "lose")
     def test_what_was_lost_is_named_by_the_barrier(self, bus: SinkBus) -> None:
-        """Lossy: of what the sink took and then lost, the next barrier says the rows; the others arrive."""
+        """Lossy: the next barrier names the rows of messages that the sink accepted and then lost; the others
+        arrive."""
         sink = bus.sink()
         sink.open()
         for number in (3, 7):
@@ -80,7 +81,7 @@ class FaultContract(Contract):
             blamed += sink.send(block_of(sent, 1), time.monotonic() + bus.patience / 4).values()
             blamed += sink.barrier(time.monotonic() + bus.patience / 4).values()
         except ConnectorError:
-            # It cannot tell, or is broken: what was sent comes again.
+            # The outcome is unknown, or the sink is broken: the records come again.
             pass
         assert all(error.retriable for error in blamed), blamed
         done = {row for rows in sink.confirmed() for row in rows.tolist()}
@@ -109,7 +110,7 @@ class FaultContract(Contract):
 
     @needs("cut", "waits")
     def test_a_barrier_that_cannot_be_passed_raises_at_its_deadline(self, bus: SinkBus) -> None:
-        """Nothing is acknowledged on a guess: not known is an error that can be retried."""
+        """An unknown outcome is a retriable error, so no record is acknowledged."""
         sink = bus.sink()
         sink.open()
         bus.cut()
@@ -124,7 +125,7 @@ class FaultContract(Contract):
 
     @needs("read", "cut")
     def test_a_full_sink_holds_back_and_then_refuses_to_be_tried_again(self, bus: SinkBus) -> None:
-        """Slow output: memory is bounded, the wait is bounded, and what was refused goes through later, in order."""
+        """Slow output: memory is bounded, the wait is bounded, and refused messages are accepted later, in order."""
         size = 20_000
         count = 2 * bus.in_flight_at_most // size + 10
         sink = bus.sink()

@@ -1,4 +1,4 @@
-"""What the contracts of sources and sinks check of their measures."""
+"""The checks of measures in the contracts of sources and sinks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from connectors.source import Source
 
 
 def check_measures(connector: Source | Sink) -> None:
-    """They are told at once, from any thread, and none stands twice. Raises `AssertionError`."""
+    """Check that they are returned at once, from any thread, and that none is there twice. Raises `AssertionError`."""
     began = time.monotonic()
     found = list(connector.metrics())
     assert time.monotonic() - began < 1

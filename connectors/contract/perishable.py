@@ -1,4 +1,4 @@
-"""The contract of a perishable source, whose newer records replace those that nobody has polled."""
+"""The contract of a perishable source, whose newer records replace unpolled ones."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class PerishableContract(Contract):
         raise NotImplementedError(f"{type(self).__name__} has no fixture `bus`")
 
     def test_it_says_that_it_is_perishable_and_replays_nothing(self, bus: LiveBus) -> None:
-        """So the service polls when it can run, and waits for nobody to acknowledge."""
+        """So the service polls when it can run the records, and `starved` does not matter."""
         source = bus.source()
         assert source.perishable
         assert source.replays is Replays.NONE
 
     def test_a_newer_record_replaces_one_that_nobody_has_polled(self, bus: LiveBus) -> None:
-        """The one that is delivered is the newest; positions rise, and are never given twice."""
+        """The delivered record is the newest; positions rise, and are never used twice."""
         with Reader(bus.source(), bus.patience) as reader:
             for number in range(3):
                 bus.show(reader.source, 0, number)
@@ -43,7 +43,7 @@ class PerishableContract(Contract):
             assert after.position > received.position
 
     def test_a_poll_gives_at_most_one_record_of_each_lane(self, bus: LiveBus) -> None:
-        """However many are asked for: a batch is a picture of the moment."""
+        """Even if more are asked for: a batch is a snapshot."""
         with Reader(bus.source(), bus.patience) as reader:
             for stream in range(bus.streams):
                 for number in (1, 2):
@@ -55,7 +55,7 @@ class PerishableContract(Contract):
             assert len({one.lane for one in received}) == bus.streams
 
     def test_streams_take_turns_where_fewer_are_asked_for_than_there_are(self, bus: LiveBus) -> None:
-        """A small batch starves no stream, though all of them always have something new."""
+        """A small batch starves no stream, though all of them always have new records."""
         with Reader(bus.source(), bus.patience) as reader:
             lanes = []
             for number in range(3 * bus.streams):
@@ -67,7 +67,7 @@ class PerishableContract(Contract):
             assert all(lanes.count(lane) == 3 for lane in lanes)
 
     def test_lanes_that_a_batch_has_already_stay_unread(self, bus: LiveBus) -> None:
-        """A round waits for the other streams, while the first go on being replaced by newer records."""
+        """A batch waits for the other streams, while records of the first ones go on being replaced by newer ones."""
         with Reader(bus.source(), bus.patience) as reader:
             bus.show(reader.source, 0, 1)
             (first,) = reader.take(1)
@@ -81,7 +81,7 @@ class PerishableContract(Contract):
             assert bus.number(later.message.value) == 4
 
     def test_a_poll_says_when_its_oldest_record_was_received(self, bus: LiveBus) -> None:
-        """So that a batch waits no longer than its oldest record may, wherever that has waited before."""
+        """So that a batch does not wait longer than its oldest record may, counting the time before the poll."""
         with Reader(bus.source(), bus.patience) as reader:
             bus.show(reader.source, 0, 1)
             between = time.monotonic()
@@ -101,7 +101,7 @@ class PerishableContract(Contract):
             assert time.monotonic() - began < bus.patience / 2
 
     def test_a_stream_that_is_lost_ends_its_lane_and_comes_back_in_a_new_one(self, bus: LiveBus) -> None:
-        """What was polled of it is finished; positions go on, so that no number names two records."""
+        """Its polled records are finished; positions go on, so that no number names two records."""
         with Reader(bus.source(), bus.patience) as reader:
             bus.show(reader.source, 0, 1)
             (before,) = reader.take(1)
@@ -127,7 +127,7 @@ class PerishableContract(Contract):
             assert bus.number(received.message.value) == 7
 
     def test_every_payload_can_be_had_as_bytes(self, bus: LiveBus) -> None:
-        """Dead letters: a frame is no bytes, and a sink of bytes can be given one all the same."""
+        """Dead letters: a payload that is an object can be written to a sink of bytes."""
         with Reader(bus.source(), bus.patience) as reader:
             bus.show(reader.source, 0, 1)
             records = reader.source.poll(1, 2**24, bus.patience)
@@ -141,7 +141,7 @@ class PerishableContract(Contract):
         check_wake(bus, bus.source())
 
     def test_acknowledging_and_rewinding_bring_nothing_back(self, bus: LiveBus) -> None:
-        """What was delivered is gone, whatever becomes of it."""
+        """Delivered records never come again."""
         with Reader(bus.source(), bus.patience) as reader:
             bus.show(reader.source, 0, 1)
             received = reader.take(1)

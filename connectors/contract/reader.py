@@ -1,4 +1,4 @@
-"""`Reader`: polls a source and checks at every poll what must always hold."""
+"""`Reader`: polls a source and checks the invariants at every poll."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from connectors.source import Event, LaneBegan, LaneEnded, Settle, Source
 Wanted = TypeVar("Wanted", LaneBegan, LaneEnded)
 
 SLACK = 10.0
-"""Seconds that a poll may take beyond its timeout on a busy machine before it counts as not keeping it."""
+"""Seconds by which a poll may exceed its timeout on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One record as it came."""
+    """One received record."""
 
     lane: Lane
     position: int
@@ -30,8 +30,8 @@ class Received:
 class Reader:
     """Reads a source as the agent does, from one thread: `with Reader(source) as reader: reader.take(3)`.
 
-    Every poll checks that the block is well formed and within what was asked, that lanes begin before their
-    records and give none after they ended, and that positions rise within a lane. Raises `AssertionError`.
+    Every poll checks that the block is well formed and within the limits of the call, that lanes begin before their
+    records and have none after they ended, and that positions rise within a lane. Raises `AssertionError`.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Reader:
         return received
 
     def listen(self, seconds: float) -> list[Received]:
-        """All that comes in this time."""
+        """All records that come in this time."""
         received: list[Received] = []
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
@@ -93,7 +93,7 @@ class Reader:
         return received
 
     def until(self, happened: Callable[[Reader], bool]) -> list[Received]:
-        """Polls until it happened; what came meanwhile."""
+        """Polls until `happened` is true; returns the records that came meanwhile."""
         received: list[Received] = []
         deadline = time.monotonic() + self.patience
         while not happened(self):

@@ -1,4 +1,4 @@
-"""The contract of a sink and a source on one bus: what is sent comes back as it was."""
+"""The contract of a sink and a source on one bus: messages come back unchanged."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class RoundTripContract(Contract):
 
     @needs("timestamps")
     def test_timestamps_survive_the_trip(self, bus: LoopBus) -> None:
-        """The time of the first sender can be handed on."""
+        """The time of the first sender can be passed on."""
         stamp = int(time.time() * 1000) - 60_000
         _send(bus, [Message(bus.payload(0), timestamp=stamp)])
         assert [m.timestamp for m in _read(bus, 1)] == [stamp]

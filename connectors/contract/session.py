@@ -1,4 +1,4 @@
-"""The contract of a source that replays a session, beside that of all sources."""
+"""The contract of a source that replays a session, in addition to that of all sources."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ class SessionContract(Contract):
         raise NotImplementedError(f"{type(self).__name__} has no fixture `bus`")
 
     def test_it_says_that_it_replays_a_session(self, bus: SessionBus) -> None:
-        """So the service acknowledges what is done at once, and goes by positions in this process alone."""
+        """So the service acknowledges finished records at once, and positions are valid in this process only."""
         assert bus.source().replays is Replays.SESSION
 
     def test_a_connection_that_is_cut_keeps_the_lane_and_doubles_nothing(self, bus: SessionBus) -> None:
-        """Weak link: what the bus gives again, and is in hand, is not delivered twice; it can be acknowledged."""
+        """Weak connection: unfinished records that the bus sends again are not delivered twice; they can be
+        acknowledged."""
         sent = numbered(bus, 8)
         bus.feed(sent[:5])
         with Reader(bus.source(), bus.patience) as reader:
@@ -41,7 +42,7 @@ class SessionContract(Contract):
             assert reader.listen(bus.quiet) == []
 
     def test_a_lost_session_ends_its_lane_and_lets_finish_what_is_in_hand(self, bus: SessionBus) -> None:
-        """The bus forgot: nothing comes again, so nothing in hand may be discarded; what is new comes in a new lane."""
+        """No record comes again, so unfinished ones may not be discarded; new records come in a new lane."""
         sent = numbered(bus, 6)
         bus.feed(sent[:4])
         with Reader(bus.source(), bus.patience) as reader:
@@ -53,13 +54,13 @@ class SessionContract(Contract):
             bus.feed(sent[4:])
             new = reader.take(2)
             assert [one.message.value for one in new] == [one.value for one in sent[4:]]
-            # What is late for the lane that ended acknowledges nothing of the new one.
+            # A late acknowledgement for the ended lane acknowledges nothing of the new one.
             reader.acknowledge(old)
         with Reader(bus.source(), bus.patience) as reader:
             assert [one.message.value for one in reader.take(2)] == [one.value for one in sent[4:]]
 
     def test_a_lane_of_a_lost_session_cannot_be_rewound(self, bus: SessionBus) -> None:
-        """A rewind that comes too late is ignored, and harms the new lane in no way."""
+        """A rewind that comes too late is ignored, and does not affect the new lane."""
         sent = numbered(bus, 3)
         bus.feed(sent[:2])
         with Reader(bus.source(), bus.patience) as reader:

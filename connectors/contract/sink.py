@@ -19,7 +19,7 @@ from connectors.sink import Sink
 
 
 class SinkContract(FaultContract):
-    """What every sink must do. The connector gives the fixture `bus`, and `cannot`."""
+    """Tests for every sink. The connector provides the fixture `bus`, and `cannot`."""
 
     @pytest.fixture
     def bus(self) -> SinkBus:
@@ -36,7 +36,7 @@ class SinkContract(FaultContract):
 
     @needs("read")
     def test_what_a_barrier_confirmed_has_arrived(self, bus: SinkBus) -> None:
-        """Output only, sequential: messages sent one by one are there after the barrier, complete and in order."""
+        """Output only, sequential: messages sent one by one have arrived after the barrier, complete and in order."""
         sent = _numbered(bus, 20)
         sink = _open(bus)
         for number, message in enumerate(sent):
@@ -47,13 +47,13 @@ class SinkContract(FaultContract):
 
     @needs("read")
     def test_a_batch_arrives_complete(self, bus: SinkBus) -> None:
-        """Output only, batch: a block of a thousand messages is there after the barrier, none of them twice."""
+        """Output only, batch: a block of a thousand messages has arrived after the barrier, none of them twice."""
         sent = _numbered(bus, 1000)
         _deliver(bus, sent)
         assert sorted(m.value for m in bus.read_back(1000)) == sorted(m.value for m in sent)
 
     def test_a_barrier_with_nothing_sent_is_passed(self, bus: SinkBus) -> None:
-        """A commit without output costs nothing."""
+        """A barrier without messages returns at once."""
         sink = _open(bus)
         began = time.monotonic()
         assert sink.barrier(_soon(bus)) == {}
@@ -80,7 +80,7 @@ class SinkContract(FaultContract):
 
     @needs("read")
     def test_messages_arrive_in_order(self, bus: SinkBus) -> None:
-        """Order: over many blocks, what goes to one partition keeps the order in which it was sent."""
+        """Order: over many blocks, messages to one partition keep the order in which they were sent."""
         sink = _open(bus)
         keys = [bus.key(number) for number in range(100)]
         for start in range(0, 100, 7):
@@ -93,7 +93,7 @@ class SinkContract(FaultContract):
 
     @needs("read", "keys")
     def test_keys_arrive(self, bus: SinkBus) -> None:
-        """A message's key is what was sent, and that of its payload."""
+        """A message keeps its key."""
         sent = _numbered(bus, 5)
         _deliver(bus, sent)
         assert {m.value: m.key for m in bus.read_back(5)} == {m.value: m.key for m in sent}
@@ -114,14 +114,14 @@ class SinkContract(FaultContract):
 
     @needs("read", "headers", "binary_headers")
     def test_headers_may_be_any_bytes_or_nothing(self, bus: SinkBus) -> None:
-        """Metadata is bytes, not text; a value of nothing and an empty one are different things."""
+        """Metadata is bytes, not text; a null value and an empty one differ."""
         headers = (("trace", b"\x00\xff"), ("trace", b"again"), ("nothing", None), ("empty", b""))
         _deliver(bus, [Message(bus.payload(0), headers=headers), Message(bus.payload(1))])
         assert {m.value: m.headers for m in bus.read_back(2)} == {bus.payload(0): headers, bus.payload(1): ()}
 
     @needs("read", "timestamps")
     def test_timestamps_arrive(self, bus: SinkBus) -> None:
-        """A message has the time that it was given, in milliseconds."""
+        """A message keeps its time, in milliseconds."""
         stamp = int(time.time() * 1000) - 5000
         _deliver(bus, [Message(bus.payload(0), timestamp=stamp)])
         assert [m.timestamp for m in bus.read_back(1)] == [stamp]
@@ -147,7 +147,8 @@ class SinkContract(FaultContract):
 
     @needs("read", "bytes")
     def test_what_is_left_of_a_dead_letter_is_always_taken(self, bus: SinkBus) -> None:
-        """Last resort: a key, headers and a line of JSON, 9 KB of all, go to any sink, so that no record stops it."""
+        """Last resort: every sink accepts a key, headers and a line of JSON, 9 KB together, so that no record stops a
+        service."""
         text = json.dumps({"streamer-topic": "images", "streamer-text": "\u00fc" * 2200}, ensure_ascii=False).encode()
         headers = (("streamer-topic", b"images"), ("streamer-text", "\u00fc".encode() * 2200))
         _deliver(bus, [Message(text, b"images-3-41", headers)])
@@ -170,7 +171,7 @@ class SinkContract(FaultContract):
 
     @needs("read", "override")
     def test_a_later_message_with_the_same_key_takes_the_place_of_the_first(self, bus: SinkBus) -> None:
-        """Override: the second write wins, within a barrier and across two, so that redelivery does no harm."""
+        """Override: the later message wins, within a barrier and across two, so that redelivery does no harm."""
         key = bus.key(0)
         for numbers in ((0, 1), (2,)):
             _deliver(bus, [Message(bus.payload(n), key) for n in numbers])
@@ -178,7 +179,7 @@ class SinkContract(FaultContract):
 
     @needs("read", "reopen")
     def test_a_second_sink_adds_to_what_is_there(self, bus: SinkBus) -> None:
-        """Restart: what was confirmed stays, what comes later follows it."""
+        """Restart: confirmed messages stay, later ones are added."""
         sent = _numbered(bus, 10)
         _deliver(bus, sent[:5])
         _deliver(bus, sent[5:])
@@ -186,7 +187,7 @@ class SinkContract(FaultContract):
 
     @needs("confirmed")
     def test_every_row_is_confirmed_once(self, bus: SinkBus) -> None:
-        """Accounting: after a barrier each row was told once for each of its messages, and none that was not sent."""
+        """Accounting: after a barrier each row was returned once for each of its messages, and no other row."""
         sink = _open(bus)
         told: list[int] = []
         for start in range(100, 200, 10):
@@ -200,7 +201,8 @@ class SinkContract(FaultContract):
 
     @needs("confirmed")
     def test_a_message_confirms_all_rows_that_it_answers(self, bus: SinkBus) -> None:
-        """Windows: a message made of several rows stands for each; a row with several messages is told as often."""
+        """Windows: a message made of several rows confirms each of them; a row with several messages is returned as
+        often."""
         sink = _open(bus)
         values = [bus.payload(n) for n in range(3)]
         block = Messages(
@@ -216,7 +218,7 @@ class SinkContract(FaultContract):
 
     @needs("read", "confirmed")
     def test_what_is_confirmed_has_arrived(self, bus: SinkBus) -> None:
-        """Confirmed before the barrier means arrived, or an acknowledgement would lose records."""
+        """Messages confirmed before a barrier have arrived; else an acknowledgement would lose records."""
         sink = _open(bus)
         assert sink.send(block_of(_numbered(bus, 20)), _soon(bus)) == {}
         told = _told(sink)

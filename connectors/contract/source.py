@@ -21,7 +21,7 @@ from connectors.source import LaneBegan, LaneEnded, SourceEnded
 
 
 class SourceContract(DeliveryContract):
-    """What every source must do. The connector gives the fixture `bus`, and `cannot`."""
+    """Tests for every source. The connector provides the fixture `bus`, and `cannot`."""
 
     @pytest.fixture
     def bus(self) -> SourceBus:
@@ -37,7 +37,7 @@ class SourceContract(DeliveryContract):
             source.close()
 
     def test_records_from_before_it_opened_arrive(self, bus: SourceBus) -> None:
-        """Isolated: what was sent while nobody listened is delivered, complete."""
+        """Isolated: records that were sent before the source opened are delivered, complete."""
         sent = numbered(bus, 50)
         bus.feed(sent)
         with Reader(bus.source(), bus.patience) as reader:
@@ -80,7 +80,7 @@ class SourceContract(DeliveryContract):
 
     @needs("keys")
     def test_keys_arrive(self, bus: SourceBus) -> None:
-        """A record's key is what was sent, and that of its payload."""
+        """A record keeps its key."""
         sent = numbered(bus, 10)
         bus.feed(sent)
         assert {m.value: m.key for m in _messages(bus, 10)} == {m.value: m.key for m in sent}
@@ -101,7 +101,7 @@ class SourceContract(DeliveryContract):
 
     @needs("headers", "binary_headers")
     def test_headers_may_be_any_bytes_or_nothing(self, bus: SourceBus) -> None:
-        """Metadata is bytes, not text; a value of nothing and an empty one are different things."""
+        """Metadata is bytes, not text; a null value and an empty one differ."""
         headers = (("trace", b"\x00\xff"), ("trace", b"again"), ("nothing", None), ("empty", b""))
         bus.feed([Message(bus.payload(0), headers=headers, partition=0), Message(bus.payload(1), partition=0)])
         assert [m.headers for m in _messages(bus, 2)] == [headers, ()]
@@ -136,7 +136,7 @@ class SourceContract(DeliveryContract):
         assert [m.value for m in _messages(bus, 3)] == [m.value for m in sent]
 
     def test_every_payload_can_be_had_as_bytes(self, bus: SourceBus) -> None:
-        """Dead letters: whatever the connector carries, a sink of bytes can be given the record."""
+        """Dead letters: a record can be written to a sink of bytes, even if its payload is an object."""
         bus.feed(numbered(bus, 3))
         with Reader(bus.source(), bus.patience) as reader:
             failed: dict[int, Exception] = {}
@@ -164,7 +164,7 @@ class SourceContract(DeliveryContract):
 
     @needs("live")
     def test_a_poll_of_a_silent_bus_waits_for_its_timeout_and_gives_nothing(self, bus: SourceBus) -> None:
-        """An idle source neither spins nor sleeps on: the agent's deadlines depend on it."""
+        """An idle source neither spins nor oversleeps: the agent's deadlines depend on that."""
         (message,) = numbered(bus, 1)
         bus.feed([message])
         with Reader(bus.source(), bus.patience) as reader:
@@ -174,7 +174,7 @@ class SourceContract(DeliveryContract):
             assert time.monotonic() - began > 0.2
 
     def test_a_poll_gives_no_more_records_than_asked(self, bus: SourceBus) -> None:
-        """Every poll keeps to `max_records`, and nothing falls between two polls."""
+        """Every poll keeps to `max_records`, and no record is lost between two polls."""
         bus.feed(numbered(bus, 20))
         with Reader(bus.source(), bus.patience) as reader:
             received: list[Received] = []
@@ -186,7 +186,7 @@ class SourceContract(DeliveryContract):
         assert len({one.message.value for one in received}) == len(received) == 20
 
     def test_a_poll_gives_about_as_many_bytes_as_asked(self, bus: SourceBus) -> None:
-        """Every poll keeps to `max_bytes` but for one record; a record larger than that comes all the same."""
+        """Every poll exceeds `max_bytes` by one record at most; a record larger than that is delivered all the same."""
         sent = [
             Message(bus.payload(number, 10_000), bus.key(number), partition=number % bus.partitions)
             for number in range(9)
@@ -216,7 +216,7 @@ class SourceContract(DeliveryContract):
         assert not reader.events(LaneEnded)
 
     def test_events_are_told_once(self, bus: SourceBus) -> None:
-        """`events` forgets what it told."""
+        """`events` returns each event once."""
         bus.feed(numbered(bus, 1))
         with Reader(bus.source(), bus.patience) as reader:
             reader.take(1)
@@ -224,7 +224,7 @@ class SourceContract(DeliveryContract):
 
     @needs("end")
     def test_it_says_once_that_it_has_ended_after_the_last_record(self, bus: SourceBus) -> None:
-        """A source that is finite says so, after everything was delivered."""
+        """A finite source reports its end, after all records were delivered."""
         bus.feed(numbered(bus, 30))
         bus.end()
         with Reader(bus.source(), bus.patience) as reader:
@@ -246,7 +246,7 @@ class SourceContract(DeliveryContract):
         check_measures(source)
 
     def test_lag_is_known_without_asking(self, bus: SourceBus) -> None:
-        """`lag` answers at once, for (topic, partition), and never with less than nothing."""
+        """`lag` returns at once, by (topic, partition), and is never negative."""
         bus.feed(numbered(bus, 10))
         with Reader(bus.source(), bus.patience) as reader:
             reader.take(10)

@@ -32,7 +32,7 @@ class TransactionBus(SourceBus, SinkBus):
         """Another sink in the transactions of this one, not open, that writes to `other_topic()`."""
 
     def refused_late(self) -> Message:
-        """A message that the sink takes and the bus then refuses. Capability `late`."""
+        """A message that the sink accepts and the bus then refuses. Capability `late`."""
         raise NotImplementedError
 
     def fence(self, sink: TransactionalSink) -> None:
@@ -41,7 +41,8 @@ class TransactionBus(SourceBus, SinkBus):
 
 
 class TransactionContract(Contract):
-    """What a `TransactionalSink` adds. The connector gives the fixture `bus`, and `cannot`."""
+    """Tests for a `TransactionalSink`, in addition to those of a sink. The connector provides the fixture `bus`, and
+    `cannot`."""
 
     @pytest.fixture
     def bus(self) -> TransactionBus:
@@ -49,7 +50,7 @@ class TransactionContract(Contract):
         raise NotImplementedError(f"{type(self).__name__} has no fixture `bus`")
 
     def test_it_accepts_a_source_of_its_own_bus(self, bus: TransactionBus) -> None:
-        """Whether exactly-once is possible can be told before anything runs."""
+        """Whether exactly-once is possible is known before a service runs."""
         assert bus.sink().accepts(bus.source()) is None
 
     def test_committed_messages_and_positions_are_there_together(self, bus: TransactionBus) -> None:
@@ -106,7 +107,7 @@ class TransactionContract(Contract):
             assert reader.listen(bus.quiet) == []
 
     def test_a_process_that_dies_in_a_transaction_leaves_nothing_behind(self, bus: TransactionBus) -> None:
-        """Closed without commit: the next process delivers everything once."""
+        """Closed without commit: the next process delivers all results once."""
         first = _opened(bus, 4)
         with _reader(bus) as reader:
             _transact(bus, first, reader.take(4))
@@ -122,7 +123,7 @@ class TransactionContract(Contract):
 
     @needs("revoke")
     def test_a_process_that_lost_its_lanes_cannot_commit(self, bus: TransactionBus) -> None:
-        """A zombie's results must not become visible: the lane's next owner has them to make."""
+        """A zombie's results must not become visible: the lane's next owner makes them."""
         sink = _opened(bus, 2 * bus.partitions)
         with _reader(bus) as reader:
             received = reader.take(2 * bus.partitions)
@@ -136,7 +137,7 @@ class TransactionContract(Contract):
         assert bus.read_back(0) == []
 
     def test_nothing_is_visible_before_the_commit(self, bus: TransactionBus) -> None:
-        """What the transaction has, and has confirmed, nobody sees."""
+        """A reader of committed data does not see the messages of an open transaction, even confirmed ones."""
         sink = _opened(bus, 2)
         with _reader(bus) as reader:
             received = reader.take(2)
@@ -147,7 +148,7 @@ class TransactionContract(Contract):
         sink.close()
 
     def test_transactions_follow_one_another_in_order(self, bus: TransactionBus) -> None:
-        """Each begins after the one before has ended."""
+        """Each transaction begins after the last one has ended."""
         sink = _opened(bus, 6)
         with _reader(bus) as reader:
             sent = []
@@ -160,7 +161,7 @@ class TransactionContract(Contract):
         sink.close()
 
     def test_positions_can_be_committed_without_messages(self, bus: TransactionBus) -> None:
-        """Records that become nothing are done with too; a transaction may also have neither."""
+        """Records without results are finished too; a transaction may also have neither messages nor positions."""
         sink = _opened(bus, 4)
         with _reader(bus) as reader:
             received = reader.take(4)
@@ -172,7 +173,7 @@ class TransactionContract(Contract):
             assert reader.listen(bus.quiet) == []
 
     def test_sending_without_a_transaction_is_an_error(self, bus: TransactionBus) -> None:
-        """No message may be visible on its own; and no record is to blame."""
+        """No message may become visible outside of a transaction; the error blames no record."""
         sink = bus.sink()
         sink.open()
         with pytest.raises(ConnectorError):
@@ -194,7 +195,7 @@ class TransactionContract(Contract):
         assert bus.read_back(0) == []
 
     def test_siblings_send_in_one_transaction(self, bus: TransactionBus) -> None:
-        """What all of them sent becomes visible as one, or not at all; whichever of them is asked."""
+        """The messages of all siblings become visible as one, or not at all; any of them may begin and commit."""
         bus.feed(_inputs(bus, 2))
         sink = bus.sink()
         sibling = bus.sibling(sink)
@@ -219,7 +220,7 @@ class TransactionContract(Contract):
         sink.close()
 
     def test_a_lane_that_is_not_in_the_token_voids_the_transaction(self, bus: TransactionBus) -> None:
-        """The bus may not know that the lane has another owner; the token does."""
+        """The bus may not know that the lane has another owner; the token shows it."""
         sink = _opened(bus, 2)
         with _reader(bus) as reader:
             received = reader.take(2)
@@ -238,7 +239,7 @@ class TransactionContract(Contract):
     def test_a_source_that_commits_nothing_itself_begins_where_a_transaction_committed(
         self, bus: TransactionBus
     ) -> None:
-        """Acknowledged is not committed: `rewind`, and another process, go by what the bus has."""
+        """Acknowledged is not committed: `rewind`, and another process, begin at the positions on the bus."""
         sink = _opened(bus, 4)
         with _reader(bus) as reader:
             received = reader.take(4)
@@ -257,7 +258,7 @@ class TransactionContract(Contract):
 
     @needs("late")
     def test_what_the_bus_refuses_late_is_named_and_voids_the_transaction(self, bus: TransactionBus) -> None:
-        """The barrier names its row, as one that trying again does not help, and others that travelled with it maybe.
+        """The barrier names its row as lost for good, and perhaps those of other messages in the same request.
 
         Its neighbour goes through without it.
         """
@@ -309,7 +310,7 @@ class TransactionContract(Contract):
             received = reader.take(1)
             for _ in range(4):
                 bus.fence(sink)
-                # Of a transaction without anything in it a bus need not know.
+                # The bus need not know of an empty transaction, so it needs a message.
                 with pytest.raises(Voided):
                     _attempt(bus, sink, reader, received)
                 try:
@@ -323,7 +324,7 @@ class TransactionContract(Contract):
 
     @needs("cut")
     def test_a_commit_whose_answer_does_not_come_is_resumed(self, bus: TransactionBus) -> None:
-        """Not known is retriable; the same call again ends as the first one would have, once."""
+        """An unknown outcome is retriable; the repeated call ends as the first one would have, and commits once."""
         sink = _opened(bus, 2)
         with _reader(bus) as reader:
             received = reader.take(2)
@@ -344,7 +345,7 @@ class TransactionContract(Contract):
     @needs("cut")
     @pytest.mark.parametrize("cut_at", ["begin", "send", "commit", "abort"])
     def test_every_result_is_there_once_wherever_the_peer_is_cut_off(self, bus: TransactionBus, cut_at: str) -> None:
-        """The rule of the four endings is enough for whoever calls."""
+        """A caller that handles the four endings of `TransactionalSink` loses and doubles no result."""
         sink = _opened(bus, 4)
         with _reader(bus) as reader:
             received = reader.take(4)
@@ -363,7 +364,7 @@ class TransactionContract(Contract):
 
 
 def _opened(bus: TransactionBus, count: int) -> TransactionalSink:
-    """An open sink, and so many records for the source to deliver."""
+    """An open sink, and `count` records for the source to deliver."""
     bus.feed(_inputs(bus, count))
     sink = bus.sink()
     sink.open()

@@ -1,4 +1,4 @@
-"""What the contracts of sources check of `Source.wake`."""
+"""The check of `Source.wake` in the contracts of sources."""
 
 from __future__ import annotations
 
