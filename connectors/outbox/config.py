@@ -17,19 +17,19 @@ def _size(text: str) -> str:
 
 
 class OutboxConfig(BaseModel):
-    """A file that keeps a sink's messages until the sink has confirmed them, also over a restart."""
+    """A file that keeps a sink's messages until the sink has confirmed them, even over a restart."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     path: LocalPath
-    """The file, an SQLite database; it is made where there is none. Each sink of each process needs one of its own."""
+    """The file, an SQLite database; it is created if it does not exist. Each sink of each process needs its own."""
     max: (
         Annotated[int, Field(ge=1, strict=True)]
         | Annotated[str, AfterValidator(_size), WithJsonSchema({"type": "string", "examples": ["64MiB", "1GiB"]})]
     ) = "1GiB"
-    """How much it holds: a size such as `64MiB`, or a number of messages. What the sink refused counts too."""
+    """How much it holds: a size such as `64MiB`, or a number of messages. Messages that the sink refused count too."""
     when_full: Literal["wait", "drop_oldest", "drop_newest"] = "wait"
-    """What happens when it is full: the service waits and reads no more, or messages are lost: those that have waited longest, or those that come."""  # noqa: E501
+    """What happens when it is full: the service waits and reads no more, or messages are dropped: the oldest, or the newest."""  # noqa: E501
     on_refused: Literal["keep", "stop"] = "keep"
     """What happens with a message that the sink refuses for good: it is set aside in the file with the reason, or the service stops."""  # noqa: E501
     sync: Literal["full", "normal"] = "full"

@@ -1,7 +1,7 @@
-"""Messages as the blobs of a database row, and back, with no object for a message on the way.
+"""Converts blocks of messages to the blobs of a database row, and back, without an object for each message.
 
-Each column of a block is one blob of lengths (`int64`, little-endian, -1 for null) and one of all strings behind each
-other; a column that no message has is null.
+Each column of a block is one blob of lengths (`int64`, little-endian, -1 for null) and one of all strings,
+concatenated; a column that no message has is null.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Columns:
 
     @staticmethod
     def of(messages: Messages) -> Columns:
-        """The columns of these messages. Strings that are not UTF-8, as JSON allows them, are kept as they are."""
+        """The columns of these messages. Strings that cannot be UTF-8 (half surrogate pairs, as JSON allows them) are
+        kept too."""
         topics = messages.topics
         return Columns(
             Spans.of(messages.values),

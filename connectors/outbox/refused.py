@@ -24,7 +24,7 @@ class Refusal:
     reason: str
     bytes: int
     at: float
-    """When, seconds since 1970."""
+    """When it was refused, in seconds since 1970."""
     message: Messages
     """A block of this one message."""
 
@@ -46,10 +46,11 @@ def refusals(path: Path) -> list[Refusal]:
 
 
 def resend(path: Path, numbers: Collection[int] | None = None) -> int:
-    """Put refused messages behind all that wait, so that the next start of the service sends them; how many.
+    """Append refused messages to those that wait, so that the next start of the service sends them. Returns their
+    number.
 
     `numbers`: only these. Raises `ConnectorError` for a file that is no outbox, damaged, or in use, and for a number
-    that none of them has.
+    that no refused message has.
     """
     with _opened(path) as store:
         chosen = _chosen(store, numbers)
@@ -58,7 +59,7 @@ def resend(path: Path, numbers: Collection[int] | None = None) -> int:
 
 
 def forget(path: Path, numbers: Collection[int] | None = None) -> int:
-    """Remove refused messages from the file; how many. Arguments and errors as of `resend`."""
+    """Remove refused messages from the file. Returns their number. Arguments and errors as of `resend`."""
     with _opened(path) as store:
         chosen = _chosen(store, numbers)
         store.forget_refused(chosen)
@@ -67,14 +68,14 @@ def forget(path: Path, numbers: Collection[int] | None = None) -> int:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Store]:
-    """The file, for whoever it belongs to."""
+    """The open file, in the name of the sink that owns it."""
     with _looked_into(path) as connection:
         owner = connection.execute("SELECT name, destination FROM owner").fetchone()
     store = Store(path, Owner(*owner or ("", "")))
     try:
         store.open()
     except ConnectorError as error:
-        raise ConnectorError(f"{error}; what is in it can be changed while no service uses it") from error
+        raise ConnectorError(f"{error}; its messages can be changed only while no service uses it") from error
     try:
         yield store
     finally:

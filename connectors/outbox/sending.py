@@ -21,19 +21,19 @@ SEND_TRY = 1.0
 CONFIRM_TRY = 0.5
 """Seconds of one wait for confirmations."""
 CONFIRM_INTERVAL = 1.0
-"""Seconds after which confirmations are waited for while messages flow, unless the sink tells them by itself."""
+"""Seconds between two barriers while messages flow, unless the sink returns confirmations without one."""
 IDLE_WAIT = 0.5
-"""Seconds of one wait for something to send."""
+"""Seconds of one wait for messages to send."""
 SHORT_PAUSE = 0.1
 """Seconds before the second attempt, and between all while closing."""
 LONGEST_PAUSE = 1.0
-"""Seconds between two attempts at most."""
+"""The longest time between two attempts, in seconds."""
 LAST_WAIT = 5.0
 """Seconds that closing waits for stored messages to be sent, as long as some are confirmed each `LAST_PROGRESS`."""
 LAST_PROGRESS = 1.0
 """Seconds without a confirmation after which closing gives up."""
 MOST_PENDING = 1000
-"""Blocks that are sent and not confirmed at most."""
+"""The most unconfirmed blocks."""
 TELL_INTERVAL = 10.0
 """Seconds between two lines of the log about refused messages."""
 
@@ -43,15 +43,15 @@ _log = logging.getLogger(__name__)
 class Sending:
     """Sends the blocks of a store in their order, and removes those that the sink has confirmed.
 
-    It alone uses the sink. What the sink loses is sent again; messages that it refuses for good are set aside in the
-    store. `changed` guards the store, and is notified when something is added or removed.
+    Only its thread uses the sink. Messages that the sink loses are sent again; messages that it refuses for good are
+    set aside in the store. `changed` guards the store, and is notified when messages are added or removed.
     """
 
     def __init__(
         self, name: str, sink: Sink, store: Store, changed: threading.Condition, *, stop_if_refused: bool
     ) -> None:
         self.failure: ConnectorError | None = None
-        """Why nothing is sent any more."""
+        """Why sending has ended; `None` if it has not."""
         self._name = name
         self._sink = sink
         self._store = store
@@ -73,7 +73,7 @@ class Sending:
         self._told_at = float("-inf")
 
     def start(self) -> None:
-        """Open the sink in the thread that will use it, and begin. Raises what opening it raises."""
+        """Open the sink in the thread that will use it, and begin. Raises the errors of `open`."""
         self._thread.start()
         self._opened.wait()
         if self._unopened is not None:
@@ -100,7 +100,7 @@ class Sending:
                 self._round()
         except ConnectorError as error:
             self.failure = without_traceback(error)
-        except Exception as error:  # noqa: BLE001 - of a plug-in's sink; the service is told
+        except Exception as error:  # noqa: BLE001 - a plug-in's sink may raise anything; the service raises it as `failure`
             self.failure = ConnectorError(f"sink {self._name}: {type(error).__name__}: {error}")
         finally:
             with self._changed:
@@ -125,7 +125,7 @@ class Sending:
     def _next_block(self) -> tuple[int, Messages] | None:
         """The lost messages, if there are any, else the next stored block, and the first number of that block.
 
-        Waits if there is nothing to send and nothing under way.
+        Waits if there is nothing to send and nothing unconfirmed.
         """
         while self._again:
             first, index = self._again.popleft()
@@ -147,7 +147,7 @@ class Sending:
         return int(found.rows[0]), found
 
     def _hand_over(self, first: int, messages: Messages) -> None:
-        """Give all of these, of the block that begins at `first`, to the sink; waits as long as it takes none."""
+        """Send all these messages, of the block that begins at `first`; waits as long as the sink accepts none."""
         tries = 0
         while True:
             refused = self._sink.send(messages, time.monotonic() + SEND_TRY)
@@ -166,7 +166,7 @@ class Sending:
             tries += 1
 
     def _confirm(self) -> None:
-        """Wait a while until everything that was sent is confirmed or lost."""
+        """Wait a while until all sent messages are confirmed or lost."""
         try:
             lost = self._sink.barrier(time.monotonic() + CONFIRM_TRY)
         except ConnectorError as error:
@@ -177,7 +177,7 @@ class Sending:
             return
         self._says_it_waits(None)
         self._confirmed_at = time.monotonic()
-        # All but the lost messages: a sink may be unable to say more.
+        # After the barrier all but the lost messages are confirmed; a sink may be unable to name them.
         self._sink.confirmed()
         pending, self._pending = self._pending, {}
         blocks = self._blocks_of(pending, lost)
@@ -219,7 +219,7 @@ class Sending:
         return found
 
     def _collect(self) -> None:
-        """Take in what the sink has confirmed by itself."""
+        """Collect confirmations that the sink returns without a barrier."""
         told = self._sink.confirmed()
         if told and self._pending:
             firsts = sorted(self._pending)
@@ -231,7 +231,7 @@ class Sending:
         self._remove_done()
 
     def _less(self, first: int, count: int) -> None:
-        """So many messages of this block are done with."""
+        """`count` messages of this block are done."""
         left = self._pending[first] - count
         if left > 0:
             self._pending[first] = left
@@ -246,7 +246,7 @@ class Sending:
             try:
                 self._store.remove(self._done)
             except OutboxFull:
-                # To remove needs room, too: when there is some.
+                # Removing needs room on the disk, too: it is tried again later.
                 return
             self._done = []
             self._progress = time.monotonic()
@@ -271,7 +271,7 @@ class Sending:
                     except OutboxFull:
                         self._changed.wait(IDLE_WAIT)
                 if self._ended():
-                    # It is in its block still, and will be refused again.
+                    # The message is still in its block, and will be refused again.
                     return
             self._refusals += 1
             self._less(first, 1)
@@ -290,10 +290,10 @@ class Sending:
 
     def _says_it_waits(self, why: ConnectorError | None) -> None:
         if why is None and self._waits:
-            _log.info("sink %s takes messages again", self._name)
+            _log.info("sink %s accepts messages again", self._name)
         elif why is not None and not self._waits:
             _log.warning(
-                "sink %s takes nothing, its messages wait in the outbox %s: %s", self._name, self._store.path, why
+                "sink %s accepts no messages, they wait in the outbox %s: %s", self._name, self._store.path, why
             )
         self._waits = why is not None
 

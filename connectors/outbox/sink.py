@@ -21,11 +21,11 @@ from pipelines.errors import ConnectorError
 from pipelines.hotpath import HotPathReport
 
 PIECE_BYTES = 2**20
-"""Bytes of messages that are one block of the file at most; one message may be more."""
+"""The most bytes of one block of the file, unless a single message has more."""
 PIECE_MESSAGES = 512
-"""Messages that are one block of the file at most."""
+"""The most messages of one block of the file."""
 SHARE = 8
-"""A block is this part of the outbox at most, so that it fills up and empties gradually."""
+"""The largest part of the outbox that one block may take, so that it fills and empties gradually."""
 LOOK = 0.2
 """Seconds of one wait for room."""
 TELL_INTERVAL = 10.0
@@ -37,21 +37,21 @@ _log = logging.getLogger(__name__)
 class OutboxSink(Sink):
     """Messages are confirmed when they are in the file; a thread sends them, in their order, through the real sink.
 
-    What the real sink has confirmed is removed from the file. Messages that are left when the process ends, however it
-    ends, are sent first by the next one. Some messages may be sent twice then, none is lost but for those that
+    Messages that the real sink has confirmed are removed from the file. If the process ends, even by a crash, the next
+    one first sends the messages that are left. Some messages may be sent twice then, none is lost except those that
     `when_full` drops.
 
-    The real sink refuses messages (too large, a wrong topic) when their records are long acknowledged: such a message
-    is set aside in the file with the reason, or ends the service (`on_refused`). A real sink that is broken for good
-    ends the service; its messages stay in the file.
+    When the real sink refuses a message (too large, a wrong topic), its record has long been acknowledged: such a
+    message is set aside in the file with the reason, or ends the service (`on_refused`). A real sink that is broken for
+    good ends the service; its messages stay in the file.
 
-    An absent peer is nothing that the service waits for: it is `down` only while the outbox is full.
+    The service does not wait for an absent peer: the sink is `down` only while the outbox is full.
     """
 
     def __init__(self, sink: Sink, config: OutboxConfig, *, service: str = "service", destination: str = "") -> None:
         self.name = sink.name
         self.dropped = 0
-        """Messages that were dropped since the start, as `when_full` says. A few of them may have been on their way."""
+        """Messages that were dropped since the start, by `when_full`. A few of them may have been sent already."""
         self._sink = sink
         self._config = config
         self._changed = threading.Condition()
@@ -80,7 +80,7 @@ class OutboxSink(Sink):
 
     @property
     def bytes_held(self) -> int:
-        """Bytes of those and of the refused ones."""
+        """Bytes of waiting and of refused messages."""
         return self._store.held.bytes + self._store.held.refused_bytes
 
     @property
@@ -106,13 +106,14 @@ class OutboxSink(Sink):
         )
 
     def open(self) -> None:
-        """Open the file and the real sink, which sends at once what the last process left.
+        """Open the file and the real sink, which begins with the messages that the last process left.
 
-        Raises what opening the real sink raises, and `ConnectorError` for a file that cannot be used.
+        Raises the errors of the real sink's `open`, and `ConnectorError` for a file that cannot be used.
         """
         self._store.open()
         if self._store.held.messages:
-            _log.info("outbox %s: %d messages of before are sent first", self._config.path, self._store.held.messages)
+            held = self._store.held.messages
+            _log.info("outbox %s: %d messages of the last run are sent first", self._config.path, held)
         sending = Sending(
             self.name, self._sink, self._store, self._changed, stop_if_refused=self._config.on_refused == "stop"
         )
@@ -124,7 +125,7 @@ class OutboxSink(Sink):
         self._sending = sending
 
     def send(self, messages: Messages, deadline: float) -> Refused:
-        """As `Sink.send`: stores the messages. Refused for good is only a message larger than the whole outbox.
+        """As `Sink.send`: stores the messages. Only a message larger than the whole outbox is refused for good.
 
         Raises `ConnectorError` when the real sink is broken for good.
         """
@@ -155,7 +156,7 @@ class OutboxSink(Sink):
         return confirmed
 
     def behind(self) -> float:
-        """Nothing waits for a confirmation."""
+        """0: stored messages are confirmed."""
         return 0.0
 
     def down(self) -> str | None:
@@ -192,7 +193,7 @@ class OutboxSink(Sink):
         }
 
     def _stored(self, columns: Columns, sizes: Ints, deadline: float) -> tuple[int, ConnectorError]:
-        """How many of these are stored, or dropped as `when_full` says; and why the rest is not."""
+        """Store these messages. Returns how many are stored, or dropped by `when_full`, and the error of the rest."""
         dropped = self.dropped
         waiting = [
             (columns.take(np.arange(start, stop)), int(sizes[start:stop].sum()))
@@ -214,8 +215,8 @@ class OutboxSink(Sink):
                 self._raise_failure()
 
     def _store_some(self, waiting: list[tuple[Columns, int]]) -> ConnectorError | None:
-        """Store as many messages as there is room for, and take them out of `waiting`; why there is no room for the
-        rest."""
+        """Store as many messages as there is room for, and remove them from `waiting`. Returns why there is no room for
+        the rest."""
         fitting = self._fitting(waiting)
         try:
             if self._config.when_full == "drop_oldest" and len(fitting) < len(waiting):

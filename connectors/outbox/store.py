@@ -1,8 +1,8 @@
 """`Store`: the file of an outbox, an SQLite database of blocks of messages.
 
-A block is a row: tens of times cheaper than a row for each message. Each call is one transaction, and what one has
-written is on the disk when it returns (`sync: full`), except for removals: after a power cut, what was removed last may
-be there again, and is sent twice. SQLite's log (`-wal` beside the file) brings back whole transactions only, so that a
+A block is a row: tens of times cheaper than a row for each message. Each call is one transaction, whose data are on the
+disk when it returns (`sync: full`), except for removals: after a power cut, messages that were removed last may be
+there again, and are sent twice. SQLite's log (`-wal` beside the file) brings back whole transactions only, so that a
 torn file loses no block that was stored.
 """
 
@@ -26,15 +26,15 @@ APPLICATION = 0x5354524D
 VERSION = 1
 """SQLite's `user_version`: the form of the tables."""
 MAGIC = b"SQLite format 3\x00"
-"""How every database begins."""
+"""The first bytes of every SQLite database."""
 BUSY = 5.0
-"""Seconds to wait for another program that looks into the file."""
+"""Seconds to wait for another program that reads the file."""
 PAGE = 16384
 """Bytes of a page of the file: a batch takes a third of the time that it takes with SQLite's 4,096."""
 LOG_PAGES = 1024
 """Pages of the log after which it is written into the file: 16 MiB."""
 SPARE_PAGES = 4096
-"""Pages that an empty file may keep for later: 64 MiB."""
+"""Pages that an empty file may keep for reuse: 64 MiB."""
 
 _COLUMNS = ", ".join(f"{name} BLOB" for name in BLOBS)
 _TABLES = f"""
@@ -62,17 +62,17 @@ class OutboxFull(ConnectorError):
 
 @dataclass(slots=True)
 class Owner:
-    """Whose messages a file holds."""
+    """The sink whose messages a file holds."""
 
     name: str
     """The service and the sink."""
     destination: str
-    """Where the sink sends them: its type and its topic, file or address."""
+    """The destination of the sink: its type and its topic, file or address."""
 
 
 @dataclass(slots=True)
 class Held:
-    """How much is in a file."""
+    """The contents of a file, counted."""
 
     messages: int = 0
     bytes: int = 0
@@ -81,7 +81,7 @@ class Held:
 
 
 class Store:
-    """The file. All calls but `open` and `close` are made under one lock of their caller's; any thread may call.
+    """The file. Its callers hold one lock during all calls but `open` and `close`; any thread may call.
 
     Messages are numbered in the order in which they came, from 0 on or from where the last run ended.
     """
@@ -89,7 +89,7 @@ class Store:
     def __init__(self, path: Path, owner: Owner, *, sync: str = "full") -> None:
         self.path = path
         self.held = Held()
-        """What is in it now."""
+        """Its present contents, counted."""
         self.oldest: float | None = None
         """When the oldest message that waits was stored, seconds since 1970; `None` if none waits."""
         self._owner = owner
@@ -99,10 +99,11 @@ class Store:
         self._connection: sqlite3.Connection | None = None
 
     def open(self) -> None:
-        """Make the file, or take it over. `ConnectorError` if it is another's, in use, damaged or cannot be written."""
+        """Create the file, or open an existing one. `ConnectorError` if it belongs to another sink, is in use, damaged
+        or cannot be written."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Another file: to close one of the database's would give up SQLite's own locks.
+            # A separate file for the lock: closing the database file a second time would release SQLite's own locks.
             self._lock_file = self.path.with_name(f"{self.path.name}-lock").open("wb")
         except OSError as error:
             raise ConnectorError(
@@ -121,9 +122,9 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Let go of the file. Idempotent."""
+        """Close the file. Idempotent."""
         if self._connection is not None:
-            # What is committed is safe, whatever closing says.
+            # Committed data are safe, even if closing fails.
             with suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
@@ -173,7 +174,7 @@ class Store:
         return self._read("SELECT first, {} FROM blocks WHERE first = ?", first)
 
     def remove(self, firsts: Sequence[int]) -> None:
-        """These blocks are done with. Those that were dropped are passed over."""
+        """Remove these blocks. Those that were dropped already are ignored."""
         with self._transaction(safe=False) as execute:
             messages = size = 0
             for first in firsts:
@@ -186,7 +187,7 @@ class Store:
         self._look_at_oldest()
 
     def refuse(self, number: int, message: Messages, reason: str) -> None:
-        """Set this message aside; its block still has it until it is removed. Once more is the same as once."""
+        """Set this message aside; it stays in its block until that is removed. Idempotent."""
         columns = Columns.of(message)
         size = int(columns.sizes()[0])
         with self._transaction() as execute:
@@ -203,14 +204,14 @@ class Store:
             return [number for (number,) in self._open().execute("SELECT number FROM refused ORDER BY number")]
 
     def send_refused_again(self, numbers: Sequence[int]) -> None:
-        """Put these refused messages behind all that wait, in this order; all of them or none."""
+        """Append these refused messages to those that wait, in this order; all of them or none."""
         now = time.time()
         with self._transaction() as execute:
             number = self._next
             for refused in numbers:
                 row = execute(_REFUSED, (refused,)).fetchone()
                 waits = execute("SELECT 1 FROM blocks WHERE first <= ? AND first + count > ?", (refused, refused))
-                # The process may have ended before its block was removed: then that is sent, and it with it.
+                # If the process ended before the block was removed, the message is still in it, and is sent with it.
                 if row is not None and waits.fetchone() is None:
                     execute(_ADD, (number, 1, row[0], now, *row[1:]))
                     number += 1
@@ -225,7 +226,7 @@ class Store:
         self._count()
 
     def drop_refused(self) -> int:
-        """Forget all messages that were refused; how many."""
+        """Remove all refused messages. Returns their number."""
         dropped = self.held.refused
         with self._transaction() as execute:
             execute("DELETE FROM refused")
@@ -233,7 +234,7 @@ class Store:
         return dropped
 
     def give_back_room(self) -> None:
-        """Make an empty file small again. Something may be in it: then nothing happens."""
+        """Shrink an empty file. Does nothing if it has messages."""
         if self.held.messages or self.held.refused:
             return
         with self._explained():
@@ -241,7 +242,7 @@ class Store:
                 self._open().execute("VACUUM")
 
     def _check_kind(self) -> None:
-        """SQLite would begin anew over a file of a few bytes."""
+        """Raise `ConnectorError` for another kind of file: SQLite would overwrite a file of a few bytes."""
         try:
             begins = _beginning(self.path)
         except OSError as error:
@@ -277,7 +278,7 @@ class Store:
         if version != VERSION:
             raise ConnectorError(
                 f"outbox {self.path}: version {version} of another release of this package wrote it, this one reads "
-                f"{VERSION}; have that release send what is in it, or move it away"
+                f"{VERSION}; have that release send its messages, or move it away"
             )
         self._count()
         self._take_over()
@@ -341,7 +342,7 @@ class Store:
                 connection.execute("COMMIT")
             finally:
                 if connection.in_transaction:
-                    # It may have been rolled back by the error itself.
+                    # The error may have rolled it back already.
                     with suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
                 if not safe:

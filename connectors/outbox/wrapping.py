@@ -13,7 +13,7 @@ from pipelines.errors import ConnectorError
 
 
 def with_outbox(config: SinkConfig, sink: Sink, service: str) -> Sink:
-    """The sink, behind the outbox of its configuration if that has one. Nothing is opened yet."""
+    """The sink, behind the outbox of its configuration if that has one. Neither is opened yet."""
     if config.outbox is None:
         return sink
     from connectors.outbox.sink import OutboxSink
@@ -23,10 +23,10 @@ def with_outbox(config: SinkConfig, sink: Sink, service: str) -> Sink:
 
 
 def contents(path: Path) -> str:
-    """The messages that wait in an outbox, and those that its sink refused, in words. Changes nothing, also while a
-    service uses it.
+    """The messages that wait in an outbox, and those that its sink refused, in words. Changes nothing; a service may
+    use the file.
 
-    Raises `ConnectorError` for a file that is none.
+    Raises `ConnectorError` for a file that is no outbox.
     """
     if not path.exists():
         return "nothing is in it yet"
