@@ -99,6 +99,7 @@ class Browser(ABC):
 
     def checked(self, wanted: Sequence[str]) -> str | None:
         """What `streamer check --connect` says of a connector with these topics; `None`: what follows from `topics`.
+
         Raises `ConnectorError` for what the bus would refuse.
         """
         return None

@@ -58,7 +58,9 @@ class CodecConfig(BaseModel, ABC):
 
     def ask(self) -> str | None:
         """Ask a server that it depends on, such as a schema registry, and return the findings as a text; `None` if
-        there is none. Raises `ConnectorError` if the server does not answer or lacks a schema that is needed.
+        there is none.
+
+        Raises `ConnectorError` if the server does not answer or lacks a schema that is needed.
         """
         return None
 

@@ -1,5 +1,6 @@
-"""The metadata of a record that decide how its payload is read: headers, content type, topic. Codecs read them here
-only, as each bus keeps them in its own place.
+"""The metadata of a record that decide how its payload is read: headers, content type, topic.
+
+Codecs read them here only, as each bus keeps them in its own place.
 """
 
 from __future__ import annotations

@@ -85,8 +85,10 @@ class Beginnings:
         return found
 
     def put_back(self, position: Start) -> None:
-        """Commit `position` as the group's in all partitions of the subscription. For a consumer that has not
-        subscribed, and a group without members: else the brokers refuse it. Raises `KafkaException`.
+        """Commit `position` as the group's in all partitions of the subscription.
+
+        For a consumer that has not subscribed, and a group without members: else the brokers refuse it. Raises
+        `KafkaException`.
         """
         places = self._subscribed()
         found = self._queries.positions(places, position)

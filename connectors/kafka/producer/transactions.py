@@ -139,8 +139,9 @@ class Transactions(ProducerClient):
 
     def look_for_failure(self) -> None:
         """Check whether the open transaction has failed though no message is lost yet: messages for partitions that
-        could not be added to it wait in the client until they time out. Raises `ConnectorError` if a new transaction
-        would fail, too: the lost messages would not show that reason.
+        could not be added to it wait in the client until they time out.
+
+        Raises `ConnectorError` if a new transaction would fail, too: the lost messages would not show that reason.
         """
         if not self.is_active:
             return
