@@ -1,4 +1,4 @@
-"""How far files have been acknowledged, in a small file beside them."""
+"""`Checkpoint`: the acknowledged positions of files, kept in a small file."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from pathlib import Path
 from pipelines.errors import ConnectorError
 
 INTERVAL = 0.5
-"""Seconds between two writes that nobody waits for."""
+"""Seconds between two writes of the file, unless a caller waits for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the next record is: how many are done with, at which byte it begins, or after which file of a folder."""
+    """The place of the next record: the number of finished records, and the byte at which it begins, or the last
+    finished file of a folder."""
 
     records: int = 0
     offset: int = 0
@@ -51,17 +52,17 @@ class Checkpoint:
             ) from error
 
     def place(self, name: str) -> Place:
-        """Where to begin with this file."""
+        """The place at which reading of this file begins."""
         return self._places.get(name, Place())
 
     def put(self, name: str, place: Place) -> None:
-        """This file is done with up to this place."""
+        """All records of this file before this place are done."""
         if self._places.get(name) != place:
             self._places[name] = place
             self._dirty = True
 
     def write(self, *, now: bool) -> None:
-        """Write the file if anything has changed; unless `now`, only some time after the last write.
+        """Write the file if a place has changed; unless `now`, only some time after the last write.
 
         `ConnectorError`, retriable, if that fails.
         """
@@ -78,7 +79,7 @@ class Checkpoint:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put `content` at `path` for good: after a crash there is the old content or the new one."""
+    """Replace the file at `path` durably: after a crash it has the old content or the new one."""
     part = path.with_name(f".{path.name}.part")
     with part.open("wb") as file:
         file.write(content)
@@ -89,7 +90,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new and renamed entries of the folder last."""
+    """Sync the folder to the disk, so that new and renamed files survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Format = Literal["protodata", "jsonl", "lines", "images"]
 
 CODECS: dict[str, str] = {"protodata": "protodata", "jsonl": "json", "lines": "text", "images": "image"}
-"""The codec that fits a format, where none is named."""
+"""The default codec of each format."""
 
 
 _ENDINGS: dict[str, Format] = {
@@ -32,26 +32,26 @@ _ENDINGS: dict[str, Format] = {
     ".txt": "lines",
     ".csv": "lines",
 }
-"""The format that is meant by an ending."""
+"""The format of each text suffix."""
 
 
 class FileSourceConfig(SourceConfig):
-    """Records from files: a file, the files of a folder, or those that a pattern like `data/*.jsonl` names."""
+    """Records from files: one file, the files of a folder, or those that match a pattern like `data/*.jsonl`."""
 
     type: Literal["file"] = "file"
-    """Which connector this is."""
+    """The type of connector."""
     path: LocalPath
     """A file, a folder, or a pattern of files."""
     format: Format = "protodata"
-    """How records are told apart: messages with their length before them, a JSON document a line, plain lines, or a folder in which each file is one."""  # noqa: E501
+    """How the file holds records: messages with their length before them, a JSON document in each line, plain lines, or a folder of images, each file a record."""  # noqa: E501
     codec: str | dict[str, Any] = ""
     """How payloads become values; by default the codec that fits the format."""
     pattern: str | None = None
-    """Which files of a folder: `**/*.png`. By default all of them; of images those with an image's suffix, in sub-folders too."""  # noqa: E501
+    """Which files of a folder are read: `**/*.png`. By default all; with format images those with an image's suffix, in sub-folders too."""  # noqa: E501
     checkpoint: LocalPath | None = None
-    """A small file that keeps how far was acknowledged, so that the next run goes on there; without it, it begins at the first record."""  # noqa: E501
+    """A small file that keeps the acknowledged positions, so that the next run goes on there; without it, it begins at the first record."""  # noqa: E501
     follow: bool = False
-    """Wait at the end of the files for more, rather than end."""
+    """Wait for more records at the end of the files, rather than end."""
     max_record: Size = MAX_RECORD
     """The size of the largest record; a larger one is an error."""
 
@@ -87,17 +87,17 @@ class FileSinkConfig(SinkConfig):
     """Results to a file, or each to a file of its own."""
 
     type: Literal["file"] = "file"
-    """Which connector this is."""
+    """The type of connector."""
     path: LocalPath
     """The file to append to, or, for images, the folder."""
     format: Format = "protodata"
-    """How records are told apart: as in a file source. With images each message is a file named by its key."""
+    """How the file holds records, as for a file source. With images each message is a file named by its key."""
     codec: str | dict[str, Any] = ""
     """How values become payloads; by default the codec that fits the format."""
     max_record: Size = MAX_RECORD
     """The size of the largest record; a larger one is refused."""
     dead_letters: bool = False
-    """Whether messages are written with their key and headers, as JSON documents; so it is where the file is the `dead_letter` of a service and has `format: jsonl`."""  # noqa: E501
+    """Whether messages are written with their key and headers, as JSON documents. Set if the file is the `dead_letter` of a service and has `format: jsonl`."""  # noqa: E501
 
     @model_validator(mode="before")
     @classmethod
@@ -121,11 +121,11 @@ class FileSinkConfig(SinkConfig):
         return str(self.path)
 
     def for_dead_letters(self) -> Self:
-        """The same sink; lines of JSON are whole letters then."""
+        """The same sink; with `format: jsonl` each line is a dead letter with its key and headers."""
         return self.model_copy(update={"dead_letters": True}) if self.format == "jsonl" else self
 
     def browser(self, client: Mapping[str, Any] | None = None) -> Browser | None:
-        """Its letters; `None` where it writes none."""
+        """A browser of its dead letters; `None` if it writes none."""
         from connectors.file.letters import LetterBrowser
 
         return LetterBrowser(self) if self.dead_letters else None
@@ -138,7 +138,7 @@ class FileSinkConfig(SinkConfig):
 
 
 def _other_ending(path: Path, chosen: Format) -> tuple[str, ...]:
-    """A note where the ending of a path is that of text, and the format is the default, messages with their length."""
+    """A note if the suffix of a path is that of text, and the format is the default, messages with their length."""
     meant = _ENDINGS.get(path.suffix.lower())
     if meant is None or chosen != "protodata":
         return ()

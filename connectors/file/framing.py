@@ -1,4 +1,4 @@
-"""How a file holds one record after the other: with a length before each, or one a line."""
+"""How a file holds its records: with a length before each, or one in each line."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ MAX_VARINT = 10
 
 @dataclass(slots=True)
 class Found:
-    """Where the records of a buffer are: record i is `buffer[starts[i]:stops[i]]`, the next one begins at `nexts[i]`.
+    """The records of a buffer: record i is `buffer[starts[i]:stops[i]]`, the next one begins at `nexts[i]`.
 
-    `numbers[i]` counts records from the beginning of the buffer, those that are skipped (blank lines) too.
-    `missing` is how many more bytes the next record needs as far as known; `problem` says why nothing more can
-    be read after the last one.
+    `numbers[i]` counts records from the beginning of the buffer, those that are skipped (blank lines) too. `missing` is
+    how many more bytes the next record needs, as far as known; `problem` says why no record after the last one can be
+    read.
     """
 
     starts: list[int] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Found:
 
 
 class Framing(ABC):
-    """One way to tell records apart."""
+    """A way to separate the records of a file."""
 
     name: str
 
@@ -39,15 +39,15 @@ class Framing(ABC):
 
     @abstractmethod
     def rest(self, buffer: bytes) -> tuple[int, int] | str:
-        """What the bytes after the last complete record are at the end of a file: a record (its edges), or why they are not."""  # noqa: E501
+        """At the end of a file: the bytes after the last complete record as a record (its edges), or why they are none."""  # noqa: E501
 
     @abstractmethod
     def frame(self, payload: bytes) -> bytes:
-        """The payload as it stands in the file. `ValueError` says why it cannot."""
+        """The bytes of this payload in the file. `ValueError` if it cannot be written."""
 
 
 class Delimited(Framing):
-    """A length, as protobuf's base-128 varint, before each message: what `writeDelimitedTo` writes.
+    """A length, as protobuf's base-128 varint, before each message, as protobuf's `writeDelimitedTo` writes it.
 
     https://protobuf.dev/programming-guides/techniques/#streaming
     """
@@ -55,7 +55,7 @@ class Delimited(Framing):
     name = "protodata"
 
     def find(self, buffer: bytes, max_record: int) -> Found:
-        """As `Framing.find`. A length beyond `max_record` is a problem: nothing after it can be told apart."""
+        """As `Framing.find`. A length beyond `max_record` is a problem: no record after it can be found."""
         found = Found()
         at, end = 0, len(buffer)
         while at < end:
@@ -82,7 +82,7 @@ class Delimited(Framing):
         return found
 
     def rest(self, buffer: bytes) -> tuple[int, int] | str:
-        """A part of a message is never one."""
+        """As `Framing.rest`: an incomplete message is no record."""
         missing = self.find(buffer, 2**63).missing
         if buffer[:2] in (b'{"', b"[{"):
             # { is taken for a length of 123; but no message begins with a quotation mark.
@@ -131,7 +131,7 @@ class Lines(Framing):
         return found
 
     def rest(self, buffer: bytes) -> tuple[int, int] | str:
-        """The last line of a file may do without a line feed."""
+        """As `Framing.rest`: the last line of a file may lack its line feed."""
         return self._content(buffer, 0, len(buffer))
 
     def frame(self, payload: bytes) -> bytes:
@@ -167,14 +167,14 @@ class JsonLines(Lines):
 
 
 MAX_RECORD = 64 * 2**20
-"""Bytes that a record may have where nobody says otherwise."""
+"""The default of the largest size of a record, in bytes."""
 
 FRAMINGS: dict[str, Framing] = {framing.name: framing for framing in (Delimited(), JsonLines(), Lines())}
 """Framings by the `format` of a service file."""
 
 
 def framing(format: str) -> Framing:
-    """The framing of this format. `ConnectorError` names those that there are."""
+    """The framing of this format. `ConnectorError` for an unknown one names the known ones."""
     if format not in FRAMINGS:
         known = [*FRAMINGS, "images"]
         raise ConnectorError(
@@ -184,7 +184,7 @@ def framing(format: str) -> Framing:
 
 
 def _varint(buffer: bytes, at: int) -> tuple[int, int]:
-    """The number and where it ends; -1 if it goes on beyond the buffer."""
+    """The number and where it ends; -1 if it ends beyond the buffer."""
     value = 0
     for index in range(MAX_VARINT):
         if at + index >= len(buffer):
@@ -193,5 +193,5 @@ def _varint(buffer: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return value, at + index + 1
-    # Longer than any number: as wrong as a length beyond all bounds.
+    # Longer than any varint: treated as a length beyond `max_record`.
     return value, at + MAX_VARINT

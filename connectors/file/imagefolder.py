@@ -15,17 +15,17 @@ from connectors.records import Ints
 from pipelines.errors import ConnectorError
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
-"""What counts as an image when no pattern says so."""
+"""The suffixes of files that are read without a pattern."""
 RESCAN = 0.2
-"""Seconds between two looks for new files."""
+"""Seconds between two searches for new files."""
 
 
 class ImageFolder(Reading):
     """The files of a folder, in the order of their names. Keys are names relative to it, positions count files.
 
-    Without a `pattern` it takes files with an image's suffix, in sub-folders too; hidden files never. `follow`:
-    new files are delivered when their names come after those that were delivered before; write them elsewhere
-    or under a hidden name and rename them, as a file is read as soon as it is there.
+    Without a `pattern` it takes files with an image's suffix, in sub-folders too; hidden files never. `follow`: new
+    files are delivered if their names sort after those that were delivered before; write them elsewhere or under a
+    hidden name and rename them, as a file is read as soon as it exists.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ImageFolder(Reading):
         self._looked = float("-inf")
 
     def close(self) -> None:
-        """Nothing is open between two reads."""
+        """Does nothing: no file is open between two reads."""
 
     def _place(self, records: int, mark: Any) -> Place:
         return Place(records, name=str(mark))

@@ -1,4 +1,4 @@
-"""`ImageSink`: each message a file of its own in a folder."""
+"""`ImageSink`: writes each message to a file of its own in a folder."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError
 
 PLAIN = frozenset((string.ascii_letters + string.digits + "-_.,=+@ ()[]{}~#").encode())
-"""Bytes that stand for themselves in a file name; others are written as `%` and two hexadecimal digits."""
+"""Bytes that are kept in a file name; others are written as `%` and two hexadecimal digits."""
 MAGIC = ((b"\xff\xd8\xff", ".jpg"), (b"\x89PNG\r\n\x1a\n", ".png"), (b"GIF8", ".gif"), (b"BM", ".bmp"))
 
 
 class ImageSink(Sink):
     """Writes each payload to the file that its key names, below a folder; a later one with the same key replaces it.
 
-    A key may name sub-folders with `/`, never anything outside; a name without a suffix gets that of its content.
-    Files appear complete, under their names, at the next `barrier`, which also makes them last.
+    A key may name sub-folders with `/`, never a path outside; a name without a suffix gets that of its content. Files
+    appear complete, under their names, at the next `barrier`, which also syncs them to the disk.
     """
 
     def __init__(self, folder: str | Path, *, name: str = "file") -> None:
@@ -33,7 +33,7 @@ class ImageSink(Sink):
         self._confirmed: list[Ints] = []
 
     def open(self) -> None:
-        """Create the folder. `ConnectorError` if that cannot be."""
+        """Create the folder. `ConnectorError` if that fails."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -41,7 +41,8 @@ class ImageSink(Sink):
         self._open = True
 
     def send(self, messages: Messages, deadline: float) -> Refused:
-        """As `Sink.send`. Refused are messages without a key or a payload, and names that the system does not take."""
+        """As `Sink.send`. Messages without a key or a payload, and names that the system does not accept, are
+        refused."""
         if not self._open:
             raise ConnectorError(f"{self.name} is not open")
         refused: dict[int, ConnectorError] = {}
@@ -75,7 +76,7 @@ class ImageSink(Sink):
         return confirmed
 
     def close(self) -> None:
-        """What came after the last barrier is removed."""
+        """Remove the files of messages since the last barrier."""
         self._open = False
         for part in self._parts.values():
             part.unlink(missing_ok=True)
@@ -89,7 +90,7 @@ class ImageSink(Sink):
         path = self._folder / file_name(key, value)
         part = path.with_name(f".{path.name}.part")
         try:
-            # A file that is yet to appear has its name already.
+            # The name of a file is reserved before the file appears.
             taken = next((parent for parent in path.parents if parent in self._parts), None)
             if taken is not None or path.is_dir():
                 return ConnectorError(f"{taken or path} cannot be both a file and a folder")
@@ -104,9 +105,9 @@ class ImageSink(Sink):
 def file_name(key: bytes, content: bytes = b"") -> str:
     """The relative name for a key: never one that leads out of its folder.
 
-    What may mean something to a file system is written as `%XX`, `%` itself and a part's leading dot too; an empty
-    part becomes `%`: so no two keys have the same name. Without a suffix it gets that of the content, if that is
-    an image; only then a key that ends with it has the same.
+    Bytes with a special meaning in file systems are written as `%XX`, `%` itself and a part's leading dot too; an empty
+    part becomes `%`: so no two keys have the same name. A name without a suffix gets that of the content, if that is an
+    image; only a key that ends with this suffix then has the same name.
     """
     name = "/".join(_part(part) for part in key.split(b"/"))
     if "." in name.rsplit("/", 1)[-1]:

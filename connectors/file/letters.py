@@ -38,11 +38,11 @@ class LetterBrowser(Browser):
         return self._config.place
 
     def topics(self) -> dict[str, int]:
-        """None: it is a file."""
+        """None: the file itself is not listed."""
         return {}
 
     def checked(self, wanted: Sequence[str]) -> str:
-        """Whether it is there. It is made when the service starts."""
+        """Whether the file exists; the service creates it when it starts."""
         path = self._config.path
         return f"{path}: {f'{path.stat().st_size} bytes' if path.exists() else 'not there yet'}"
 
@@ -54,9 +54,9 @@ class LetterBrowser(Browser):
 
 
 class LetterFile(TopicReader):
-    """Reads a file of dead letters; a line that is none is a record without headers.
+    """Reads a file of dead letters; a line that is no dead letter is a record without headers.
 
-    Offsets are line numbers. What groups have committed is in a file beside it, `.NAME.replayed`.
+    Offsets are line numbers. The positions that groups have committed are in a file beside it, `.NAME.replayed`.
     """
 
     def __init__(self, path: Path, group: str, max_record: int) -> None:
@@ -80,7 +80,7 @@ class LetterFile(TopicReader):
             self._source = None
 
     def committed(self) -> dict[int, Mark]:
-        """See `TopicReader.committed`. Raises `ConnectorError` for a file of marks that is none."""
+        """See `TopicReader.committed`. Raises `ConnectorError` if the file of positions cannot be read as such."""
         return {0: self._read_marks().get(self._group, Mark(-1, ""))}
 
     def commit(self, marks: Mapping[int, Mark]) -> None:
@@ -92,7 +92,7 @@ class LetterFile(TopicReader):
             raise ConnectorError(f"{self._marks} cannot be written: {error}", retriable=True) from error
 
     def starts(self, position: Position) -> dict[int, int]:
-        """See `TopicReader.starts`; for a time raises `ConnectorError`: lines are in no order of time that is known."""
+        """See `TopicReader.starts`; raises `ConnectorError` for a time, as lines are not indexed by time."""
         if position == "earliest":
             return {0: 0}
         if position != "latest":
@@ -110,8 +110,8 @@ class LetterFile(TopicReader):
         self._source = self._opened()
 
     def poll(self, timeout: float, at_most: int = AT_ONCE) -> Records:
-        """See `TopicReader.poll`; waits for nothing, as the file is what it is."""
-        assert self._source is not None, "begin() says where to read"
+        """See `TopicReader.poll`; does not wait for new lines."""
+        assert self._source is not None, "call begin() before poll()"
         while len(records := self._source.poll(at_most, _BYTES, 0.0)):
             if int(records.positions[-1]) >= self._first:
                 return _letters(records, int(np.searchsorted(records.positions, self._first)))
@@ -161,7 +161,7 @@ def _parts(line: bytes) -> Parts:
 
 
 def _times(letters: Sequence[Parts]) -> Ints:
-    """When they were written, as they say."""
+    """The times at which the letters were written, by their headers."""
 
     def time_of(letter: Parts) -> int:
         text = next((value for name, value in letter.headers if name == _TIME), None) or b""

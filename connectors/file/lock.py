@@ -8,9 +8,9 @@ from pipelines.errors import ConnectorError
 
 
 def lock(descriptor: int, path: Path) -> None:
-    """Keep other processes' sinks off this file until it is closed. `ConnectorError` if one has it.
+    """Lock this file against sinks of other processes until it is closed. `ConnectorError` if it is locked already.
 
-    Nothing happens where the system has no `flock`.
+    Does nothing on a system without `flock`.
     """
     try:
         import fcntl

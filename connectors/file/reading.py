@@ -1,4 +1,4 @@
-"""What a file source reads: something with records in an order, one lane each."""
+"""`Reading`: a lane of a file source, such as a file or a folder."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Rows:
 
 
 class Reading(ABC):
-    """A lane of a file source: delivers from `acknowledged` on, and remembers where unacknowledged records begin."""
+    """A lane of a file source: delivers records from `acknowledged` on, and keeps the places of unacknowledged ones."""
 
     topic: str
     """Its name below the source's folder."""
     exhausted: bool
-    """Whether everything was delivered and nothing more is awaited."""
+    """Whether all records were delivered and no more are awaited."""
 
     def __init__(self, topic: str, acknowledged: Place) -> None:
         self.topic = topic
@@ -45,21 +45,21 @@ class Reading(ABC):
 
     @abstractmethod
     def read(self, max_records: int, max_bytes: int) -> Rows:
-        """The next records that are there, at most these many, and about these many bytes; none if there are none.
+        """The next available records: at most `max_records`, and about `max_bytes` bytes; none if there are none.
 
         `ConnectorError` if the next one cannot be read.
         """
 
     @abstractmethod
     def rewind(self) -> None:
-        """Deliver from `acknowledged` on again."""
+        """Deliver records from `acknowledged` on again."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close open files."""
 
     def acknowledge(self, position: int) -> None:
-        """Everything below this position is done with."""
+        """All records below this position are done."""
         while self._delivered:
             positions, marks = self._delivered[0]
             done = int(np.searchsorted(positions, position))

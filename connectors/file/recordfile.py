@@ -19,8 +19,8 @@ CHUNK = 2**20
 class RecordFile(Reading):
     """The records of one file. Positions are record (line) numbers from 0.
 
-    It reads a chunk at a time, so that it holds about `CHUNK` bytes or one record. `follow`: at the end of the
-    file it waits for more, also for the rest of a record that is there in part.
+    It reads a chunk at a time, so that it holds about `CHUNK` bytes or one record. `follow`: at the end of the file it
+    waits for more records, and for the rest of an incomplete one.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class RecordFile(Reading):
         return Place(records, int(mark))
 
     def _fill(self) -> None:
-        """Read until there is at least one record, or nothing more at present."""
+        """Read until there is at least one record, or the present end of the file."""
         self._values, self._given = [], 0
         while not self._values:
             self._raise_problem()
             file = self._opened()
-            # As much again as there is, so that a long record is not copied for every chunk of it.
+            # As much as the buffer holds, so that a long record is not copied once for every chunk.
             chunk = b"" if file is None else file.read(max(CHUNK, self._missing, len(self._buffer)))
             self._at_end = not chunk
             if chunk:
@@ -131,7 +131,7 @@ class RecordFile(Reading):
         self._see_whether_it_ends()
 
     def _see_whether_it_ends(self) -> None:
-        """Known before the next read, so that the source can say that it ended with its last record."""
+        """Check for the end before the next read, so that the source reports it with its last record."""
         if self._given < len(self._values) or self._follow or self._buffer or self._problem:
             return
         if self._at_end or self._size() <= self._buffer_at:

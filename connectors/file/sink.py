@@ -26,10 +26,9 @@ class FileSink(Sink):
     """Appends each payload to one file, in the framing of `format`; keys, headers and timestamps are not kept, unless
     it writes `letters`.
 
-    A message is confirmed when a `barrier` has synced it to the disk. When it opens, it cuts off what a crash
-    left of a half-written record and keeps that beside the file, as `.NAME.torn` (of plain lines, where it cannot
-    be told, it ends the line instead). One process at a time writes to the file. `ConnectorError` for an unknown
-    format.
+    A message is confirmed when a `barrier` has synced it to the disk. `open` cuts off a half-written record that a
+    crash left, and keeps it beside the file, as `.NAME.torn` (a plain line may be complete, so it is ended by a line
+    feed instead). One process at a time writes to the file. `ConnectorError` for an unknown format.
     """
 
     def __init__(
@@ -68,7 +67,8 @@ class FileSink(Sink):
             raise
 
     def send(self, messages: Messages, deadline: float) -> Refused:
-        """As `Sink.send`. All or nothing of a block is written: without room on the disk all of it is refused."""
+        """As `Sink.send`. A block is written completely or not at all: without room on the disk all of it is
+        refused."""
         refused: dict[int, ConnectorError] = {}
         frames: list[bytes] = []
         sent: list[int] = []
@@ -85,9 +85,9 @@ class FileSink(Sink):
         return refused
 
     def barrier(self, deadline: float) -> Lost:
-        """As `Sink.barrier`. `ConnectorError`, not retriable, if the disk failed: what was sent may be lost.
+        """As `Sink.barrier`. `ConnectorError`, not retriable, if the disk failed: sent messages may be lost.
 
-        The same for a file that was deleted: what is written there now is gone as soon as it is closed.
+        The same if the file was deleted: its content is gone as soon as it is closed.
         """
         if self._unconfirmed:
             file = self._descriptor()
@@ -112,7 +112,7 @@ class FileSink(Sink):
         return confirmed
 
     def close(self) -> None:
-        """Let go of the file. Messages since the last barrier are in it, but may not survive a power cut."""
+        """Close the file. Messages since the last barrier are in it, but may not survive a power cut."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -149,7 +149,7 @@ class FileSink(Sink):
                 view = view[os.write(file, view) :]
         except OSError as error:
             try:
-                # Half a block must not stand before the next one.
+                # A partly written block must not precede the next one.
                 os.ftruncate(file, self._size)
             except OSError as second:
                 raise ConnectorError(f"{self._path} cannot be written: {error}, nor repaired: {second}") from second
@@ -167,7 +167,7 @@ class FileSink(Sink):
             raise self._not_ours(good, f"{size - good} bytes without an end of a record")
         tail = os.pread(file, size - good, good)
         if self._framing.name == "lines" or (self._framing.name == "jsonl" and _is_json(tail)):
-            # Complete but for its line feed: cutting it off would lose what somebody else wrote.
+            # Complete except for its line feed: another program may have written it, so it is not cut off.
             return size + os.write(file, b"\n")
         torn = self._path.with_name(f".{self._path.name}.torn")
         replace_file(torn, tail)
@@ -214,5 +214,5 @@ def _is_json(text: bytes) -> bool:
         json.loads(text)
     except ValueError:
         return False
-    # A number cut short is a number still.
+    # A number may have been cut short without a trace.
     return text.rstrip().endswith((b"}", b"]", b'"'))

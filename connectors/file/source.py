@@ -20,12 +20,12 @@ from connectors.source import Event, LaneBegan, LaneEnded, Replays, Settle, Sour
 from pipelines.errors import ConnectorError
 
 LOOK = 0.05
-"""Seconds between two looks at files that are followed."""
+"""Seconds between two checks of files that are followed."""
 IMAGES = "images"
 
 
 class FileSource(Source):
-    """Delivers the records of a file, of the files of a folder, or of those that a pattern (`data/*.jsonl`) names.
+    """Delivers the records of a file, of the files of a folder, or of those that match a pattern (`data/*.jsonl`).
 
     Each file is a lane; they are read one after the other in the order of their names (all at once when followed). With
     `format` images the folder is one lane, and each file a record with its name as key. `pattern` says which files of a
@@ -76,7 +76,7 @@ class FileSource(Source):
             raise ConnectorError(f"there is no file {self._path}{f' ({self._pattern})' if self._pattern else ''}")
 
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
-        """As `Source.poll`. `ConnectorError`, when all before it was delivered, for what cannot be read."""
+        """As `Source.poll`. `ConnectorError` for a record that cannot be read, once all before it were delivered."""
         if not self._open:
             raise ConnectorError(f"{self.name} is not open")
         deadline = time.monotonic() + timeout
@@ -118,7 +118,7 @@ class FileSource(Source):
         return events
 
     def close(self) -> None:
-        """Let go of the files; the acknowledged position is written to the file."""
+        """Close the files, and write the acknowledged positions to the checkpoint."""
         self._open = False
         self._lanes.clear()
         for reading in self._readings.values():
@@ -176,7 +176,7 @@ class FileSource(Source):
                 try:
                     rows = reading.read(max_records - count, max_bytes - size)
                 except ConnectorError:
-                    # Records before it are delivered first; the next poll meets it again.
+                    # Records before the error are delivered first; the next poll meets it again.
                     if gathered:
                         return max_records, size
                     raise

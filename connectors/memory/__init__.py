@@ -1,4 +1,4 @@
-"""Topics, sources and sinks inside one process: for tests, notebooks, and services that feed one another."""
+"""Topics, sources and sinks inside one process: for tests, notebooks, and services that are connected in memory."""
 
 from connectors.memory.config import MemorySinkConfig, MemorySourceConfig
 from connectors.memory.faults import Faults

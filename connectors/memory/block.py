@@ -1,4 +1,4 @@
-"""From messages to a block of columns, as sources in memory deliver them."""
+"""Makes blocks of records from messages, for sources in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pipelines.data.columns import MISSING, Column
 
 
 def block(source: str, topic: str, gathered: Mapping[Lane, Sequence[tuple[int, Message]]], size: int) -> Records:
-    """The messages of each lane with their positions, `size` bytes together. `topic` is of those that name none."""
+    """The messages of each lane with their positions, `size` bytes together. `topic`: that of messages that name
+    none."""
     spans: list[Span] = []
     rows: list[tuple[int, Message]] = []
     for lane, added in gathered.items():

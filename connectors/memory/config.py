@@ -22,15 +22,15 @@ class MemorySourceConfig(SourceConfig):
     carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = ANYTHING
 
     type: Literal["memory"] = "memory"
-    """Which connector this is."""
+    """The type of connector."""
     topic: str
     """Name of the topic: `connectors.memory.memory_topic(name)` is the same one in Python."""
     partitions: int | None = Field(default=None, ge=1)
-    """How many partitions the topic has when this is the first to use it; by default 1."""
+    """How many partitions the topic has if this connector is the first to use it; by default 1."""
     group: str = "default"
     """Sources of one group share the partitions and the acknowledged positions."""
     start: Literal["earliest", "latest"] = "earliest"
-    """Where a group begins that has acknowledged nothing."""
+    """Where a group without acknowledged positions begins."""
 
     @property
     def topic_names(self) -> tuple[str, ...]:
@@ -64,11 +64,11 @@ class MemorySinkConfig(SinkConfig):
     carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = ANYTHING
 
     type: Literal["memory"] = "memory"
-    """Which connector this is."""
+    """The type of connector."""
     topic: str
     """Name of the topic: `connectors.memory.memory_topic(name)` is the same one in Python."""
     partitions: int | None = Field(default=None, ge=1)
-    """How many partitions the topic has when this is the first to use it; by default 1."""
+    """How many partitions the topic has if this connector is the first to use it; by default 1."""
 
     @property
     def addressing(self) -> Addressing:

@@ -1,4 +1,4 @@
-"""What can go wrong with a memory topic, on demand."""
+"""`Faults`: faults of a memory topic, on demand."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ class Faults:
     """Faults that the sinks of a topic suffer. Set them from any thread, at any time."""
 
     refuse: Callable[[Message], str | None] | None = None
-    """Why this message can never be taken; `None` if it can."""
+    """Returns why this message is refused for good; `None` if it is not."""
     lose: Callable[[Message], bool] | None = None
-    """Whether this message is lost after it was taken."""
+    """Returns whether this message is lost after it was accepted."""
     refuse_late: Callable[[Message], str | None] | None = None
-    """Why this message is refused, with all that travels with it, after a transactional sink has accepted it."""
+    """Returns why this message is refused, with all others of its batch, after a transactional sink has accepted it."""
     silent: int = 0
-    """How many of the next commits of transactions are carried out without saying so."""
+    """How many of the next commits of transactions are carried out without an answer."""
     delay: float = 0.0
     """Seconds that every `send` takes."""
     away: str | None = None
-    """Why the topic cannot be reached; `None` when it can. What is sent meanwhile waits, up to the sink's bound."""
+    """Why the topic cannot be reached; `None` if it can. Messages that are sent meanwhile wait, up to the sink's
+    bound."""
 
     def cut(self, reason: str = "cut off") -> None:
         """The topic cannot be reached until `mend`."""

@@ -18,18 +18,18 @@ class Group:
         self.owners: dict[int, object] = {}
 
     def join(self, member: object) -> None:
-        """The member wants its share from now on."""
+        """The member joins, and gets its share from now on."""
         if member not in self.members:
             self.members.append(member)
 
     def leave(self, member: object) -> None:
-        """The member is gone, and its partitions are free."""
+        """The member leaves, and its partitions are free."""
         if member in self.members:
             self.members.remove(member)
         self.owners = {partition: owner for partition, owner in self.owners.items() if owner is not member}
 
     expel = leave
-    """As when its session timed out: the member does not know yet, and joins again when it polls."""
+    """End the membership as a session timeout does: the member notices it at its next poll, and joins again."""
 
     def share(self, member: object) -> set[int]:
         """The partitions that this member should own."""
@@ -38,7 +38,7 @@ class Group:
         return set(range(self.members.index(member), len(self.acknowledged), len(self.members)))
 
     def owned(self, member: object) -> set[int]:
-        """The partitions that it does own."""
+        """The partitions that this member owns."""
         return {partition for partition, owner in self.owners.items() if owner is member}
 
     def release(self, member: object, partition: int) -> None:
@@ -47,7 +47,7 @@ class Group:
             del self.owners[partition]
 
     def claim(self, member: object) -> list[int]:
-        """Take the free partitions of its share; those it got."""
+        """Take the free partitions of its share, and return them."""
         free = sorted(self.share(member) - self.owners.keys())
         self.owners.update(dict.fromkeys(free, member))
         return free
@@ -57,5 +57,5 @@ class Group:
         return len(self.owners) == len(self.acknowledged)
 
     def acknowledge(self, partition: int, position: int) -> None:
-        """Everything below the position is done with. Positions do not go back."""
+        """All messages below the position are done. Positions do not go back."""
         self.acknowledged[partition] = max(self.acknowledged[partition], position)

@@ -32,10 +32,10 @@ class _Stream:
 
 
 class MemoryLiveSource(Source):
-    """Delivers the newest record of each of its streams, as cameras do: one that nobody has polled is replaced.
+    """Delivers the newest record of each of its streams, as cameras do: an unpolled one is replaced.
 
-    Each stream is a lane while it is connected. Nothing comes again. `show`, `connect`, `disconnect` and `end` may be
-    called from any thread.
+    Each stream is a lane while it is connected. No record is delivered again. `show`, `connect`, `disconnect` and `end`
+    may be called from any thread.
     """
 
     replays = Replays.NONE
@@ -63,14 +63,14 @@ class MemoryLiveSource(Source):
             self._changed.notify_all()
 
     def connect(self, stream: str) -> None:
-        """The stream is there, perhaps again: a new lane."""
+        """Connect or reconnect the stream: a new lane begins."""
         with self._changed:
             one = self._streams[stream]
             one.live, one.epoch = True, one.epoch + 1
             self._events.append(LaneBegan(self._lane(one), stream, one.partition, one.next))
 
     def disconnect(self, stream: str) -> None:
-        """The stream is gone: its lane ends, and what nobody polled is dropped."""
+        """Disconnect the stream: its lane ends, and an unpolled record is dropped."""
         with self._changed:
             one = self._streams[stream]
             one.dropped += one.waiting is not None
@@ -78,19 +78,19 @@ class MemoryLiveSource(Source):
             self._events.append(LaneEnded(self._lane(one), finish=True))
 
     def end(self) -> None:
-        """Nothing more will be shown."""
+        """No more records will be shown: the source ends."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
     @property
     def dropped(self) -> int:
-        """Records that nobody has polled before they were replaced."""
+        """Records that were replaced before they were polled."""
         with self._changed:
             return sum(one.dropped for one in self._streams.values())
 
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
-        """Ready to be polled."""
+        """Get ready for `poll`."""
         self._open = True
 
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Records:
@@ -131,7 +131,7 @@ class MemoryLiveSource(Source):
         return replace(block(self.name, self.name, taken, size), received=received)
 
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
-        """Nothing: no record comes again."""
+        """Does nothing: no record is delivered again."""
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
         """As `Source.rewind`, with nothing to deliver again."""
@@ -149,7 +149,7 @@ class MemoryLiveSource(Source):
         return events
 
     def close(self) -> None:
-        """Deliver nothing more."""
+        """Stop delivering records."""
         self._open = False
 
     def wake(self) -> None:

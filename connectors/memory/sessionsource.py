@@ -17,10 +17,10 @@ from pipelines.errors import ConnectorError
 
 
 class MemorySessionSource(Source):
-    """Delivers what a `MemorySession` hands out (its own, of an endless window, if none is given).
+    """Delivers the messages of a `MemorySession` (by default its own, without a window).
 
-    It plays a bus such as MQTT: there are no positions on the bus, so they are numbers of arrival here; what was not
-    acknowledged comes again when a source connects to the session again; and the session's window may be full.
+    It behaves as with a bus such as MQTT: the bus has no positions, so they are numbers of arrival; unacknowledged
+    messages come again when a source reconnects to the session; and the session's window may be full.
     """
 
     replays = Replays.SESSION
@@ -53,7 +53,7 @@ class MemorySessionSource(Source):
         with self.session.changed:
             while True:
                 if self.session.lost != self._lost:
-                    # Its records are in hand or were lost with the session: what is gathered is of the lane that ends.
+                    # The gathered records belong to the lane that ends: they are delivered before the new lane begins.
                     if rows:
                         break
                     self._events.append(LaneEnded(self._lane, finish=True))
@@ -64,7 +64,7 @@ class MemorySessionSource(Source):
                         break
                     number, message = found
                     if number in self._in_hand:
-                        # The connection was dropped, and the session gives it again.
+                        # Sent again by the session after a reconnect: it was polled already.
                         continue
                     self._in_hand.add(number)
                     self._under_way.append((self._next, number))
@@ -102,7 +102,7 @@ class MemorySessionSource(Source):
         return events
 
     def close(self) -> None:
-        """Disconnect; the session keeps what is not acknowledged."""
+        """Disconnect; the session keeps unacknowledged messages."""
         self._open = False
 
     def starved(self) -> bool:
@@ -116,7 +116,7 @@ class MemorySessionSource(Source):
             self.session.changed.notify_all()
 
     def metrics(self) -> list[Measure]:
-        """Lost sessions, and records under way."""
+        """Lost sessions, and unacknowledged records."""
         return [
             Measure("sessions_lost", "Sessions that the bus has forgotten.", self._lost),
             Measure("unacknowledged_records", "Records handed out.", len(self._under_way), "gauge"),

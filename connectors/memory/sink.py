@@ -15,17 +15,16 @@ from connectors.sink import Lost, Refused, Sink
 from pipelines.errors import ConnectorError
 
 PAUSE = 0.005
-"""Seconds between two looks at whether a topic that was cut off or full is so still."""
+"""Seconds between two checks whether a topic is still cut off or full."""
 
 
 class MemorySink(Sink):
-    """Puts messages into a `MemoryTopic` (its own if none is given); `messages` are what arrived.
+    """Puts messages into a `MemoryTopic` (by default its own); `messages` are those that arrived.
 
-    `buffered`: messages arrive at the next `barrier` only and are lost without one, as with files; otherwise
-    they arrive, and are confirmed, when they are sent. `gathers`: messages that name a topic arrive here too, for
-    tests that look at them; otherwise they go to the topic of this process that has that name. It holds at most
-    `max_in_flight` bytes that did not arrive because the topic is full or away. What goes wrong is up to
-    `topic.faults`.
+    `buffered`: messages arrive at the next `barrier` only and are lost without one, as with files; otherwise they
+    arrive, and are confirmed, when they are sent. `gathers`: messages that name a topic arrive here too, for tests that
+    look at them; otherwise they go to the topic of this process that has that name. It holds at most `max_in_flight`
+    bytes that did not arrive because the topic is full or away. `topic.faults` makes it fail.
     """
 
     def __init__(
@@ -50,11 +49,11 @@ class MemorySink(Sink):
 
     @property
     def messages(self) -> list[Message]:
-        """What is in its topic."""
+        """The messages in its topic."""
         return self.topic.messages()
 
     def open(self) -> None:
-        """Ready to send."""
+        """Get ready for `send`."""
         self._open = True
 
     def send(self, messages: Messages, deadline: float) -> Refused:
@@ -70,7 +69,7 @@ class MemorySink(Sink):
                 continue
             refused[index] = error
             if error.retriable:
-                # Full: a smaller one that still fits must not overtake this one.
+                # Full: a smaller message that still fits must not overtake this one.
                 refused |= dict.fromkeys(range(index + 1, len(messages)), error)
                 break
         self._flow()
@@ -97,7 +96,7 @@ class MemorySink(Sink):
         return [np.concatenate(confirmed)] if len(confirmed) > 1 else confirmed
 
     def close(self) -> None:
-        """What has not arrived is lost."""
+        """Drop messages that have not arrived."""
         self._open = False
         self._waiting.clear()
         self._waiting_bytes = 0
@@ -131,7 +130,7 @@ class MemorySink(Sink):
                 lost = ConnectorError(f"{self.name}: lost", retriable=True)
                 self._lost.update(dict.fromkeys(self._passed(1)[0].tolist(), lost))
                 continue
-            # One at a time where each may be lost, or go somewhere else.
+            # One at a time if each may be lost, or goes to another topic.
             count = 1 if faults.lose is not None else self._same_topic()
             arrived = self._arrive([message for message, _ in itertools.islice(self._waiting, count)])
             self._confirmed.extend(self._passed(arrived))
@@ -139,7 +138,7 @@ class MemorySink(Sink):
                 return
 
     def _arrive(self, messages: list[Message]) -> int:
-        """Put these, which go to one topic, where they belong; how many found room."""
+        """Put these messages, all of one topic, into it. Returns how many found room."""
         topic = messages[0].topic
         return (memory_topic(topic) if topic and not self._gathers else self.topic).append_some(messages)
 

@@ -17,19 +17,19 @@ from pipelines.data.data import Data
 from pipelines.errors import ConnectorError
 
 SETTLE_SECONDS = 30.0
-"""How long a source that is about to lose a lane may take to finish and acknowledge its records."""
+"""Seconds that a source may take to finish and acknowledge the records of a lane that it is about to lose."""
 
 
 class MemorySource(Source):
     """Delivers `records`, the records that are fed to it, or those of a `MemoryTopic`.
 
-    `records` are `Message`s, payloads (bytes, `None` for a tombstone, or any object) or `Data`; they are taken
-    from the iterable as they are polled, so that it may be endless, and the source ends with it. Without
-    `records` and `topic` it delivers what is given to `feed` until `end`. A message that names a topic comes from that
-    topic, and what its `extras` say is in the columns of that name. Sources of one topic with the same
-    `group` share its partitions and acknowledged positions.
+    `records` are `Message`s, payloads (bytes, `None` for a tombstone, or any object) or `Data`; they are taken from the
+    iterable as they are polled, so that it may be endless, and the source ends with it. Without `records` and `topic`
+    it delivers the records of `feed` until `end`. A message that names a topic comes from that topic, and its `extras`
+    are in the columns of these names. Sources of one topic with the same `group` share its partitions and acknowledged
+    positions.
 
-    Unacknowledged records are delivered again, also to the next source of the group; the topic keeps the positions.
+    Unacknowledged records are delivered again, even to the next source of the group; the topic keeps the positions.
     """
 
     replays = Replays.OFFSET
@@ -77,7 +77,7 @@ class MemorySource(Source):
             self.topic.append(as_message(record), time.monotonic() + 60)
 
     def end(self) -> None:
-        """Nothing more will be fed: the source ends after what it has."""
+        """No more records will be fed: the source ends after the last one."""
         self.topic.end()
 
     def open(self, settle: Settle | None = None, *, commits: bool = True) -> None:
@@ -119,7 +119,7 @@ class MemorySource(Source):
             self.topic.changed.notify_all()
 
     def owns(self, lane: Lane) -> bool:
-        """Whether this lane has begun here and not ended, also as far as the group is concerned."""
+        """Whether this lane has begun here and not ended, and the group still counts this source as its owner."""
         partition = int(lane.partition)
         return self._lanes.get(partition) == lane and self.group.owners.get(partition) is self
 
@@ -145,7 +145,7 @@ class MemorySource(Source):
         self._lanes.clear()
 
     def standing_still(self, still: bool) -> None:
-        """Partitions are handed over also while nobody polls."""
+        """Hand over partitions while the source is not polled."""
         if still and self._open:
             self._rebalance()
 
@@ -160,7 +160,7 @@ class MemorySource(Source):
         return TransactionToken(frozenset(self._lanes.values()), self)
 
     def lag(self) -> Mapping[tuple[str, int], int]:
-        """Messages not delivered, of the partitions it has."""
+        """Undelivered messages of its partitions."""
         with self.topic.changed:
             return {
                 (self.topic.name, partition): self.topic.end_of(partition) - self._next[partition]
@@ -212,7 +212,7 @@ class MemorySource(Source):
             exhausted = len(self._pulled) < wanted - available
         else:
             exhausted = False
-        # What finds no room in the topic waits for acknowledgements.
+        # Records without room in the topic wait for acknowledgements.
         del self._pulled[: self.topic.append_some(self._pulled)]
         if exhausted and not self._pulled:
             self._records = None
@@ -244,7 +244,7 @@ class MemorySource(Source):
         return True
 
     def _wait(self, deadline: float) -> bool:
-        """Until something changed; false when there is no more time or `wake` was called."""
+        """Wait until something changed; false if the deadline has passed or `wake` was called."""
         with self.topic.changed:
             left = deadline - time.monotonic()
             if left > 0 and not self._woken and not self._something_to_do():

@@ -19,8 +19,8 @@ MAX_BYTES = 64 * 2**20
 class MemoryTopic:
     """Messages by partition, and the position of each group. Safe to use from all threads.
 
-    It keeps messages until there is no room for more (`max_bytes` of payloads and keys); then it forgets messages that
-    all its groups have acknowledged, and if that gives no room, `append` waits.
+    It keeps messages until there is no room for more (`max_bytes` of payloads and keys); then it drops messages that
+    all its groups have acknowledged, and if that makes no room, `append` waits.
     """
 
     def __init__(self, name: str = "memory", partitions: int = 1, *, max_bytes: int = MAX_BYTES) -> None:
@@ -29,7 +29,7 @@ class MemoryTopic:
         self.max_bytes = max_bytes
         self.faults = Faults()
         self.changed = threading.Condition()
-        """Guards everything here, and is notified when anything changes."""
+        """Guards the topic, and is notified of every change."""
         self.ended = False
         self._logs: list[list[Message]] = [[] for _ in range(partitions)]
         self._first = [0] * partitions
@@ -38,10 +38,11 @@ class MemoryTopic:
         self._dealt = 0
 
     def append(self, message: Message, deadline: float | None = None) -> None:
-        """Put it at the end of its partition: its own, or by key, or dealt in turn. Without a time it gets the present.
+        """Append the message to a partition: the one that it names, or by key, or in turn. Without a timestamp it gets
+        the present time.
 
-        Waits for room until `deadline` (seconds on `time.monotonic`), then raises a retriable `ConnectorError`;
-        without one it is taken whether there is room or not. `ConnectorError` for a partition that is not there.
+        Waits for room until `deadline` (seconds on `time.monotonic`), then raises a retriable `ConnectorError`; without
+        a deadline it is appended even without room. `ConnectorError` for a partition that does not exist.
         """
         with self.changed:
             if deadline is None:
@@ -52,14 +53,14 @@ class MemoryTopic:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise ConnectorError(
-                        f'the memory topic "{self.name}" holds {self._bytes} bytes that nobody has acknowledged; '
+                        f'the memory topic "{self.name}" holds {self._bytes} unacknowledged bytes; '
                         f"read it, or give it more max_bytes than {self.max_bytes}",
                         retriable=True,
                     )
                 self.changed.wait(left)
 
     def append_some(self, messages: Sequence[Message]) -> int:
-        """Put as many of these as there is room for, without waiting; how many."""
+        """Append as many of these as there is room for, without waiting. Returns their number."""
         now = _now()
         with self.changed:
             taken = 0
@@ -82,20 +83,20 @@ class MemoryTopic:
             self.changed.notify_all()
 
     def end(self) -> None:
-        """Nothing more will be appended: sources end after the last message."""
+        """No more messages will be appended: sources end after the last one."""
         with self.changed:
             self.ended = True
             self.changed.notify_all()
 
     def messages(self) -> list[Message]:
-        """What it holds, one partition after the other."""
+        """Its messages, one partition after the other."""
         with self.changed:
             return [message for log in self._logs for message in log]
 
     def read(self, partition: int, position: int, max_records: int, max_bytes: int) -> tuple[int, list[Message]]:
-        """Messages from this position on: the first one's position, and as many as there are and are asked for.
+        """Messages from this position on: the position of the first, and the messages, within the limits.
 
-        May give more bytes by one message.
+        May exceed `max_bytes` by one message.
         """
         with self.changed:
             log = self._logs[partition]
@@ -135,7 +136,8 @@ class MemoryTopic:
         self._bytes += size
 
     def _make_room(self, size: int) -> bool:
-        """Whether it fits after forgetting what is acknowledged. An empty topic takes a message of any size."""
+        """Drop acknowledged messages if necessary; returns whether `size` bytes fit. An empty topic takes a message of
+        any size."""
         self._forget_acknowledged()
         return self._bytes == 0 or self._bytes + size <= self.max_bytes
 
@@ -161,7 +163,7 @@ class MemoryTopic:
 
 
 def size_of(message: Message) -> int:
-    """Bytes of payload and key; an object that does not tell its size (`nbytes`) counts as none."""
+    """Bytes of payload and key; an object without a size (`nbytes`) counts as 0."""
     value, key = message.value, message.key
     if type(value) is bytes:
         return len(value) if key is None else len(value) + len(key)
@@ -178,9 +180,9 @@ _naming = threading.Lock()
 
 
 def memory_topic(name: str, partitions: int | None = None) -> MemoryTopic:
-    """The topic of this name in this process, made with `partitions` (1) when it is first asked for.
+    """The topic of this name in this process, created on first use, with `partitions` (by default 1).
 
-    `ConnectorError` if it is there with another number of partitions.
+    `ConnectorError` if it exists with another number of partitions.
     """
     with _naming:
         topic = _named.setdefault(name, MemoryTopic(name, partitions or 1))
@@ -190,6 +192,6 @@ def memory_topic(name: str, partitions: int | None = None) -> MemoryTopic:
 
 
 def forget_memory_topic(name: str) -> None:
-    """The next one of this name is a new, empty topic."""
+    """Remove the topic of this name: the next one is new and empty."""
     with _naming:
         _named.pop(name, None)

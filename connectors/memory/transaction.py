@@ -56,7 +56,7 @@ class MemoryTransactionalSink(MemorySink, TransactionalSink):
         return MemoryTransactionalSink(topic, transactions=self.transactions, name=config.label)
 
     def open(self) -> None:
-        """Ready to begin transactions."""
+        """Get ready for transactions."""
         super().open()
         self.transactions.connect()
 
@@ -77,12 +77,12 @@ class MemoryTransactionalSink(MemorySink, TransactionalSink):
         self.transactions.abort(deadline)
 
     def close(self) -> None:
-        """What was not committed is gone."""
+        """Drop uncommitted messages."""
         super().close()
         self.transactions.close()
 
     def arrive_all(self, deadline: float) -> None:
-        """Wait until the transaction has all that was sent. Raises a retriable `ConnectorError` at `deadline`."""
+        """Wait until the transaction has all sent messages. Raises a retriable `ConnectorError` at `deadline`."""
         self._flow(everything=True)
         while self._waiting:
             if time.monotonic() >= deadline:
@@ -95,7 +95,7 @@ class MemoryTransactionalSink(MemorySink, TransactionalSink):
         self._flow(everything=True)
 
     def forget(self) -> None:
-        """Forget all that was sent, and what of it was confirmed or lost."""
+        """Drop the state of all sent messages, also which were confirmed or lost."""
         self._confirmed.clear()
         self._waiting.clear()
         self._waiting_bytes = 0
@@ -112,7 +112,7 @@ class MemoryTransactionalSink(MemorySink, TransactionalSink):
             whys = (refuse(message) for message, _ in self._waiting)
             why = next((why for why in whys if why is not None), None)
             if why is not None:
-                # As Kafka's brokers do: all that travels with it is refused.
+                # As Kafka's brokers do: the whole batch is refused.
                 error = ConnectorError(f"{self.name}: {why}")
                 self._lost.update((row, error) for rows in self._passed(len(self._waiting)) for row in rows.tolist())
         super()._flow(everything)

@@ -1,4 +1,4 @@
-"""`MemoryTransactions`: what sinks of memory topics send, held until it is committed together with positions."""
+"""`MemoryTransactions`: messages to memory topics, held until they are committed together with positions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from connectors.memory.transaction import MemoryTransactionalSink
 
 PAUSE = 0.005
-"""Seconds between two looks at whether the topics can be reached again."""
+"""Seconds between two checks whether the topics can be reached again."""
 MOST_CLIENTS = 3
 """How often a client that was fenced is replaced within `CLIENTS_SECONDS`."""
 CLIENTS_SECONDS = 600.0
 
 _committing = threading.Lock()
 _clients: dict[str, int] = {}
-"""The number of the client that has each identity now."""
+"""The number of the present client of each identity."""
 _numbers = itertools.count()
 
 
@@ -38,8 +38,7 @@ class MemoryTransactions:
     """One transaction at a time, of all sinks that share this object.
 
     A later client of the same `identity` fences an earlier one, as does a transaction that is open for longer than
-    `timeout` seconds: the earlier one can only abort, by which it takes the identity back. What goes wrong is up to
-    `faults`.
+    `timeout` seconds: the earlier one can only abort, by which it takes the identity back. `faults` makes it fail.
     """
 
     def __init__(self, faults: Faults, identity: str | None = None, timeout: float = 60.0) -> None:
@@ -54,7 +53,7 @@ class MemoryTransactions:
         self._messages: list[tuple[MemoryTopic, Message]] = []
         self._void: str | None = None
         self._asked = False
-        """Whether a commit was asked for whose outcome is not known."""
+        """Whether a commit was called whose outcome is not known."""
         self._carried_out = False
         self._replaced: deque[float] = deque(maxlen=MOST_CLIENTS)
 
@@ -64,7 +63,7 @@ class MemoryTransactions:
             self._take_over()
 
     def add(self, topic: MemoryTopic, messages: list[Message]) -> None:
-        """These messages belong to the transaction, for this topic."""
+        """Add these messages for this topic to the transaction."""
         self._messages.extend((topic, message) for message in messages)
 
     def void(self, why: str) -> None:
@@ -122,7 +121,7 @@ class MemoryTransactions:
         self._forget()
 
     def close(self) -> None:
-        """What was not committed is gone."""
+        """Drop uncommitted messages."""
         self._forget()
 
     def _source(self, token: TransactionToken) -> MemorySource:
