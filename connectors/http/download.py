@@ -1,7 +1,6 @@
 """Fetches models over HTTP, into a cache that all services of a user share.
 
-The core asks for it by entry point (group `streamer.model_fetchers`); `pipelines.plugins.modelfiles` says what a
-fetcher is.
+The core loads it by entry point (group `streamer.model_fetchers`); `pipelines.plugins.modelfiles` defines fetchers.
 """
 
 from __future__ import annotations
@@ -43,24 +42,24 @@ _MIB: Final = 1 << 20
 _SILENCE: Final = 30.0
 """Seconds without a byte after which a server is given up."""
 _WINDOW: Final = 60.0
-"""Seconds after each of which it is looked how much has come."""
+"""Seconds between two checks of the transfer rate."""
 _LEAST: Final = 64 << 10
-"""Bytes that have to come in each of them."""
+"""The fewest bytes between two checks."""
 _ATTEMPTS: Final = 4
 _SAID_EVERY: Final = 2.0
 """Seconds between two lines about progress."""
 _FORGOTTEN: Final = 86400.0
-"""Age in seconds from which a part of a file is a process's that died."""
+"""Age in seconds above which a partial file counts as left by a process that died."""
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""HTTP statuses that may be another a moment later."""
+"""HTTP statuses after which a retry may succeed."""
 _REDIRECTS: Final = 10
-"""How often a server may send to another place."""
+"""The most redirects."""
 _HOST: Final = re.compile(r"[^\s/?#\x00-\x20\x7f]+")
 _KEPT: Final = "%/:=&?~#+!$,;'@()*[]"
-"""What `quote` leaves alone besides letters and digits: what means something in a URL, and what is quoted already."""
+"""Characters besides letters and digits that `quote` keeps: those with a meaning in a URL, and `%` of quoted ones."""
 
 _log = logging.getLogger(__name__)
-# It tells every URL it asks for, whole, and their queries may be secrets.
+# httpx2 logs every URL with its query, which may be secret.
 logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 Progress = Callable[[str], None]
@@ -88,18 +87,18 @@ def cache_folder() -> Path:
 
 
 class HttpFetcher:
-    """Fetches `http:` and `https:` URLs once; `#sha256=...` at a URL's end says what the file must be.
+    """Fetches `http:` and `https:` URLs once; `#sha256=...` at a URL's end is the file's checksum.
 
-    A file is kept under its whole URL (less that ending), for ever: a model that changes gets another URL, or
-    another checksum, which makes it be fetched again. Credentials in the URL are sent as basic authentication; they and
-    the query are not shown. An attempt that fails in passing is repeated. Redirects lead to `http:` and `https:` only,
-    and not from the second to the first. An answer that is empty, a web page or packed is no model.
+    A file is cached under its whole URL (without the checksum), for ever: a model that changes needs another URL, or
+    another checksum, by which it is fetched again. Credentials in the URL are sent as basic authentication; they and
+    the query are not shown. An attempt with a transient error is repeated. Redirects are followed to `http:` and
+    `https:` only, and not from `https:` to `http:`. An answer that is empty, a web page or compressed is no model.
     """
 
     schemes: Final = ("http", "https")
 
     def cached(self, uri: str) -> Path | None:
-        """The file if it is in the cache, and what the URL says it must be."""
+        """The file if it is in the cache, with the right checksum."""
         place = _Place.of(uri)
         if not place.file.is_file() or (place.digest is not None and _digest(place.file) != place.digest):
             return None
@@ -108,9 +107,9 @@ class HttpFetcher:
     def fetch(self, uri: str, progress: Progress | None = None) -> Path:
         """The file, from the cache if it is there.
 
-        Raises `FetchError` if the server does not give it, gives it in drips (less than 64 KiB a minute) or not within
-        `STREAMER_MODEL_TIMEOUT` (1 h, all attempts together), if it is larger than `STREAMER_MODEL_LIMIT` (8 GiB), or
-        not what the URL says it must be.
+        Raises `FetchError` if the server does not send it, sends it too slowly (less than 64 KiB a minute) or not
+        within `STREAMER_MODEL_TIMEOUT` (1 h, all attempts together), if it is larger than `STREAMER_MODEL_LIMIT` (8
+        GiB), or has another checksum than the URL.
         """
         found = self.cached(uri)
         if found is not None:
@@ -135,12 +134,12 @@ HTTP = HttpFetcher()
 @dataclass(frozen=True, slots=True)
 class _Place:
     url: str
-    """What is asked for: without fragment and credentials."""
+    """The requested URL, without fragment and credentials."""
     credentials: tuple[str, str] | None
     """User and password."""
     digest: str | None
     file: Path
-    """Where it is kept."""
+    """The path of the file in the cache."""
 
     @classmethod
     def of(cls, uri: str) -> _Place:
@@ -155,7 +154,7 @@ class _Place:
             raise FetchError(f'{shown}: this is no URL; is host:port as it should be? "modelUri" says it') from None
         if not host or not _HOST.fullmatch(host) or port == 0:
             raise FetchError(f'{shown}: the URL names no host; "modelUri" is a path or a whole URL')
-        # What has to be quoted is, what is already stays as it is.
+        # Characters are quoted where necessary; quoted ones stay as they are.
         path, query = quote(parts.path or "/", safe=_KEPT), quote(parts.query, safe=_KEPT)
         url = urlunsplit((parts.scheme, netloc, path, query, ""))
         digest = None
@@ -166,7 +165,7 @@ class _Place:
             digest = found[1].lower()
         user, _, password = credentials.partition(":")
         login = (unquote(user), unquote(password)) if credentials else None
-        # The name is kept, because libraries tell formats by its ending.
+        # The name is kept, because libraries detect formats by its suffix.
         name = re.sub(r"[^A-Za-z0-9._-]", "_", unquote(parts.path).rpartition("/")[2])[-100:].lstrip(".") or "model"
         key = hashlib.sha256(url.encode()).hexdigest()[:32]
         return cls(url, login, digest, cache_folder() / "models" / key / name)
@@ -183,7 +182,8 @@ async def _fetched(place: _Place, progress: Progress | None, deadline: float) ->
 
 
 async def _in_time(download: _Download, deadline: float) -> None:
-    """Watch what comes: the client library limits silence only, and a server may drip headers as well as bytes."""
+    """Watch the transfer rate: the client library limits silence only, and a server may send headers or bytes very
+    slowly."""
     task = asyncio.ensure_future(download.run())
     try:
         while True:
@@ -212,7 +212,7 @@ class _Download:
     def __init__(self, place: _Place, progress: Progress | None) -> None:
         self.place = place
         self.received = 0
-        """Bytes of the file that have come."""
+        """Received bytes of the file."""
         self._expected: int | None = None
         self._progress = progress
         self._tell_at = 0.0
@@ -226,8 +226,8 @@ class _Download:
             self._expected = int(length) if length.isdecimal() else None
             self._check_size(self._expected or 0)
             _check_kind(place, answer.headers)
-            # Beside its final place, so that it gets there at once and whole. A temporary file would be for this user
-            # only.
+            # Beside its final place, so that it can be moved there atomically. A temporary file could be read by this
+            # user only.
             part = place.file.with_name(f"{secrets.token_hex(8)}.part")
             try:
                 await self._write(answer, part)
@@ -279,11 +279,11 @@ async def _answer(place: _Place) -> AsyncIterator[httpx2.Response]:
 
     async def look(answer: httpx2.Response) -> None:
         nonlocal said
-        # In words of our own: the server's may hold anything.
+        # The standard phrase of the status: the server's text may hold anything.
         said = f"{answer.status_code} {httpx2.codes.get_reason_phrase(answer.status_code)}".strip()
         if answer.has_redirect_location:
             _check_redirect(place, str(answer.request.url), answer.headers["Location"])
-            # They are for the first place only.
+            # Credentials are for the first server only.
             answer.request.headers.pop("Authorization", None)
 
     client = httpx2.AsyncClient(

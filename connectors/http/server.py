@@ -1,8 +1,9 @@
-"""`HttpServer`: a few answers over HTTP, short ones and streams, by one thread, whatever clients do.
+"""`HttpServer`: a small HTTP server with short answers and streams, in one thread, robust against slow and hostile
+clients.
 
-It is there for probes, scrapes and pages beside a service, and has to answer them while others hold connections, drip
-bytes or never read. So everything is bounded: connections, bytes and time. Every client is let in; when there are too
-many connections, the one that has been open longest has to go.
+It serves probes, scrapes and pages of a service, and has to answer them while other clients hold connections, send
+slowly or never read. So connections, bytes and time are bounded. Every client is accepted; when there are too many
+connections, the oldest one is closed.
 """
 
 from __future__ import annotations
@@ -27,58 +28,57 @@ from urllib.parse import unquote
 _log = logging.getLogger(__name__)
 
 CONNECTIONS: Final = 64
-"""Connections that are open at a time."""
+"""The most open connections."""
 PATIENCE: Final = 10.0
-"""Seconds that a connection may take altogether, until the last byte of the answer is sent; of one that is a stream,
-each piece."""
+"""Seconds that a connection may take until the last byte of the answer is sent; for a stream, each piece."""
 LONGEST: Final = 16 << 10
-"""Bytes of a request: its first line and headers."""
+"""The most bytes of a request: its first line and headers."""
 _TELL_EVERY: Final = 60.0
 _REST: Final = 0.5
-"""Seconds until connections are looked for again when there are no descriptors for them."""
+"""Seconds until connections are accepted again after file descriptors ran out."""
 _END: Final = re.compile(rb"\r?\n\r?\n")
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 Stream = Callable[[], AsyncGenerator[bytes, None]]
-"""Makes the pieces of a body. What it makes is closed when the client has gone."""
+"""Makes the generator of a body's pieces, which is closed when the client has gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client asks for."""
+    """A client's request."""
 
     path: str
-    """Without the query, as it was sent."""
+    """The path without the query, as it was sent."""
     headers: Message
     query: str = ""
-    """What stood behind the `?`."""
+    """The query: the part after the `?`."""
 
     @property
     def parts(self) -> list[str]:
-        """The path's parts between slashes, with what was percent-encoded in them."""
+        """The path's parts between slashes, percent-decoded."""
         return [unquote(part) for part in self.path.strip("/").split("/")]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What it gets."""
+    """The answer to a request."""
 
     status: int
     body: bytes
     kind: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
     stream: Stream | None = None
-    """Gives the body's pieces, in the server's thread, for as long as the client reads; `body` is not sent then."""
+    """Yields the body's pieces, in the server's thread, for as long as the client reads; `body` is not sent then."""
 
 
 class HttpServer:
     """Answers GET and HEAD, one request a connection."""
 
     def __init__(self, host: str, port: int, answer: Callable[[Request], Answer], name: str = "control") -> None:
-        """Listens at once; `answer` is called in the server's thread and should not take long. Raises `OSError`.
+        """Listens at once; `answer` is called in the server's thread and must be quick. Raises `OSError`.
 
-        `name` is what the server is for, in logs and in its thread's name.
+        `name` is the purpose of the server, for logs and its thread's name.
         """
         six = ":" in host
         both = six and socket.has_dualstack_ipv6() and host == "::"
@@ -135,7 +135,7 @@ class HttpServer:
             except OSError as error:
                 self._tell(error)
                 if error.errno in _EXHAUSTED:
-                    # What waits goes on waiting, and would be told of again at once.
+                    # The waiting connection would be reported again at once, so accepting pauses.
                     self._end_all()
                     await asyncio.sleep(_REST)
 
@@ -169,7 +169,7 @@ class HttpServer:
         try:
             path, _, query = target.partition("?")
             answer = self._answer(Request(path, headers, query))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next probe gets its answer
+        except Exception as error:  # noqa: BLE001 - any error ends this request only
             _log.error("no answer to %s at the %s: %s: %s", path, self._name, type(error).__name__, error)
             answer = _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
         return _written(answer, with_body=method == "GET")
@@ -223,7 +223,7 @@ class _Connection(asyncio.Protocol):
             # Once it is sent: a client that does not read it is let go by the timer.
             self._transport.close()
             return
-        # It is read on, as only so is it noticed that the client has gone.
+        # Reading goes on, to notice when the client has gone.
         self._timer.cancel()
         self._sending = self._loop.create_task(self._send(stream))
 
@@ -245,7 +245,7 @@ class _Connection(asyncio.Protocol):
                         await self._writable.wait()
         except TimeoutError:
             self._transport.abort()
-        except Exception as error:  # noqa: BLE001 - whatever a page raises, the others are served
+        except Exception as error:  # noqa: BLE001 - any error of a page ends its stream only
             _log.error("a stream over HTTP broke: %s: %s", type(error).__name__, error)
             self._transport.abort()
         self._transport.close()
@@ -262,7 +262,7 @@ def _refusal(status: HTTPStatus, **headers: str) -> Answer:
 
 
 _Written = tuple[bytes, Stream | None]
-"""What is sent of an answer at once, and what gives the rest."""
+"""The bytes of an answer that are sent at once, and the stream of the rest."""
 
 
 def _written(answer: Answer, *, with_body: bool = True) -> _Written:

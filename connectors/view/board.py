@@ -18,7 +18,7 @@ from connectors.view.result import Shown
 _log = logging.getLogger(__name__)
 
 MOST_CAMERAS: Final = 256
-"""Cameras that are shown; of more the ones that were silent for longest are left out."""
+"""The most cameras that are shown; further ones replace those that were silent for longest."""
 TELL_EVERY: Final = 60.0
 """Seconds between two lines in the log about pictures that cannot be encoded."""
 
@@ -29,7 +29,7 @@ class Encoded:
 
     camera: str
     number: int
-    """Counts the results of this board."""
+    """The number of the result on this board."""
     jpeg: bytes
     """The picture without boxes, or with them where they were asked for."""
     facts: bytes
@@ -60,10 +60,10 @@ class Watcher:
 
 
 class Board:
-    """Keeps the newest result of each camera, and encodes it only while a page is open.
+    """Keeps the newest result of each camera, and encodes its picture only while a page is open.
 
-    `show` is called by the run thread and returns at once. A picture that is replaced before it was encoded is passed
-    over, so neither a slow browser nor a slow encoder holds up anything.
+    `show` is called by the run thread and returns at once. A picture that is replaced before it was encoded is skipped,
+    so a slow browser or encoder does not delay the service.
     """
 
     def __init__(self, width: int, quality: int, fps: float) -> None:
@@ -93,7 +93,7 @@ class Board:
         self._thread.start()
 
     def stop(self) -> None:
-        """Encode nothing more; idempotent."""
+        """Stop encoding. Idempotent."""
         with self._changed:
             self._stop = True
             self._changed.notify_all()
@@ -106,10 +106,10 @@ class Board:
         return len(self._watchers)
 
     def show(self, shown: Shown) -> None:
-        """The newest result of its camera."""
+        """Show this result as the newest of its camera."""
         with self._changed:
             self.shown += 1
-            # Newest last, so that the first camera is the one without a result for longest.
+            # The newest is last, so that the first camera has been without a result for longest.
             self._newest.pop(shown.camera, None)
             self._newest[shown.camera] = self.shown, shown
             if len(self._newest) > MOST_CAMERAS:
@@ -118,7 +118,7 @@ class Board:
                 self._changed.notify_all()
 
     def cameras(self) -> list[str]:
-        """The cameras that have shown something, by name."""
+        """The names of cameras with a result, sorted."""
         with self._changed:
             return sorted(self._newest)
 
@@ -139,7 +139,8 @@ class Board:
                     self._encoded.clear()
 
     async def news(self, watcher: Watcher, patience: float) -> list[Encoded]:
-        """What this watcher has not seen yet, the newest of each camera; nothing if none came in `patience` seconds."""
+        """The newest results that this watcher has not seen yet, one of each camera; none if none came in `patience`
+        seconds."""
         found = self._unseen(watcher)
         if not found:
             try:
@@ -171,7 +172,7 @@ class Board:
                 if self._stop or work is None:
                     return
             self._encode(*work)
-            # It would keep a frame in memory while the thread waits.
+            # The variable would keep a frame in memory while the thread waits.
             del work
 
     def _encode(self, number: int, shown: Shown, boxes: bool) -> None:
@@ -179,7 +180,7 @@ class Board:
         try:
             jpeg = jpeg_of(shown, self._width, self._quality, boxes=boxes)
             encoded = Encoded(shown.camera, number, jpeg, _facts(number, shown))
-        except Exception as error:  # noqa: BLE001 - a picture that cannot be shown harms no other
+        except Exception as error:  # noqa: BLE001 - any error concerns this picture only
             self.failed += 1
             if time.monotonic() >= self._tell_at:
                 self._tell_at = time.monotonic() + TELL_EVERY
@@ -188,7 +189,7 @@ class Board:
         with self._changed:
             self._due[key] = time.monotonic() + self._every
             if encoded is None:
-                # Not again: a newer one may be better.
+                # A picture that cannot be encoded is not tried again.
                 if self._newest.get(shown.camera, (0,))[0] == number:
                     del self._newest[shown.camera]
                 return
@@ -215,7 +216,7 @@ class Board:
         return None if due is None else max(due - time.monotonic(), 0.001)
 
     def _waiting(self) -> set[tuple[str, bool]]:
-        """The cameras that somebody watches and that have a picture which is not encoded, with boxes or without."""
+        """The watched cameras with a picture that is not encoded yet, with boxes or without."""
         return {
             (camera, watcher.boxes)
             for watcher in self._watchers

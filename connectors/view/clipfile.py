@@ -16,7 +16,7 @@ from connectors.view.watchedfile import WatchedFile
 _log = logging.getLogger(__name__)
 
 UNFINISHED: Final = ".part"
-"""Stands behind the name of a file that is being written, or was when the process was killed."""
+"""The suffix of a file that is being written, or was when the process was killed."""
 _FORMATS: Final = {"mp4": "mp4", "mkv": "matroska"}
 _OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     # If the process is killed, the file can be played up to its last key frame.
@@ -31,8 +31,8 @@ _JUMP: Final = 10.0
 class ClipFile:
     """A file that begins with this packet, a key frame, and holds packets of one connection, codec and size.
 
-    Times of the file begin at 0. Raises `OSError` where it cannot be written, also in `write` and `finish`, and
-    `ValueError` for a codec that the format does not take.
+    Times of the file begin at 0. Raises `OSError` if it cannot be written, also in `write` and `finish`, and
+    `ValueError` for a codec that the format does not support.
     """
 
     def __init__(self, path: Path, kind: str, first: Kept) -> None:
@@ -50,7 +50,7 @@ class ClipFile:
         except BaseException:
             self.abandon()
             raise
-        # What a stream says of times is worth more than times of receipt, if it says anything.
+        # Times of the stream are better than times of receipt, if the stream has any.
         self._by_receipt = not first.template.timed
         self._before: Kept | None = None
         self._shift = 0
@@ -89,8 +89,8 @@ class ClipFile:
         self.unfinished.replace(self.path)
 
     def abandon(self) -> None:
-        """Leave what is on the disk, which may be playable, under the name of an unfinished file; nothing if that is
-        empty."""
+        """Stop writing. The data on the disk, which may be playable, keep the name of an unfinished file; an empty file
+        is removed."""
         try:
             self._container.close()
         except Exception:  # noqa: BLE001 - it is broken already
@@ -103,7 +103,7 @@ class ClipFile:
     def _added(self, first: Kept) -> Any:
         template = first.template
         if annexb_parameters(first.data, template.codec):
-            # The template may have the parameters of before a change; the packet carries the right ones.
+            # The template may have outdated parameters; the packet has the right ones.
             stream = self._container.add_mux_stream(template.codec, width=first.size[0], height=first.size[1])
         else:
             stream = self._container.add_stream_from_template(template.stream, opaque=True)
@@ -121,7 +121,7 @@ class ClipFile:
             return self._last + max(kept.duration, 1) if before is not None else 0
         stamp = said + self._shift
         if before is None or (before.dts is None and before.pts is None):
-            # The first that says its time: it follows on what did not.
+            # The first packet with a time follows packets without one.
             stamp = 0 if before is None else self._last + max(before.duration, 1)
         elif stamp <= self._last or abs(stamp - self._last - received) * base > _JUMP:
             stamp = self._last + max(received, 1)
@@ -130,7 +130,7 @@ class ClipFile:
 
 
 def shows_something(path: Path) -> bool:
-    """Whether a picture of this file can be decoded, however it was left."""
+    """Whether a picture of this file, perhaps unfinished, can be decoded."""
     av = pyav()
     try:
         with av.open(str(path)) as container:
@@ -140,5 +140,5 @@ def shows_something(path: Path) -> bool:
 
 
 def _signature(kept: Kept) -> object:
-    """What has to be equal in all key frames of a file."""
+    """The parameters that have to be equal in all key frames of a file."""
     return annexb_parameters(kept.data, kept.template.codec) or kept.size

@@ -1,4 +1,4 @@
-"""`ClipFolder`: what files of clips are called, and how many are kept."""
+"""`ClipFolder`: the names of clips' files, and the limits of their number and size."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from pipelines.errors import ConnectorError
 _FIELD: Final = re.compile(r"\{([^{}]*)\}")
 _NO_NAME: Final = re.compile(r"[^\w.-]+")
 _TRY: Final = 2**20
-"""Bytes that have to be writable where a full disk is asked for again."""
+"""Bytes that have to be writable before a full disk counts as usable again."""
 _LONGEST: Final = 80
 """Characters of a value in a file's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClipFolder:
-    """Where clips are, what their files are called, and how many are kept.
+    """The folder of clips, the names of their files, and how many are kept.
 
-    `name` holds `{camera}`, `{time}` (of the event, UTC, to the millisecond) and keys of values of the result. Whatever
-    values hold, each makes a part of a file name: no folder, no hidden file.
+    `name` holds `{camera}`, `{time}` (of the event, UTC, to the millisecond) and keys of values of the result. Each
+    value becomes a part of a file name, sanitised: no folder, no hidden file.
     """
 
     path: Path
@@ -58,7 +58,7 @@ class ClipFolder:
             file.flush()
 
     def clips(self) -> list[Path]:
-        """The files that have such names, the oldest first."""
+        """The files whose names match the template, the oldest first."""
         pattern = "".join(f"{re.escape(text)}{'' if field is None else r'[^/]+'}" for text, field in _parts(self.name))
         whole = re.compile(rf"{pattern}(-\d+)?\.{self.kind}({re.escape(UNFINISHED)})?")
         found = []
@@ -71,8 +71,8 @@ class ClipFolder:
         return [path for _, path in sorted(found)]
 
     def take_over(self) -> tuple[int, int]:
-        """Give the unfinished files of processes that were killed their names, and delete those that show nothing: how
-        many of each. Files that another process is writing are left alone. Raises `OSError`."""
+        """Rename playable unfinished files of killed processes to their final names, and delete unplayable ones.
+        Returns the number of each. Files that another process is writing are left alone. Raises `OSError`."""
         named = deleted = 0
         for path in self.clips():
             if path.suffix != UNFINISHED or _in_use(path):
@@ -86,11 +86,11 @@ class ClipFolder:
         return named, deleted
 
     def make_room(self, in_use: frozenset[Path]) -> int:
-        """Delete the oldest clips beyond the limits, but none that are `in_use`; how many were deleted."""
+        """Delete the oldest clips beyond the limits, but none that are `in_use`. Returns how many were deleted."""
         clips = [path for path in self.clips() if path not in in_use]
         sizes = [path.stat().st_size for path in clips]
         count, total, deleted = len(clips), sum(sizes), 0
-        # The newest stays, however large it is.
+        # The newest is kept, even if it alone exceeds the limit.
         for path, size in zip(clips[:-1], sizes[:-1], strict=True):
             if count <= self.max_files and total <= self.max_bytes:
                 break
@@ -100,7 +100,8 @@ class ClipFolder:
 
 
 def _unused(path: Path, *endings: str) -> Path:
-    """This path, or the first with a number behind its name at which no file is, also none with these endings."""
+    """This path, or the first one with a number after its name at which no file exists, also none with these
+    suffixes."""
     numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2))
     return next(
         one
@@ -110,7 +111,7 @@ def _unused(path: Path, *endings: str) -> Path:
 
 
 def _in_use(path: Path) -> bool:
-    """Whether a process is writing this file, or it has gone meanwhile."""
+    """Whether a process is writing this file, or it was removed meanwhile."""
     try:
         with path.open("rb") as file:
             lock(file.fileno(), path)
@@ -126,6 +127,6 @@ def _safe(value: Any) -> str:
 
 
 def _parts(name: str) -> list[tuple[str, str | None]]:
-    """The texts of a template, each with the field behind it."""
+    """The texts of a template, each with the field after it."""
     pieces = _FIELD.split(name)
     return [(text, pieces[at + 1] if at + 1 < len(pieces) else None) for at, text in enumerate(pieces) if at % 2 == 0]

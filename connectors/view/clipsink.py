@@ -24,13 +24,13 @@ from pipelines.errors import ConnectorError
 _log = logging.getLogger(__name__)
 
 MOST_EVENTS: Final = 1000
-"""Events that wait to be taken up; then the sink is full."""
+"""Events that may wait to be processed; beyond that the sink is full."""
 LATE: Final = 10.0
 """Seconds that packets are kept longer than `before`, as a result comes later than its picture."""
 _LOOK: Final = 0.2
-"""Seconds between two looks for new packets."""
+"""Seconds between two checks for new packets."""
 _SILENCE: Final = 2.0
-"""Seconds after the end of a clip until it is finished though the camera is silent."""
+"""Seconds after the end of a clip until it is finished, though the camera is silent."""
 _AGAIN: Final = 5.0
 """Seconds after which a folder that could not be written to is tried again."""
 _FINISH: Final = 5.0
@@ -39,7 +39,7 @@ _FINISH: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """How much of a camera a clip holds, in seconds."""
+    """The length of clips, in seconds."""
 
     before: float
     after: float
@@ -50,7 +50,7 @@ class Span:
 class _Event:
     camera: tuple[str, str]
     at: float | None
-    """When it was, on the camera's line of time; `None`: longer ago than is kept."""
+    """The time of its picture on the camera's line of time; `None`: older than the kept packets."""
     timestamp: int | None
     values: Mapping[str, Any]
     rows: Ints
@@ -63,9 +63,9 @@ class _Clip:
     begin: float
     end: float
     reached: float
-    """How far its packets have been written."""
+    """The time up to which its packets have been written."""
     next: int
-    """The number of the packet that comes next."""
+    """The number of the next packet."""
     file: ClipFile | None = None
     files: int = 0
     waiting: list[_Event] = field(default_factory=list)
@@ -74,20 +74,20 @@ class _Clip:
 
 class ClipSink(Sink):
     """Writes a clip for each event: the packets of its camera from `before` seconds before the picture of the result
-    until `after` seconds behind it. An event while a clip of its camera is written makes that clip longer; that of a
-    film is written until the results of all pictures before its end are out.
+    until `after` seconds after it. An event while a clip of its camera is being written extends that clip; the clip of
+    a file is written until all pictures before its end have their results.
 
-    Nothing is encoded again: a clip begins with the last key frame before its time. What a camera sends after it was
-    connected to anew, or with another codec or size, goes to a file of its own, with a number in its name.
+    Packets are not encoded again: a clip begins with the last key frame before its time. Packets after a reconnect, or
+    with another codec or size, are written to a file of their own, with a number in its name.
 
-    A message is confirmed when its picture is in the file, or is found to be gone; refused are results that are of no
-    camera of this service. While the folder cannot be written to (a full disk) messages are refused as retriable, and
-    it is tried again every few seconds; the messages of a clip that breaks off are lost. The packets are those that
-    `KeepsFootage` sources keep, in memory that is bounded for each camera.
+    A message is confirmed when its picture is in the file, or its packets are not kept any more; results that belong to
+    no camera of this service are refused. While the folder cannot be written to (a full disk) messages are refused as
+    retriable, and it is tried again every few seconds; the messages of a clip that breaks off are lost. The packets
+    come from `KeepsFootage` sources, with bounded memory for each camera.
     """
 
     def __init__(self, folder: ClipFolder, span: Span, memory: int, name: str = "clip") -> None:
-        """`memory`: bytes of packets that are kept of each camera at most."""
+        """`memory`: the most bytes of packets that are kept of each camera."""
         self.name = name
         self.clips = 0
         """Events that began a clip."""
@@ -96,7 +96,7 @@ class ClipSink(Sink):
         self.bytes = 0
         """Bytes of packets in them."""
         self.failed = 0
-        """Clips that could not be written, or not to their end."""
+        """Clips that could not be written, or only in part."""
         self.deleted = 0
         """Files that were deleted as there were too many."""
         self._folder = folder
@@ -126,8 +126,8 @@ class ClipSink(Sink):
                 self._footage.update(((source.name, camera), footage) for camera, footage in kept.items())
 
     def open(self) -> None:
-        """Ready for events; clips that a killed process left unfinished get their names. Raises `ConnectorError` if the
-        folder cannot be made or read."""
+        """Get ready for events; clips that a killed process left unfinished get their final names. Raises
+        `ConnectorError` if the folder cannot be created or read."""
         if self._thread is not None:
             return
         try:
@@ -147,7 +147,7 @@ class ClipSink(Sink):
         self._thread.start()
 
     def send(self, messages: Messages, deadline: float) -> Refused:
-        """As `Sink.send`; it waits for nothing."""
+        """As `Sink.send`; it never waits."""
         if self._thread is None:
             raise ConnectorError(f"sink {self.name} is not open")
         self._raise_failure()
@@ -209,7 +209,7 @@ class ClipSink(Sink):
             Measure("begun", "Events that began a clip.", self.clips),
             Measure("files", "Files of clips that were finished.", self.files),
             Measure("bytes", "Bytes of packets in finished files.", self.bytes),
-            Measure("failed", "Clips that could not be written, or not to their end.", self.failed),
+            Measure("failed", "Clips that could not be written, or only in part.", self.failed),
             Measure("deleted", "Files that were deleted as there were too many.", self.deleted),
             Measure(
                 "kept_bytes",
@@ -230,7 +230,7 @@ class ClipSink(Sink):
             raise ConnectorError(self._down, retriable=True)
         if len(self._events) >= MOST_EVENTS:
             raise ConnectorError("too many events wait for their clips", retriable=True)
-        # Values for the name alone: pictures must not be kept.
+        # Only values for the name are kept, no pictures.
         values = {key: one for key in self._folder.keys if isinstance(one := data.get(key), (str, int, float))}
         at = None if record.offset is None else footage.time_of(record.offset)
         with self._changed:
@@ -257,7 +257,7 @@ class ClipSink(Sink):
                     return
                 if self._down is not None and time.monotonic() >= self._try_at:
                     self._try_again()
-        except Exception as error:  # noqa: BLE001 - the sink tells it
+        except Exception as error:  # noqa: BLE001 - the sink raises it as `_failure`
             self._failure = f"{type(error).__name__}: {error}"
             _log.exception("sink %s", self.name)
         finally:
@@ -265,7 +265,7 @@ class ClipSink(Sink):
                 self._changed.notify_all()
 
     def _tell_needs(self) -> None:
-        """Have the packets kept that clips still take."""
+        """Tell the cameras' footage which packets clips still need."""
         with self._changed:
             times: dict[tuple[str, str], float] = {camera: clip.reached for camera, clip in self._open.copy().items()}
             for event in (*self._taken, *self._events):
@@ -275,13 +275,13 @@ class ClipSink(Sink):
                 footage.needs(self, times.get(camera))
 
     def _patience(self) -> float | None:
-        """Seconds to wait for events at most; `None`: there is nothing else to do."""
+        """The longest wait for events, in seconds; `None`: there is no other work."""
         if self._open:
             return _LOOK
         return None if self._down is None else max(self._try_at - time.monotonic(), 0.0)
 
     def _try_again(self) -> None:
-        """See whether the folder can be written to, rather than wait for an event to find out."""
+        """Check whether the folder can be written to again, without waiting for the next event."""
         self._try_at = time.monotonic() + _AGAIN
         try:
             self._folder.try_out()
@@ -290,16 +290,16 @@ class ClipSink(Sink):
         self._down = None
 
     def _begin(self, event: _Event) -> None:
-        """Make the clip of the event's camera longer, or begin one."""
+        """Extend the clip of the event's camera, or begin one."""
         footage = self._footage[event.camera]
         at = footage.oldest if event.at is None else event.at
         begin = float("-inf")
         clip = self._open.get(event.camera)
-        # Of a live camera packets behind its end may not have been looked at yet; of a film they wait for results.
+        # Packets of a live camera after the clip's end may not have been checked yet; those of a file wait for results.
         if clip is not None and at > (
             max(clip.end, clip.begin + self._span.longest - self._span.after) if footage.live else clip.end
         ):
-            # All its packets are there. The next one goes on where it ends.
+            # All its packets have come. The next clip goes on where it ends.
             self._write(event.camera, clip, closing=True)
             begin, clip = clip.end, None
         if clip is None:
@@ -311,16 +311,16 @@ class ClipSink(Sink):
         clip.waiting.append(event)
 
     def _write(self, camera: tuple[str, str], clip: _Clip, *, closing: bool) -> None:
-        """Write what has come of a clip, and finish it at its end."""
+        """Write the available packets of a clip, and finish it at its end."""
         footage = clip.footage
-        # Read first: events that come after it are found by the next look.
+        # Read first: events that come later are found by the next check.
         ended = footage.ended and not footage.awaits(clip.end)
         over = closing or ended or (footage.live and footage.now > clip.end + _SILENCE)
         lost: ConnectorError | None = None
         try:
             for kept in footage.since(clip.next):
                 if kept.at > clip.end:
-                    # Results that are still to come of a film's pictures before may make it longer.
+                    # Pending results of a file's earlier pictures may extend it.
                     over = over or not footage.awaits(clip.end)
                     break
                 if clip.file is not None and (kept.number != clip.next or not clip.file.takes(kept)):
@@ -370,7 +370,7 @@ class ClipSink(Sink):
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         _log.error("sink %s: the clip of %s cannot be written: %s", self.name, camera, reason)
         if not isinstance(error, (OSError, pyav().FFmpegError)):
-            # Nothing that waiting mends: the format does not take the codec.
+            # A permanent error: the format does not support the codec.
             clip.footage.unusable = f"{self._folder.kind} does not take it: {reason}"
         if isinstance(error, OSError):
             self._down = f'clips cannot be written to "{self._folder.path}": {reason}'
@@ -378,7 +378,7 @@ class ClipSink(Sink):
         return ConnectorError(f"sink {self.name}: the clip of {camera} cannot be written: {reason}")
 
     def _settle(self, clip: _Clip, lost: ConnectorError | None, *, over: bool) -> None:
-        """Confirm events whose pictures have been written, with the end of the clip all; or none, if it is `lost`."""
+        """Confirm events whose pictures have been written, at the end of the clip all; or none, if it is `lost`."""
         done = [event for event in clip.waiting if over or event.at is None or event.at <= clip.reached]
         clip.waiting = [event for event in clip.waiting if event not in done]
         with self._changed:

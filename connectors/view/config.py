@@ -33,13 +33,13 @@ def _host_and_port(listen: str) -> str:
 
 
 class ShownConfig(SinkConfig):
-    """What sinks that show pictures take out of a result."""
+    """The fields of sinks that show pictures: which values of a result are shown."""
 
     carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = frozenset({"objects"})
     requires: ClassVar[Requires] = Package("cv2", "image")
 
     codec: str | dict[str, Any] = "objects"
-    """Results are taken as they are: there is nothing to choose."""
+    """Results are passed on as objects: no other codec is possible."""
     image: str = "image"
     """The key of the picture. A pipeline that drops it gets it back by `keep: [image]` of the service."""
     boxes: tuple[str, ...] | None = None
@@ -54,19 +54,19 @@ class ShownConfig(SinkConfig):
 
 
 class ViewSinkConfig(ShownConfig):
-    """A page in a browser with the newest picture of each camera, its boxes and values; nothing is encoded while nobody
-    watches."""
+    """A page in a browser with the newest picture of each camera, its boxes and values; pictures are encoded only while
+    the page is open."""
 
     type: Literal["view"] = "view"
-    """Which connector this is."""
+    """The type of connector."""
     listen: Annotated[str, AfterValidator(_host_and_port)] = "127.0.0.1:8090"
-    """`host:port` of the page; 127.0.0.1 is for this machine only, 0.0.0.0 for all, and then needs a `token`. Port 0 is any free one."""  # noqa: E501
+    """`host:port` of the page; 127.0.0.1 is for this machine only, 0.0.0.0 for all machines, and then needs a `token`. Port 0 is any free one."""  # noqa: E501
     token: Annotated[SecretStr, Field(min_length=8)] | None = Field(default=None, validate_default=True)
-    """Who wants to see pictures has to know it: `http://HOST:PORT/#token=TOKEN` for the page, `?token=TOKEN` or `Authorization: Bearer TOKEN` for pictures."""  # noqa: E501
+    """The secret that is needed to see pictures: `http://HOST:PORT/#token=TOKEN` for the page, `?token=TOKEN` or `Authorization: Bearer TOKEN` for pictures."""  # noqa: E501
     width: Annotated[int, Field(ge=16, le=7680)] = 640
-    """Pixels across of the pictures at most."""
+    """The largest width of the pictures, in pixels."""
     fps: Annotated[float, Field(gt=0, le=120)] = 15.0
-    """Pictures of a camera that are encoded in a second at most."""
+    """The most pictures of a camera that are encoded in a second."""
     quality: Annotated[int, Field(ge=1, le=100)] = 75
     """Quality of the JPEG files."""
 
@@ -83,7 +83,7 @@ class ViewSinkConfig(ShownConfig):
 
     @property
     def place(self) -> str:
-        """Where the page is."""
+        """The URL of the page."""
         return f"http://{self.listen}"
 
     def build(self) -> ViewSink:
@@ -98,23 +98,23 @@ class VideoSinkConfig(ShownConfig):
     requires: ClassVar[Requires] = (Package("cv2", "image"), Package("av", "camera"))
 
     type: Literal["video"] = "video"
-    """Which connector this is."""
+    """The type of connector."""
     path: LocalPath | None = None
-    """The file, by its ending: `videos/{camera}.mp4`, `.mkv`. `{camera}` is the camera's name. A file that is there is left alone, and a number added to the name of the new one."""  # noqa: E501
+    """The file, by its ending: `videos/{camera}.mp4`, `.mkv`. `{camera}` is the camera's name. Existing files are kept: a number is added to the name of the new one."""  # noqa: E501
     url: SecretStr | None = None
-    """A server that takes video, instead of a file: `rtmp://host/live/{camera}`, rtmps, rtsp, srt or udp. While it is away pictures are passed over."""  # noqa: E501
+    """A server that takes video, instead of a file: `rtmp://host/live/{camera}`, rtmps, rtsp, srt or udp. While it is away pictures are dropped."""  # noqa: E501
     draw: bool = True
     """Whether boxes are drawn into the pictures."""
     width: Annotated[int, Field(ge=16, le=7680)] = 1280
-    """Pixels across of the video at most."""
+    """The largest width of the video, in pixels."""
     fps: Annotated[float, Field(gt=0, le=240)] = 15.0
-    """Pictures a second that the encoder reckons with. Each picture keeps its own time."""
+    """The rate that the encoder assumes, in pictures a second. Each picture keeps its own time."""
     encoder: str = "libx264"
-    """The encoder, as FFmpeg calls it."""
+    """FFmpeg's name of the encoder."""
     options: dict[str, str] = Field(default={"preset": "veryfast", "tune": "zerolatency", "crf": "25"})
-    """Options of the encoder, as FFmpeg has them."""
+    """FFmpeg's options of the encoder."""
     queue: Annotated[int, Field(ge=1, le=1000)] = 16
-    """Pictures of a camera that wait for the encoder at most; then the sink is full."""
+    """The most pictures of a camera that wait for the encoder; beyond that the sink is full."""
 
     @model_validator(mode="after")
     def _one_place(self) -> VideoSinkConfig:
@@ -132,7 +132,7 @@ class VideoSinkConfig(ShownConfig):
 
     @property
     def place(self) -> str:
-        """The file, or which kind of server."""
+        """The file, or the kind of server."""
         return str(self.path) if self.url is None else self.url.get_secret_value().partition("://")[0]
 
     def build(self) -> VideoSink:
@@ -144,33 +144,33 @@ class VideoSinkConfig(ShownConfig):
 
 
 class ClipSinkConfig(SinkConfig):
-    """A file for each event with what its camera sent before and after it, not encoded again."""
+    """A file for each event with the video of its camera before and after it, not encoded again."""
 
     carries: ClassVar[frozenset[Literal["bytes", "objects"]]] = frozenset({"objects"})
     requires: ClassVar[Requires] = Package("av", "camera")
 
     type: Literal["clip"] = "clip"
-    """Which connector this is."""
+    """The type of connector."""
     codec: str | dict[str, Any] = "objects"
-    """Results are taken as they are: there is nothing to choose."""
+    """Results are passed on as objects: no other codec is possible."""
     directory: LocalPath
-    """The folder of the clips; it is made."""
+    """The folder of the clips; it is created if necessary."""
     file_name: Annotated[str, Field(min_length=1, max_length=200)] = "{camera}-{time}"
-    """The name of a file without its ending. `{camera}`, `{time}` (of the picture, in UTC) and `{KEY}` of a value of the result are replaced; whatever stands in a value, no folder comes of it. A file that is there is left alone, and a number added."""  # noqa: E501
+    """The name of a file without its ending. `{camera}`, `{time}` (of the picture, in UTC) and `{KEY}` of a value of the result are replaced; a value never names a folder. Existing files are kept: a number is added to the name of the new one."""  # noqa: E501
     format: Literal["mp4", "mkv"] = "mp4"
     """The format of the files. mkv takes nearly every codec."""
     before: Annotated[Duration, Field(ge=0, le=600)] = 5.0
     """How long before the picture of the event a clip begins, or up to a key frame earlier."""
     after: Annotated[Duration, Field(ge=0, le=3600)] = 5.0
-    """How long behind the last event it goes on."""
+    """How long a clip goes on after the last event."""
     longest: Annotated[Duration, Field(gt=0, le=86400)] = 600.0
-    """How long a clip is made at most by events that follow on one another; then another one goes on."""
+    """The longest clip of consecutive events; after that another clip begins."""
     memory: Size = 32 * 2**20
-    """What is kept in memory of each camera at most, of the last `before` and ten seconds more, as results come later than pictures; of a film, that before the first picture whose result is not out."""  # noqa: E501
+    """The most memory for the packets of each camera: those of the last `before` and ten seconds more, as results come later than pictures; of a file, those before the first picture without its result."""  # noqa: E501
     max_files: PositiveInt = 1000
-    """How many files are kept; the oldest of those with such names are deleted."""
+    """How many files are kept; the oldest ones whose names match `name` are deleted."""
     max_size: Size = 10 * 2**30
-    """How large all files with such names are together; the oldest are deleted."""
+    """The largest size of all files whose names match `name`; the oldest ones are deleted."""
 
     @field_validator("file_name")
     @classmethod
@@ -189,7 +189,7 @@ class ClipSinkConfig(SinkConfig):
         return self
 
     def in_service(self, service: str, sources: Sequence[SourceConfig] = ()) -> Self:
-        """The same sink. Raises `DefinitionError` where no source has packets of cameras."""
+        """The same sink. Raises `DefinitionError` if no source has packets of cameras."""
         if sources and not any(source.keeps_footage for source in sources):
             raise DefinitionError(
                 f'sink "{self.label}": a clip is of a camera, and no source of this service is; write type: video, '
@@ -199,7 +199,7 @@ class ClipSinkConfig(SinkConfig):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What there is to say of `when`."""
+        """A note on a missing `when`."""
         return () if self.when is not None else ("every result makes a clip, or makes it longer: say which by `when`",)
 
     @property

@@ -1,4 +1,4 @@
-"""What the sink `view` serves over HTTP: its page, one stream of all cameras, and pictures of one."""
+"""The HTTP answers of the sink `view`: its page, one stream of all cameras, and pictures of one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from connectors.http.server import Answer, Request
 from connectors.view.board import Board
 
 HEARTBEAT: Final = 1.0
-"""Seconds after which a stream says that it lives, if there is nothing new."""
+"""Seconds without a new picture after which a stream sends a status, to show that it is alive."""
 FIRST: Final = 10.0
-"""Seconds that a single picture is waited for."""
+"""Seconds to wait for a single picture."""
 BOUNDARY: Final = "picture"
 _FILES: Final = {
     "": ("index.html", "text/html; charset=utf-8"),
@@ -31,14 +31,14 @@ _SAFE: Final = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' blob: data:; frame-ancestors 'none'",
 }
 LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-"""The names by which a browser on this machine calls it."""
+"""The host names that a browser on this machine uses for it."""
 
 
 class Pages:
-    """Answers requests. With a token all but the page itself, which holds nothing, is for those who know it."""
+    """Answers requests. With a token all requests need it, except for the page itself, which holds no data."""
 
     def __init__(self, board: Board, title: str, token: str | None) -> None:
-        """`title` is what the page is called."""
+        """`title` is the title of the page."""
         self._board = board
         self._title = title
         self._token = token
@@ -82,7 +82,7 @@ class Pages:
 async def _all(board: Board, title: str) -> AsyncGenerator[bytes, None]:
     """All cameras: pieces of a JSON object and a JPEG file, each with its length before it (4 bytes, big-endian).
 
-    A piece without a picture says that the stream lives: `{"title": ..., "cameras": [...]}`.
+    A piece without a picture is the status: `{"title": ..., "cameras": [...]}`.
     """
     with board.watched(None, boxes=False) as watcher:
         yield _piece(_status(board, title))
@@ -95,7 +95,7 @@ async def _all(board: Board, title: str) -> AsyncGenerator[bytes, None]:
 
 
 async def _moving(board: Board, camera: str, boxes: bool) -> AsyncGenerator[bytes, None]:
-    """One camera as browsers and players show it: JPEG files that replace one another."""
+    """One camera as MJPEG, for browsers and players: JPEG files that replace one another."""
     with board.watched(camera, boxes=boxes) as watcher:
         while True:
             for one in await board.news(watcher, HEARTBEAT):

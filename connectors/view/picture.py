@@ -15,7 +15,7 @@ Pixels = npt.NDArray[np.uint8]
 
 
 def size_within(width: int, height: int, widest: int) -> tuple[int, int]:
-    """Width and height of the same shape, `widest` pixels across at most, both even as video wants them."""
+    """Width and height of the same ratio, at most `widest` pixels across, both even, as video requires."""
     if width > widest:
         width, height = widest, round(height * widest / width)
     return max(2, width // 2 * 2), max(2, height // 2 * 2)
@@ -65,7 +65,7 @@ def _annotated(pixels: Pixels, shown: Shown) -> Pixels:
 def _write(canvas: Pixels, text: str, left: int, top: int, colour: tuple[int, int, int]) -> None:
     cv2 = _cv2()
     scale = max(0.4, canvas.shape[1] / 1600)
-    # OpenCV's own letters are ASCII.
+    # OpenCV's fonts have ASCII characters only.
     text = text.encode("ascii", "replace").decode()
     (wide, high), below = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
     base = top - below if top - high - below >= 0 else top + high + below

@@ -1,4 +1,4 @@
-"""What a sink that shows pictures takes out of a result: the image, its boxes, and values for people to read."""
+"""The parts of a result that sinks show: the image, its boxes, and readable values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pipelines.errors import ConnectorError
 from pipelines.values import BoundingBox, Image
 
 MOST_BOXES: Final = 1000
-"""Boxes of a picture that are shown."""
+"""The most boxes of a picture that are shown."""
 MOST_VALUES: Final = 20
-"""Values of a result that are shown beside its picture."""
+"""The most values of a result that are shown beside its picture."""
 LONGEST_VALUE: Final = 80
-"""Characters of a value that are shown."""
+"""The most characters of a value that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Box:
     label: str = ""
     score: float | None = None
     number: int | None = None
-    """The id of its track; `None` or 0: it has none."""
+    """The id of its track; `None` or 0: no track."""
 
     @property
     def text(self) -> str:
-        """What stands at the box: `7 face 92 %`."""
+        """The label of the box: `7 face 92 %`."""
         parts = [str(self.number) if self.number else "", self.label]
         if self.score is not None and math.isfinite(self.score):
             parts.append(f"{self.score:.0%}")
@@ -43,7 +43,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A result as a page or a video shows it."""
+    """The parts of a result that a page or a video shows."""
 
     camera: str
     image: Image
@@ -60,12 +60,13 @@ class Taking:
     image: str = "image"
     """The key of the picture."""
     boxes: tuple[str, ...] | None = None
-    """Keys of boxes and of lists of boxes; `None`: all there are."""
+    """Keys of boxes and of lists of boxes; `None`: all of them."""
     ids: str = "ids"
     """The key of the ids of tracks: a list beside the boxes."""
 
     def shown(self, data: Data, name: str) -> Shown:
-        """The result; `name` is the camera's if the record does not say. Raises `ConnectorError` without a picture."""
+        """The parts of this result; `name` is the camera's if the record has none. Raises `ConnectorError` without a
+        picture."""
         image = data.get(self.image)
         if not isinstance(image, Image):
             raise ConnectorError(
@@ -112,7 +113,7 @@ def _placed(boxes: list[BoundingBox], ids: list[Any], image: Image) -> list[Box]
         if not all(map(math.isfinite, edges)):
             continue
         left, top, right, bottom = edges
-        # As for points: numbers up to 1 are parts of the picture, others are pixels.
+        # As for points: small numbers are fractions of the picture's size, others are pixels.
         if max(abs(edge) for edge in edges) > 2.0:
             left, right = left / image.width, right / image.width
             top, bottom = top / image.height, bottom / image.height

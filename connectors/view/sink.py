@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 class ViewSink(Sink):
     """Shows the newest result of each camera in browsers. A message is confirmed as soon as the sink has it.
 
-    Nothing waits for browsers: a picture that is not shown in time is replaced by a newer one, and while no page is
-    open nothing is encoded. Refuses results without a picture.
+    It never waits for browsers: a picture that is not shown in time is replaced by a newer one, and while no page is
+    open no picture is encoded. Refuses results without a picture.
     """
 
     def __init__(self, listen: str, board: Board, taking: Taking, token: str | None = None, name: str = "view") -> None:
@@ -38,11 +38,11 @@ class ViewSink(Sink):
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Host and port where the page is; `None` while it is not open."""
+        """Host and port of the page; `None` while it is not open."""
         return None if self._server is None else self._server.address
 
     def open(self) -> None:
-        """Serve the page. Raises `ConnectorError` if the address cannot be had."""
+        """Serve the page. Raises `ConnectorError` if the address cannot be used."""
         host, _, port = self._listen.rpartition(":")
         pages = Pages(self.board, self.name, self._token)
         try:
@@ -81,7 +81,7 @@ class ViewSink(Sink):
         return confirmed
 
     def behind(self) -> float:
-        """As `Sink.behind`: never."""
+        """As `Sink.behind`: always 0."""
         return 0.0
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class ViewSink(Sink):
         board = self.board
         return (
             Measure("results", "Results that were to be shown.", board.shown),
-            Measure("pictures_encoded", "Pictures that were encoded, as somebody watched.", board.encoded),
+            Measure("pictures_encoded", "Pictures that were encoded for open pages.", board.encoded),
             Measure("pictures_failed", "Pictures that could not be encoded.", board.failed),
             Measure("watchers", "Streams that are being watched.", board.watchers, "gauge"),
         )

@@ -16,7 +16,7 @@ from connectors.view.videowriter import Encoding, VideoWriter
 from pipelines.errors import ConnectorError
 
 MOST_CAMERAS: Final = 64
-"""Cameras that are written at a time: each has an encoder and a thread."""
+"""The most cameras that are written at a time: each has an encoder and a thread."""
 _FINISH: Final = 5.0
 """Seconds that `close` waits for files to be finished."""
 _NO_NAME: Final = re.compile(r"[^\w.-]+")
@@ -25,9 +25,9 @@ _NO_NAME: Final = re.compile(r"[^\w.-]+")
 class VideoSink(Sink):
     """Writes the pictures of each camera as video, with boxes drawn into them. Each camera has a thread that encodes.
 
-    A message is confirmed when its picture is encoded, or passed over as the server is away. Refuses results without a
-    picture, and those of more than `MOST_CAMERAS` cameras, or of a second one where the place names none (`{camera}`).
-    Raises `ConnectorError` once a file cannot be written.
+    A message is confirmed when its picture is encoded, or dropped as the server is away. Refuses results without a
+    picture, and those of more than `MOST_CAMERAS` cameras, or of a second camera if the place has no `{camera}`. Raises
+    `ConnectorError` once a file cannot be written.
     """
 
     def __init__(self, place: Path | str, taking: Taking, encoding: Encoding, name: str = "video") -> None:
@@ -41,7 +41,7 @@ class VideoSink(Sink):
         self._rows: list[Ints] = []
 
     def open(self) -> None:
-        """Ready to take pictures; files and connections are opened with the first of each camera."""
+        """Get ready for pictures; files and connections are opened with the first picture of each camera."""
         self._open = True
 
     def send(self, messages: Messages, deadline: float) -> Refused:
@@ -78,7 +78,7 @@ class VideoSink(Sink):
         return rows
 
     def behind(self) -> float:
-        """As `Sink.behind`: not known; an encoder works off what it was given within moments."""
+        """As `Sink.behind`: not measured, as an encoder finishes its pictures within moments."""
         return 0.0 if all(writer.wait(0.0) for writer in self._writers.values()) else 0.1
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class VideoSink(Sink):
         return next((writer.down for writer in self._writers.values() if writer.down is not None), None)
 
     def metrics(self) -> Sequence[Measure]:
-        """Pictures written and passed over."""
+        """Pictures written and dropped."""
         writers = list(self._writers.values())
         return (
             Measure("frames", "Pictures that were encoded.", sum(one.written for one in writers)),
@@ -120,7 +120,7 @@ class VideoSink(Sink):
             raise ConnectorError(f'the encoder of "{shown.camera}" is slower than its pictures come', retriable=True)
 
     def _target(self, camera: str) -> Path | str:
-        # A name comes with records, so it may be anything.
+        # The name comes from records, so it may hold any characters.
         named = _NO_NAME.sub("_", camera)[:100].lstrip(".") or "camera"
         if isinstance(self._place, str):
             return self._place.replace("{camera}", named)

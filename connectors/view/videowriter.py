@@ -30,12 +30,12 @@ _AGAIN: Final = 5.0
 """Seconds after which a peer that is away is tried again."""
 _FORMATS: Final = {"rtmp": "flv", "rtmps": "flv", "rtsp": "rtsp", "rtsps": "rtsp", "srt": "mpegts", "udp": "mpegts"}
 _FILE_OPTIONS: Final = {"movflags": "frag_keyframe+empty_moov+default_base_moof", "flush_packets": "1"}
-"""However the process ends, the file can be played up to the last picture that was written."""
+"""With these options the file can be played up to the last written picture, even after a crash."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How pictures become video."""
+    """The settings of the encoder."""
 
     width: int
     fps: float
@@ -48,14 +48,14 @@ class Encoding:
 class VideoWriter:
     """Takes pictures of one camera, and encodes them in its own thread, in order.
 
-    `target` gives where to write: the path of a new file, or a URL. Another file begins when the size of pictures
-    changes. A file that cannot be written is an error for good; a peer that is away is tried again every few seconds,
-    and pictures that come meanwhile are passed over and counted. The time of a picture is that of its record.
+    `target` returns the destination: the path of a new file, or a URL. Another file begins when the size of pictures
+    changes. A file that cannot be written is a permanent error; a peer that is away is tried again every few seconds,
+    and pictures that come meanwhile are dropped and counted. The time of a picture is that of its record.
     """
 
     def __init__(self, name: str, target: Callable[[], Path | str], encoding: Encoding) -> None:
         self.failure: str | None = None
-        """Why nothing more can be written."""
+        """Why writing has ended; `None` if it has not."""
         self.down: str | None = None
         """Why the peer cannot be reached at present."""
         self.written = 0
@@ -78,7 +78,7 @@ class VideoWriter:
         self._thread.start()
 
     def put(self, shown: Shown, rows: Ints, deadline: float) -> bool:
-        """Take a picture, waiting for room until `deadline` (`time.monotonic`); whether there was some."""
+        """Queue a picture, waiting for room until `deadline` (`time.monotonic`). Returns whether there was room."""
         with self._changed:
             self._changed.wait_for(self._has_room, max(deadline - time.monotonic(), 0.0))
             if not self._has_room():
@@ -88,7 +88,7 @@ class VideoWriter:
             return True
 
     def wait(self, deadline: float) -> bool:
-        """Wait until all that was taken is written; whether it is at `deadline`."""
+        """Wait until all queued pictures are written. Returns whether they are at `deadline`."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: not (self._waiting or self._busy) or self.failure is not None,
@@ -96,13 +96,13 @@ class VideoWriter:
             )
 
     def done(self) -> list[Ints]:
-        """The rows whose pictures were written or passed over since the last call."""
+        """The rows whose pictures were written or dropped since the last call."""
         with self._changed:
             done, self._done = self._done, []
         return done
 
     def close(self, timeout: float) -> bool:
-        """Write the pictures that wait, and finish the file; whether that was done in time."""
+        """Write the waiting pictures, and finish the file. Returns whether that was done in time."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -126,9 +126,9 @@ class VideoWriter:
                 self._write(shown, received)
                 with self._changed:
                     self._done.append(rows)
-                # It would keep a frame in memory while the thread waits.
+                # The variable would keep a frame in memory while the thread waits.
                 del shown
-        except Exception as error:  # noqa: BLE001 - the sink tells it
+        except Exception as error:  # noqa: BLE001 - the sink raises it as `failure`
             self.failure = _told(error)
         finally:
             self._finish()
@@ -152,14 +152,15 @@ class VideoWriter:
                 return
             self._encode(pixels, stamp)
         except OSError as error:
-            # PyAV's errors are these too. Their own text may hold the URL, and with it a login.
+            # PyAV's errors are of these classes, too. Their text may hold the URL, and with it a login.
             if not isinstance(self._where, str):
                 raise
             self._lost(error)
             self.passed_over += 1
 
     def _is_open(self, pixels: Pixels) -> bool:
-        """Whether there is somewhere to write to; opened if it is time to, anew if the picture has another size."""
+        """Open the file or connection, if it is time to, and anew if the picture has another size. Returns whether it
+        is open."""
         size = pixels.shape[1], pixels.shape[0]
         if self._stream is not None and (self._stream.width, self._stream.height) != size:
             self._finish()
@@ -197,7 +198,7 @@ class VideoWriter:
         if self._began < 0:
             self._began = stamp
         frame = _pyav().VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="bgr24")
-        # Times of pictures rise, whatever clocks do.
+        # Times in the video have to rise, even if the clock goes back.
         self._last = max(stamp - self._began, self._last + 1)
         frame.pts, frame.time_base = self._last, _MILLISECONDS
         for packet in self._stream.encode(frame):
@@ -222,7 +223,7 @@ class VideoWriter:
                 for packet in stream.encode(None):
                     container.mux(packet)
             container.close()
-        except Exception as error:  # noqa: BLE001 - a peer may be gone; a file that cannot be finished is said
+        except Exception as error:  # noqa: BLE001 - a peer may be gone; an error of a file is reported below
             if isinstance(self._where, Path):
                 self.failure = self.failure or _told(error)
 

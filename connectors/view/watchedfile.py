@@ -1,4 +1,4 @@
-"""`WatchedFile`: a file that libav writes to, which tells when the disk is full."""
+"""`WatchedFile`: a file that libav writes to, which reports write errors such as a full disk."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from pipelines.errors import ConnectorError
 class WatchedFile:
     """A new file, written without a buffer. libav loses some errors of writing (fragmented MP4): here none is lost.
 
-    After an error nothing more is written, and libav is told nothing: ask `check`. It is locked, so that other
-    processes see that it is in use.
+    After an error no more bytes are written, and libav is not told: call `check`. It is locked, so that other processes
+    see that it is in use.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises `OSError`, as for a folder that is not there."""
+        """Raises `OSError`, for example if the folder does not exist."""
         self.name = str(path)
-        """libav sees the format by it."""
+        """Its name, by which libav detects the format."""
         self._file = path.open("wb", buffering=0)
-        # A process that looks whether the file is in use holds the lock for a moment.
+        # A process that checks whether the file is in use holds the lock for a moment.
         with suppress(ConnectorError):
             lock(self._file.fileno(), path)
         self._error: OSError | None = None
 
     def write(self, data: bytes) -> int:
-        """For libav: take these bytes."""
+        """Write these bytes. Called by libav."""
         written = 0
         try:
             while self._error is None and written < len(data):
@@ -51,7 +51,7 @@ class WatchedFile:
             raise self._error
 
     def finish(self) -> None:
-        """Sync it to the disk and close it. Raises `OSError` if it is not whole."""
+        """Sync it to the disk and close it. Raises `OSError` if a write has failed."""
         try:
             self.check()
             os.fsync(self._file.fileno())
@@ -59,5 +59,5 @@ class WatchedFile:
             self._file.close()
 
     def close(self) -> None:
-        """Close it, whatever is in it. Idempotent."""
+        """Close it, without a check. Idempotent."""
         self._file.close()
