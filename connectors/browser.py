@@ -98,9 +98,10 @@ class Browser(ABC):
         """
 
     def checked(self, wanted: Sequence[str]) -> str | None:
-        """What `streamer check --connect` says of a connector with these topics; `None`: what follows from `topics`.
+        """The text of `streamer check --connect` for a connector with these topics; `None`: one that is derived from
+        `topics`.
 
-        Raises `ConnectorError` for what the bus would refuse.
+        Raises `ConnectorError` for settings that the bus would refuse.
         """
         return None
 

@@ -114,7 +114,7 @@ class ConnectorConfig(BaseModel, ABC):
         return None
 
     def check_codec(self) -> None:
-        """Raise `DefinitionError` unless its codec is known and reads or writes what this connector carries."""
+        """Raise `DefinitionError` unless its codec is known and for the kind of payloads of this connector."""
         # The registry needs this module.
         from connectors.codecs.registry import codec_config
 

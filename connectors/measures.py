@@ -16,8 +16,8 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 class Measure:
     """A counter (it only grows while the connector lives) or a gauge, and its value now.
 
-    `name` says what is counted and in which unit, in small letters, digits and `_`: `sessions_lost`, `window_records`.
-    A service exports it as `streamer_<type of the connector>_<name>`, a counter with `_total` behind it. Raises
+    `name` is the counted thing and its unit, in small letters, digits and `_`: `sessions_lost`, `window_records`. A
+    service exports it as `streamer_<type of the connector>_<name>`, a counter with `_total` behind it. Raises
     `DefinitionError` for another kind of name.
     """
 

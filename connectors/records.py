@@ -133,7 +133,7 @@ class Records:
         return found
 
     def payloads(self, rows: Ints, failed: dict[int, Exception]) -> Sequence[bytes | None]:
-        """The payloads of these rows, `int64 (n,)`, as bytes, whatever the connector carries.
+        """The payloads of these rows, `int64 (n,)`, as bytes, even if the connector carries objects.
 
         `failed` gets an error for each that cannot be had as bytes, by its place in `rows`; it is `None` in the result.
         """

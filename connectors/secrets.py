@@ -21,7 +21,7 @@ def is_secret(name: str) -> bool:
 
 
 def wrapped(client: Mapping[Any, Any]) -> dict[Any, Any]:
-    """The same properties with secret values as `SecretStr`, which print as stars. Raises nothing, whatever it gets."""
+    """The same properties with secret values as `SecretStr`, which print as stars. Raises nothing, for any input."""
     return {
         name: SecretStr(str(value))
         if isinstance(name, str) and is_secret(name) and not isinstance(value, SecretStr)

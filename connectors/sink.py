@@ -92,8 +92,8 @@ class Sink(ABC):
     def behind(self) -> float:
         """Seconds since the oldest message was sent that is not known to be confirmed; 0 if there is none.
 
-        As long as this is short, positions are acknowledged by what `confirmed` returns, without a `barrier`. Infinite
-        (the default) for a sink that learns only at a barrier which messages are confirmed or lost.
+        As long as this is short, positions are acknowledged by the rows that `confirmed` returns, without a `barrier`.
+        Infinite (the default) for a sink that learns only at a barrier which messages are confirmed or lost.
         """
         return math.inf
 

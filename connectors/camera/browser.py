@@ -1,4 +1,4 @@
-"""`CameraBrowser`: opens cameras to see what they show, for `streamer check --connect`."""
+"""`CameraBrowser`: opens cameras to check their pictures, for `streamer check --connect`."""
 
 from __future__ import annotations
 
@@ -102,4 +102,4 @@ def _clock(picture: Picture, tolerance: float) -> str:
     skew = picture.receipt - picture.clock
     if abs(skew) <= tolerance:
         return f"clock of the camera, {skew * 1000:.0f} ms before the receipt"
-    return f"note: its clock is {skew:.0f} s behind and not believed; set it (NTP)"
+    return f"note: its clock is {skew:.0f} s behind and is ignored; set it by NTP"

@@ -44,8 +44,8 @@ class CameraSource(Source):
     were dropped have numbers too. Each camera has a thread that reads it, and reconnects when the connection is lost: a
     camera that is away disturbs no other, and none has to be reachable when the source opens.
 
-    Nothing is delivered twice, whatever is acknowledged. Raises `ConnectorError` in `poll` once all cameras are
-    files of which not one could be read.
+    No frame is delivered twice, acknowledged or not. Raises `ConnectorError` in `poll` once all cameras are files of
+    which not one could be read.
     """
 
     replays = Replays.NONE
@@ -116,7 +116,7 @@ class CameraSource(Source):
                 footage.settled(position)
 
     def rewind(self, lanes: Iterable[Lane]) -> None:
-        """As `Source.rewind`; new lanes begin, and go on with what the cameras show now."""
+        """As `Source.rewind`; new lanes begin, and go on with the present pictures."""
         with self._arrived:
             for lane in lanes:
                 if self._lanes.get(lane.partition) == lane:

@@ -25,7 +25,7 @@ class Waiting:
 
     `latest` keeps one frame, the newest. `fifo` keeps `max_frames`, and drops the oldest beyond them and those older
     than `max_age` seconds. `block` keeps `max_frames`, and makes the camera wait. `arrived` is the source's: callers of
-    any method but `put` hold it. `drop` is told of each frame that is dropped.
+    any method but `put` hold it. `drop` is called for each dropped frame.
 
     Frames of a file (`block`) are not urgent, so they are polled together: one batch instead of many.
     """

@@ -104,7 +104,7 @@ class Compressed(Wrapper):
         return Decoded(inside.batch.with_origin(RecordsOrigin(opened, first)), failed | dict(inside.failed))
 
     def encode(self, batch: Batch) -> Encoded:
-        """What the codec inside writes, compressed."""
+        """The payloads of the inner codec, compressed."""
         form, level = self._config.form, self._config.level
         inside = self._inside.encode(batch)
         if form is None:
@@ -117,7 +117,7 @@ class Compressed(Wrapper):
         return Encoded(values, inside.failed, [(*own, said) for own in headers])
 
     def _reader(self, records: Records) -> Callable[[int, bytes], Format | None]:
-        """Which form the payload of a row is in."""
+        """A function that returns the format of a row's payload; `None`: not compressed."""
         if self._config.by == "detect":
             return lambda row, payload: detected(payload)
         if self._config.by == "headers":

@@ -1,4 +1,4 @@
-"""gzip and zstd of payloads from strangers: the output is bounded while it is decompressed."""
+"""gzip and zstd of untrusted payloads: the output is bounded while it is decompressed."""
 
 from __future__ import annotations
 

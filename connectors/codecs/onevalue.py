@@ -39,7 +39,8 @@ def _scalars(column: Column) -> Column | None:
 
 
 def told(value: Any) -> str:
-    """What a plain value is, for errors: `the text 'high'`, `a list of 2 numbers`, `a list [2, 3] of numbers`."""
+    """A description of a plain value, for errors: `the text 'high'`, `a list of 2 numbers`, `a list [2, 3] of
+    numbers`."""
     if isinstance(value, list):
         return _list(value)
     if isinstance(value, dict):

@@ -59,7 +59,7 @@ class FaultContract(Contract):
         assert sink.send(block, time.monotonic() + bus.patience) == {}
         assert set(sink.barrier(time.monotonic() + bus.patience)) == {23, 27}
         assert not {23, 27} & {row for rows in sink.confirmed() for row in rows.tolist()}
-        assert sink.barrier(time.monotonic() + bus.patience) == {}, "a loss is told once"
+        assert sink.barrier(time.monotonic() + bus.patience) == {}, "a loss is reported twice"
         sink.close()
         assert [m.value for m in bus.read_back(8)] == [bus.payload(n) for n in range(10) if n not in (3, 7)]
 
@@ -137,7 +137,7 @@ class FaultContract(Contract):
         assert time.monotonic() - began < bus.patience / 2
         taken = count - len(refused)
         assert taken * size <= bus.in_flight_at_most + size
-        assert sorted(refused) == list(range(taken, count)), "what was refused is the end of the block"
+        assert sorted(refused) == list(range(taken, count)), "the refused messages are not the end of the block"
         assert all(error.retriable for error in refused.values())
         bus.mend()
         again = block_of(waiting[taken:], taken)
@@ -160,7 +160,7 @@ class FaultContract(Contract):
 
     @needs("cut", "waits")
     def test_it_says_why_its_peer_is_away_until_it_is_back(self, bus: SinkBus) -> None:
-        """`down` tells the reason for people and metrics, and `None` when all is well."""
+        """`down` returns the reason, for logs and metrics, and `None` when all is well."""
         sink = bus.sink()
         sink.open()
         assert sink.down() is None

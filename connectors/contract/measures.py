@@ -16,6 +16,6 @@ def check_measures(connector: Source | Sink) -> None:
     assert time.monotonic() - began < 1
     assert all(isinstance(one, Measure) for one in found)
     told = [(one.name, tuple(sorted(one.labels.items()))) for one in found]
-    assert len(set(told)) == len(told), f"a measure stands twice: {found}"
+    assert len(set(told)) == len(told), f"a measure is returned twice: {found}"
     for name in {one.name for one in found}:
         assert len({tuple(one.labels) for one in found if one.name == name}) == 1, f"{name} has different labels"

@@ -274,7 +274,7 @@ class TransactionContract(Contract):
             with pytest.raises(Voided):
                 _commit(bus, sink, received, reader)
             _done(bus, lambda: sink.abort(_soon(bus)))
-            assert sink.barrier(_soon(bus)) == {}, "a loss is told once"
+            assert sink.barrier(_soon(bus)) == {}, "a loss is reported twice"
             _deliver(bus, sink, reader, received)
         assert [m.value for m in bus.read_back(1)] == [good.value]
         sink.close()

@@ -96,7 +96,7 @@ class FileSink(Sink):
                 deleted = os.fstat(file).st_nlink == 0 and not self._path.exists()
             except OSError as error:
                 raise ConnectorError(
-                    f"{self._path} could not be synced, what was written may be lost: {error}"
+                    f"{self._path} could not be synced, written messages may be lost: {error}"
                 ) from error
             if deleted:
                 raise ConnectorError(

@@ -198,7 +198,7 @@ async def _in_time(download: _Download, deadline: float) -> None:
                 )
             if download.received - before < _LEAST:
                 raise FetchError(
-                    f"{download.place}: the server gives it in drips, {download.received - before} bytes in "
+                    f"{download.place}: the server sends it too slowly, {download.received - before} bytes in "
                     f"{_WINDOW:g} s; check the address and the network, or download it and set "
                     '"modelUri" to its path'
                 )
@@ -321,17 +321,17 @@ def _check_redirect(place: _Place, before: str, location: str) -> None:
 def _check_kind(place: _Place, headers: httpx2.Headers) -> None:
     packed = headers.get("Content-Encoding", "identity").strip().lower()
     if packed not in ("", "identity"):
-        raise FetchError(f"{place}: the server packs it ({packed}), which is not read here; serve it as it is")
+        raise FetchError(f"{place}: the server compresses it ({packed}), which is not read here; serve it as it is")
     if headers.get("Content-Type", "").partition(";")[0].strip().lower() == "text/html" and place.digest is None:
         raise FetchError(
-            f"{place}: the server gives a web page instead, perhaps one to log in; check the address and its "
+            f"{place}: the server sends a web page instead, perhaps a login page; check the address and its "
             "credentials (a model that is served as text/html needs #sha256=...)"
         )
 
 
 def _check(place: _Place, received: int, expected: int | None, digest: str) -> None:
     if not received and not expected:
-        raise FetchError(f'{place}: the server gives nothing; check "modelUri"')
+        raise FetchError(f'{place}: the server sends an empty answer; check "modelUri"')
     if expected is not None and received != expected:
         raise _PassingError(f"{place}: only {received} of {expected} bytes arrived; check the network")
     if place.digest is not None and digest != place.digest:

@@ -220,7 +220,7 @@ class _Connection(asyncio.Protocol):
         self._transport.write(written)
         if stream is None:
             self._transport.pause_reading()
-            # Once it is sent: a client that does not read it is let go by the timer.
+            # Closes once the answer is sent; if the client does not read it, the timer ends the connection.
             self._transport.close()
             return
         # Reading goes on, to notice when the client has gone.

@@ -166,7 +166,7 @@ class KafkaSourceConfig(_KafkaClientConfig, SourceConfig):
         """Refuses settings with which it may read uncommitted records, or keep partitions over a rebalance."""
         if self.client.get("isolation.level") == "read_uncommitted":
             return (
-                "isolation.level: read_uncommitted reads what transactions undo, so that results could be of records "
+                "isolation.level: read_uncommitted reads aborted transactions too, so that results could be of records "
                 "that never were; leave it out, or use at_least_once"
             )
         if "cooperative-sticky" in (self.assignor, str(self.client.get("partition.assignment.strategy"))):

@@ -61,7 +61,7 @@ class KafkaSource(Source):
     A group that has committed nothing begins at `start`; if that is an offset (latest, a time), it is committed at
     once, so that a crash before the first acknowledgement loses nothing. Partitions that are added later begin at their
     first record. A topic that is deleted and created again is noticed by its id, within 10 s or at the next assignment,
-    and `out_of_range` says what then happens.
+    and `out_of_range` decides where to go on, or to stop.
 
     Opened without `commits` it commits first positions only: a producer commits the others in transactions, and a plain
     commit beside one would override it. It waits up to 3 minutes for positions of transactions that are still open, its

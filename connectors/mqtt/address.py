@@ -23,7 +23,7 @@ class Address:
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """The parts of this URL. Raises `ValueError` that says what is wrong with it."""
+        """The parts of this URL. Raises `ValueError` with the reason if it is invalid."""
         text = url if "://" in url else f"mqtt://{url}"
         try:
             parts = urlsplit(text)

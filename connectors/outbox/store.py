@@ -380,7 +380,7 @@ class Store:
     def _damaged(self, why: str) -> ConnectorError:
         return ConnectorError(
             f"outbox {self.path}: it is damaged, or no outbox: {why}; move it away to go on with an empty one "
-            "(SQLite's `.recover` reads what is left in it)"
+            "(SQLite's `.recover` reads the rest of its data)"
         )
 
 

@@ -208,7 +208,7 @@ class VideoWriter:
     def _lost(self, error: OSError) -> None:
         reason = _told(error)
         if self.down is None:
-            _log.warning("the video of %s goes nowhere, trying again: %s", self._name, reason)
+            _log.warning("the video of %s cannot be sent, trying again: %s", self._name, reason)
         self.down = reason
         self._try_at = time.monotonic() + _AGAIN
         self._finish()

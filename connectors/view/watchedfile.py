@@ -13,8 +13,8 @@ from pipelines.errors import ConnectorError
 class WatchedFile:
     """A new file, written without a buffer. libav loses some errors of writing (fragmented MP4): here none is lost.
 
-    After an error no more bytes are written, and libav is not told: call `check`. It is locked, so that other processes
-    see that it is in use.
+    After an error no more bytes are written, and libav does not see it: call `check`. It is locked, so that other
+    processes see that it is in use.
     """
 
     def __init__(self, path: Path) -> None:

@@ -29,7 +29,7 @@ class CuttableKafka:
     """A real broker whose clients come through a proxy, as it tells them to.
 
     `cut` closes their connections and refuses new ones until `mend`; `broker` can be frozen. It tells members of the
-    new group protocol soon what they have to give up, and does not wait long for one whose goodbye was lost.
+    new group protocol soon which partitions to give up, and does not wait long for one whose LeaveGroup was lost.
     """
 
     def __init__(self) -> None:

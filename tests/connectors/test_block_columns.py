@@ -1,4 +1,4 @@
-"""Blocks of `Spans` and `Headers` are taken apart and joined as those of lists are, and stay what they are."""
+"""Blocks of `Spans` and `Headers` are taken apart and joined as those of lists are, and keep their types."""
 
 from __future__ import annotations
 

@@ -359,7 +359,7 @@ class BrokenSinkBus(SinkBus):
         self.topic.faults.refuse = lambda message: "poison" if message.value == b"poison" else None
         self.topic.faults.lose = lambda message: message.value in self._lost
         if kind is ConfirmsBeforeItArrives:
-            # Only what arrives late can be confirmed too early.
+            # Only messages that arrive late can be confirmed too early.
             self.topic.faults.cut()
 
     def sink(self) -> Sink:

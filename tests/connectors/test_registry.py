@@ -32,7 +32,7 @@ def needs_a_package():
 
 
 def install(folder: Path, distribution: str, entries: dict[str, str], module: str = "", text: str = PLUGIN) -> None:
-    """What installing a wheel leaves behind."""
+    """The metadata that installing a wheel leaves behind."""
     folder.mkdir(exist_ok=True)
     if module:
         (folder / f"{module}.py").write_text(text)
@@ -44,7 +44,7 @@ def install(folder: Path, distribution: str, entries: dict[str, str], module: st
 
 
 def fresh() -> Registry[Any]:
-    """Looks at what is installed now."""
+    """A registry of the distributions that are installed now."""
     builtin = {"memory": "connectors.memory:MemorySourceConfig", "file": "connectors.file:FileSourceConfig"}
     return Registry("source", "streamer.sources", SourceConfig, builtin)
 

@@ -1,4 +1,4 @@
-"""The (key, seq, crc) ledger: what goes in, what comes out, and services that run in processes of their own."""
+"""The (key, seq, crc) ledger: records that go in, results that come out, and services in processes of their own."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def passed_on(batch):
 
 @dataclass
 class KeyLedger:
-    """Writes records (key, seq, crc) to `source`, and checks what a service made of them in `sink`."""
+    """Writes records (key, seq, crc) to `source`, and checks a service's results in `sink`."""
 
     bootstrap: str
     source: str
@@ -52,7 +52,7 @@ class KeyLedger:
     keys: int = 500
     written: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     sampled: list[tuple[dict[int, int], dict[int, int]]] = field(default_factory=list)
-    """Pairs of what was committed and where the sink's topic ended just after."""
+    """Pairs: the number of committed records, and the end of the sink's topic just after."""
     by_offset: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
     poison: set[bytes] = field(default_factory=set)
     """Payloads that no codec can read."""
@@ -90,7 +90,7 @@ class KeyLedger:
         assert producer.flush(120) == 0
 
     def sample(self) -> int:
-        """Note what is committed now, then where the sink's topic ends; returns how many records are committed."""
+        """Note the committed positions, then the end of the sink's topic; returns how many records are committed."""
         # Brokers that are killed under the client make its calls fail in many ways.
         for attempt in stamina.retry_context(KafkaException, attempts=None, timeout=ANSWER, wait_max=2):
             with attempt:
@@ -154,7 +154,7 @@ class KeyLedger:
             consumer.assign(partitions)
             found: list[tuple[int, int, str, int]] = []
             deadline = time.monotonic() + 2 * ANSWER
-            # The end of what is committed tells, not a count of offsets: markers of transactions have some, too.
+            # Decided by the last committed record, not by a count of offsets: markers of transactions have some, too.
             open_still = {one.partition for one in partitions}
             while open_still:
                 assert time.monotonic() < deadline, "the results could not be read"
@@ -202,7 +202,7 @@ class KeyLedger:
 
 
 def crc(key: str, seq: int) -> int:
-    """What a record says of itself."""
+    """The content of a record."""
     return zlib.crc32(f"{key}:{seq}".encode())
 
 
@@ -232,7 +232,7 @@ class Member:
         return self.process.wait(timeout)
 
     def text(self) -> str:
-        """What it wrote."""
+        """Its output."""
         return self.log.read_text(errors="replace")
 
 

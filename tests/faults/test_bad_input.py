@@ -77,7 +77,7 @@ def test_every_bad_record_ends_in_the_dead_letter_or_the_output_and_no_good_one_
             sent_good += 1
         producer.produce(names["source"], payload, kind, headers=[("binary", bytes(range(256))), ("none", None)])
         sent_bad += 1
-    # Not bad, only unusual: a tombstone, an empty message (an empty Data), NaN in a value nobody reads.
+    # Not bad, only unusual: a tombstone, an empty message (an empty Data), NaN in a value that no step reads.
     producer.produce(names["source"], None, "gone")
     producer.produce(names["source"], b"", "empty")
     producer.produce(names["source"], Data({"image": IMAGE, "id": "nan", "t": float("nan")}).to_bytes(), "nan")
@@ -177,7 +177,7 @@ def high_watermark(bootstrap: str, topic: str) -> int:
 
     deadline = time.monotonic() + 60
     while True:
-        # A new one each time: who asks while nobody leads a partition gets the same answer for ever.
+        # A new client each time: one that asks while a partition has no leader gets the same answer for ever.
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watermarks"})
         try:
             return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1])

@@ -83,7 +83,7 @@ def test_bad_input_of_each_kind_costs_the_other_cameras_no_frames(tmp_path: Path
             "source": {
                 "type": "camera",
                 "cameras": yard.cameras,
-                # Every picture is run, so that what was sent can be compared with what came.
+                # Every picture is run, so that sent and received pictures can be compared.
                 "each": {"policy": "fifo", "max_frames": 10_000, "stall": "60s", "timeout": "2s"},
                 "into": {"key": "camera"},
             },
@@ -176,7 +176,7 @@ def test_a_process_that_is_told_to_stop_ends_in_time_and_knows_of_every_frame(tm
             out, _ = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
-        # `drain`, and what closing takes; with room for a machine that does other things too.
+        # `drain`, and the time to close; with a margin for a busy machine.
         assert time.monotonic() - began < 30
     text = (tmp_path / "log").read_text()
     assert process.returncode == 0, text
@@ -186,7 +186,7 @@ def test_a_process_that_is_told_to_stop_ends_in_time_and_knows_of_every_frame(tm
     assert said.keys() == cameras.keys()
     for name, (pictures, run, why) in said.items():
         dropped = {cause: int(count) for count, cause in re.findall(r"(\d+) ([a-z_]+)", why)}
-        # What is corrupt is a packet, and no picture.
+        # The counter is of corrupt packets, not of pictures.
         dropped.pop("corrupt", None)
         assert pictures == run + sum(dropped.values()), f"{name}: {said}"
     assert sum(run for _, run, _ in said.values()) == summary["ok"] + summary["dropped"]

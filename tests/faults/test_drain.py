@@ -85,4 +85,4 @@ def test_a_service_stops_in_time_in_the_midst_of_a_batch_and_the_next_run_has_th
     until(lambda: len(results(definition)) >= COUNT)
     again.stop()
     assert again.join(60).reason == "stopped"
-    assert sorted(results(definition)) == list(range(COUNT)), "each once: what was run was committed"
+    assert sorted(results(definition)) == list(range(COUNT)), "not each once: a finished record was not committed"

@@ -1,4 +1,4 @@
-"""`delivery: exactly_once` under fire: every result once, whatever is killed, frozen or taken away.
+"""`delivery: exactly_once` under fire: every result once, with processes killed or frozen and brokers taken away.
 
 The results are read as a reader of committed messages sees them. The long forms are in test_exactly_once_soak.
 """
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow]
 def test_every_result_is_there_once_when_the_service_is_killed(ledger: Any, bench: Callable[..., Any]) -> None:
     records = 12_000
     ledger.write(records)
-    # With an instance the next process ends what the killed one left open.
+    # With an instance the next process aborts the transaction that the killed one left open.
     made = bench(ledger, EXACTLY_ONCE, instance="one")
     for done in (1, records // 4):
         member = made.start(0.05)
@@ -44,7 +44,7 @@ def test_every_result_is_there_once_when_a_member_stood_still_for_longer_than_it
     still, other = made.start(0.05), made.start(0.05)
     wait_for(ledger, records // 4, 120, still, other)
     still.process.send_signal(signal.SIGSTOP)
-    # The group goes on without it, and the brokers abort what it left open.
+    # The group goes on without it, and the brokers abort the transaction that it left open.
     wait_for(ledger, records, 180, other)
     still.process.send_signal(signal.SIGCONT)
     ledger.write(1000, seed=2)
@@ -99,7 +99,7 @@ def test_poisoned_records_become_dead_letters_once_and_hold_up_no_others(
     member = made.start(0.01)
     ledger.write(1000)
     wait_for(ledger, 1000, 120, member)
-    # It learns what the topic takes when it begins: so the first of the large ones is refused by the brokers.
+    # It learns the topic's limits when it begins: so the first of the large ones is refused by the brokers.
     set_largest_message(ledger.bootstrap, ledger.sink, 3000)
     poison = 0
     for seed in range(2, 5):

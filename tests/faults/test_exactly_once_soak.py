@@ -1,7 +1,7 @@
 """The long forms of test_exactly_once (`make soak`), each also with `at_least_once`, which repeats but loses nothing.
 
-They tell how far they are, and in the end what came of it. SOAK_ROUNDS is how often each disturbs its service (by
-default as often as each says), SOAK_OUTAGE how many seconds brokers stand still.
+They print their progress, and in the end the results. SOAK_ROUNDS is how often each disturbs its service (by default as
+often as each says), SOAK_OUTAGE how many seconds brokers stand still.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(7200)]
 
 DELIVERIES = {"exactly_once": EXACTLY_ONCE, "at_least_once": "delivery: at_least_once"}
 MOST_GROWN = (64 + 2 * 64 + 36) << 20
-"""Records in flight, what the sink's client and the sink hold, and what the source's client fetches ahead."""
+"""Records in flight, messages that the sink and its client hold, and records that the source's client fetches ahead."""
 OUTAGE = float(os.environ.get("SOAK_OUTAGE", "120"))
 
 
@@ -318,7 +318,7 @@ def test_the_sinks_topic_is_deleted(ledger: Any, bench: Callable[..., Any], deli
     ledger.write(3000)
     member = made.start(0.01)
     wait_for(ledger, 3000, 120, member)
-    # What was there is gone with the topic.
+    # Its messages are gone with the topic.
     ledger.check()
     before = dict(ledger.written)
     admin = AdminClient({"bootstrap.servers": ledger.bootstrap})

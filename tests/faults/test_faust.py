@@ -189,7 +189,7 @@ def test_a_service_that_fails_ends_its_worker_and_the_next_gets_what_it_did_not_
 
 @pytest.mark.timeout(300)
 def test_two_services_of_one_app_each_keep_their_own_guarantee(ledger: Any, topics: Any, start: Any) -> None:
-    """The second reads what the first writes, and acknowledges what it takes at once."""
+    """The second reads the messages of the first, and acknowledges them at once."""
     names = {**start.names, "middle": topics(2, "ledger-middle")}
     start.file.write_text(SERVICE.format(**{**names, "sink": names["middle"]}))
     start.file.with_name("second.yaml").write_text(SECOND.format(**names))

@@ -49,7 +49,7 @@ Started = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def started() -> Iterator[Started]:
-    """`started(script, *arguments)` starts Python on a script; what still runs at the end is killed."""
+    """`started(script, *arguments)` starts Python on a script; processes that still run at the end are killed."""
     running: list[subprocess.Popen[str]] = []
 
     def start(script: str, *arguments: str) -> subprocess.Popen[str]:
@@ -108,4 +108,4 @@ def test_a_killed_reader_gets_what_it_had_not_acknowledged_again_and_nothing_is_
     assert first == list(range(len(first)))
     assert second == list(range(second[0], second[0] + len(second)))
     assert 0 < second[0] <= len(first), "it goes on where it had acknowledged: nothing is skipped"
-    assert second[0] >= len(first) - 40, "what was acknowledged does not come again"
+    assert second[0] >= len(first) - 40, "acknowledged records came again"

@@ -37,7 +37,7 @@ Letter = tuple[bytes | None, bytes | None, Original]
 
 
 def noise(size: int, seed: int = 1) -> bytes:
-    """What no compression makes smaller, and no JSON."""
+    """Bytes that no compression makes smaller, and that are no JSON."""
     return b"\xff" + random.Random(seed).randbytes(size - 1)
 
 
@@ -46,7 +46,7 @@ def good(number: int) -> bytes:
 
 
 class Run:
-    """One service between three topics, and what is in them."""
+    """One service between three topics, and their contents."""
 
     def __init__(
         self, kafka: Any, topics: Any, compression: str = "lz4", max_message: str = "1MiB", **dead: str

@@ -157,11 +157,11 @@ def test_a_service_whose_topic_is_deleted_and_created_again_goes_on_and_blames_n
     here.until(lambda: here.committed() == here.written or agent.summary is not None)
     assert agent.summary is None
     results = here.results()
-    # From the first that was not confirmed on, all of them; what was confirmed went with the topic.
+    # From the first unconfirmed one on, all of them; confirmed ones were deleted with the topic.
     assert set(results) == good(min(results), here.written)
     assert min(results) >= acknowledged - 10
     assert set(here.letters()) == bad(0, here.written)
-    # What comes again fails again, and counts again.
+    # A record that comes again fails again, and counts again.
     assert agent.meters.total("dead") >= len(here.letters())
 
 

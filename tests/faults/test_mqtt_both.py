@@ -1,6 +1,6 @@
-"""What can happen with any broker, on mosquitto and on our own: nothing is lost, and no more comes twice than may.
+"""Faults of any broker, on mosquitto and on our own: no message is lost, and no more come twice than may.
 
-What only one of them can do is in `test_mqtt_source` and `test_mqtt_faults`; `make soak` has the long forms.
+Features of only one of them are in `test_mqtt_source` and `test_mqtt_faults`; `make soak` has the long forms.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def source(port: int, **fields: object) -> MqttSource:
     """A source of `factory/{line}/{device}`."""
     usual = {"url": f"mqtt://127.0.0.1:{port}", "topics": "factory/{line}/{device}", "client_id": CLIENT}
     built = MqttSourceConfig.model_validate({**usual, **fields}).build()
-    # What is published once it is open is to reach it, on a busy machine too.
+    # Messages published once it is open have to reach it, on a busy machine too.
     built._connect_wait = 30.0
     return built
 
@@ -77,7 +77,8 @@ def taken(reader: Reader, count: int, at_once: int = 64) -> list[int]:
 
 
 def connected_again(reader: Reader, reconnects: int) -> list[Received]:
-    """What comes until the source has made so many further connections, and its subscriptions are granted."""
+    """The records that come until the source has made so many further connections, and its subscriptions are
+    granted."""
     return reader.until(lambda _: measured(reader, "reconnects") >= reconnects and source_of(reader).connected)
 
 
@@ -268,7 +269,7 @@ class TestRights:
         self, start_mqtt: StartMqtt, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A broker that says why it ends a connection ends the first one. Mosquitto 2.0.11 does not, in MQTT 5 either:
-        then the two go on, with longer and longer waits, and both say what it looks like.
+        then the two go on, with longer and longer waits, and both say that another client may have the same id.
         """
         monkeypatch.setattr(Backoff, "wait", lambda backoff: 0.01)
         broker = start_mqtt()
@@ -362,7 +363,7 @@ pipeline: []
 batch: {{max_records: 7}}
 sink: {{type: mqtt, url: "mqtt://127.0.0.1:{outward.port}", topic: out, qos: 2, codec: json}}
 """)
-            # Its session is there, so that what is published before it has subscribed waits for it.
+            # Its session exists already, so that messages published before it has subscribed wait for it.
             with MqttClient(broker.host, broker.port, "twice-mqtt", version=MQTTv5, clean=False) as session:
                 assert session.subscribe("in", 2) == 2
             with service:

@@ -110,7 +110,7 @@ def at_rest(broker: FaultyMqtt) -> bool:
 
 
 def begin_session(broker: MqttUnderTest) -> None:
-    """The service's session is there, so that what is published before it connects waits for it."""
+    """The service's session exists already, so that messages published before it connects wait for it."""
     with MqttClient(broker.host, broker.port, "proof", version=MQTTv5, clean=False) as client:
         client.subscribe("proof/+", 1)
 
@@ -152,7 +152,7 @@ class TestBrokers:
             with MqttClient(broker.host, broker.port, version=MQTTv5) as client:
                 for one in payloads(0, 300):
                     client.publish("proof/0", one, 1)
-                # What it took since it last wrote its store it would lose itself.
+                # It would lose messages that it accepted since it last wrote its store.
                 stored(broker)
                 broker.kill()
             broker.restart()
@@ -230,7 +230,7 @@ class TestMessages:
     def test_a_message_whose_topic_or_property_is_wrong_is_a_dead_letter_and_its_neighbours_go_on(
         self, ours: FaultyMqtt, name: str, into: str, hot_path: HotPath
     ) -> None:
-        """Whether or not the service reads what is wrong: a broker that lets it pass would bring it for ever."""
+        """Whether or not the service reads the malformed message: a broker that accepted it would send it for ever."""
         run = Run(ours.url, name, source=into)
         with run.service:
             assert until(lambda: "proof" in ours.subscribers)
@@ -514,7 +514,7 @@ def test_the_part_of_a_member_of_a_share_that_dies_waits_for_it(start_mosquitto:
 
 
 def test_when_the_session_of_a_dead_member_of_a_share_ends_its_part_is_gone(start_mosquitto: StartMosquitto) -> None:
-    """What mosquitto does: nobody else gets what it held for the member. The others get all that comes afterwards."""
+    """With mosquitto no other member gets the messages that it held for the member. The others get all later ones."""
     broker = start_mosquitto()
 
     def member(name: str, expiry: int) -> MqttClient:

@@ -49,7 +49,7 @@ class Killed:
     """A service over a mosquitto, whose processes are killed; its results are in a file."""
 
     def __init__(self, folder: Path, broker: Broker, delivery: str, seconds: float) -> None:
-        """`seconds` is what a batch takes."""
+        """`seconds` is the duration of a batch."""
         self.folder, self.broker = folder, broker
         (folder / "killed_steps.py").write_text(STEPS.format(seconds=seconds))
         (folder / "service.yaml").write_text(SERVICE.format(url=broker.url, window=WINDOW, delivery=delivery))
@@ -85,7 +85,7 @@ class Killed:
             time.sleep(0.02)
 
     def settled(self) -> Counter[Numbered]:
-        """What is in the file when nothing has been added for two seconds."""
+        """The contents of the file once no line was added for two seconds."""
         seen, since = -1, time.monotonic()
         while time.monotonic() < since + 2:
             assert self.process is not None
@@ -109,7 +109,8 @@ Make = Callable[..., Killed]
 def broker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
     """A mosquitto that is not slowed down by its store, and a broker that keeps to the window it is told.
 
-    Neither drops what waits for a service that takes its time to start: on a busy machine that may be 100,000 messages.
+    Neither drops messages that wait for a service that is slow to start: on a busy machine that may be 100,000
+    messages.
     """
     if request.param == "mosquitto":
         yield request.getfixturevalue("start_mosquitto")(persistence="false", max_queued_messages="0")
@@ -135,7 +136,7 @@ def make(tmp_path: Path, broker: Broker) -> Iterator[Make]:
 
 
 def kill_again_and_again(killed: Killed, kills: int, rate: int = 4000) -> tuple[set[Numbered], Counter[Numbered]]:
-    """What the broker took, and what the sink got, with so many kills while it came."""
+    """The messages that the broker accepted, and those that the sink got, with so many kills meanwhile."""
     draw = random.Random(kills)
     # The session is there before the first message.
     with MqttClient(killed.broker.host, killed.broker.port, "killed-mqtt", version=MQTTv5, clean=False) as client:
@@ -182,7 +183,7 @@ def test_nothing_is_lost_when_the_service_is_killed_ten_times(make: Make, broker
 
 @pytest.mark.parametrize("broker", ["mosquitto"], indirect=True)
 def test_a_service_that_acknowledges_first_loses_what_it_had_when_it_is_killed(make: Make) -> None:
-    """What the tests above would find, if it happened to them."""
+    """Faults that the tests above have to find."""
     # So slow that more always waits for it when it is killed.
     taken, found = kill_again_and_again(make("at_most_once", 0.1), 2, rate=1000)
     assert taken - set(found)

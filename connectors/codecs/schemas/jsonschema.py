@@ -38,7 +38,7 @@ class JsonSchemaConfig(WrapperConfig):
     schema_: LocalPath | dict[str, Any] | None = Field(default=None, alias="schema")
     """The schema of results, and without a registry also of payloads that are read: a file, or the schema itself. With a registry it may be left out: then it is the latest one of the subject."""  # noqa: E501
     validate_: bool = Field(default=False, alias="validate")
-    """Whether payloads and results are checked against their schemas. It costs many times what reading them does."""
+    """Whether payloads and results are checked against their schemas. It takes many times as long as reading them."""
     codec: str | dict[str, Any] = "json"
     """The codec of the JSON itself: its name, or `{type: json, OPTION: ...}`."""
     max_bytes: Size = 16 << 20

@@ -125,7 +125,7 @@ class SchemaRegistry:
     def about(self, topic: str | None, record: str, otherwise: str) -> str:
         """The findings of a request to the registry, as a text: for a codec in a sink the schema of results.
 
-        `record` names their type; `otherwise` says what happens where the subject has no schema.
+        `record` names their type; `otherwise` describes the effect of a subject without a schema.
         """
         if topic is None:
             subjects = self._asked("its subjects", lambda client: client.get_subjects())
@@ -216,7 +216,7 @@ class SchemaRegistry:
             told = self._scrub(str(error))
             if status in _DENIED:
                 raise ConnectorError(
-                    f"the schema registry {url} does not let us ask for {what}: {told}; correct auth of the registry"
+                    f"the schema registry {url} refuses the request for {what}: {told}; correct auth of the registry"
                 ) from None
             raise ConnectorError(
                 f"the schema registry {url}, asked for {what}: {told}", retriable=status in _AGAIN

@@ -52,7 +52,7 @@ class Commits:
         self._arrived(self.first(_offsets(progresses), seconds))
 
     def first(self, offsets: list[TopicPartition], seconds: float) -> list[TopicPartition]:
-        """Commit these positions of partitions that may not be lanes yet, as `now`; returns what the brokers have."""
+        """Commit these positions of partitions that may not be lanes yet, as `now`; returns the brokers' answer."""
         if not offsets:
             return []
         try:

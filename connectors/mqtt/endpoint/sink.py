@@ -128,7 +128,7 @@ class MqttEndpointSink(Sink):
             payload, told = messages.values[index] or b"", _user_properties(headers)
             if key is None:
                 raise ConnectorError(
-                    f"{self.name}: a result without the key of its record, which is the client's id, answers nobody; "
+                    f"{self.name}: a result without the key of its record, which is the client's id, has no receiver; "
                     "a record made of several has none"
                 )
             if reason := why_no_name(topic):

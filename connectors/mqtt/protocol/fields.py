@@ -84,7 +84,7 @@ class Fields:
 
 
 def text(raw: bytes, what: str) -> str:
-    """UTF-8 that MQTT allows, as `str`. Raises `ProtocolError` that begins with `what`."""
+    """UTF-8 that MQTT allows, as `str`. Raises `ProtocolError` with a text that begins with `what`."""
     try:
         found = raw.decode()
     except UnicodeDecodeError as error:

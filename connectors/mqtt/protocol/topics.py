@@ -113,7 +113,7 @@ class TopicPattern:
         bare = "/".join("+" if name else level for level, name in zip(levels, found, strict=True))
         self.pattern = pattern
         self.filter = bare if group is None else f"{SHARE}/{group}/{bare}"
-        """What to subscribe to."""
+        """The topic filter to subscribe to."""
         self.names = names
         """Names of levels, in order."""
         if reason := why_no_filter(self.filter):

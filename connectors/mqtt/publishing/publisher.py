@@ -113,7 +113,7 @@ class Publisher:
 
     @property
     def granted(self) -> Granted | None:
-        """What the broker granted to the last connection."""
+        """The broker's grants for the last connection."""
         return self._session.granted
 
     @property

@@ -117,7 +117,7 @@ class Server:
                 self._wake.send(b"\0")
 
     def ask(self, function: Callable[[], T]) -> T:
-        """Call this function in the server's thread, and return or raise what it returns or raises."""
+        """Call this function in the server's thread, and return its result or raise its error."""
         answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 
         def answer() -> None:

@@ -329,7 +329,7 @@ class NetworkSession(Session):
             self._lose(text, at_once=True)
             return
         if reason in _LOGIN:
-            text += f'; check username and password, and what client id "{settings.client_id}" may do'
+            text += f'; check username and password, and the rights of client id "{settings.client_id}"'
             if settings.login.token is not None and not self._login_asked_again:
                 self._login_asked_again = True
                 self._lose(text, at_once=True)
@@ -350,7 +350,7 @@ class NetworkSession(Session):
         if transport.unsent:
             transport.flush()
             if alive.stuck(now, transport.unsent):
-                raise TransportClosed(f"{self._settings.address} takes nothing more")
+                raise TransportClosed(f"{self._settings.address} accepts no more data")
         if self._backoff.failures and now - self._up_at >= _HOLDS_AFTER:
             self._backoff.reset()
             self._short_lived = 0

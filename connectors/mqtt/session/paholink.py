@@ -340,8 +340,8 @@ class PahoLink:
         if not self._warned:
             self._warned = True
             _log.warning(
-                "%s: messages of QoS 2 come, as an earlier configuration subscribed to; paho has acknowledged them "
-                "already, so that those under way are lost if this process is killed",
+                "%s: messages of QoS 2 come, by subscriptions of an earlier configuration; paho has acknowledged them "
+                "already, so that unfinished ones are lost if this process is killed",
                 self._address,
             )
 

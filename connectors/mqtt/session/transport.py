@@ -314,7 +314,7 @@ def no_tls(address: Address, error: ssl.SSLError) -> ConnectorError:
     """The error for a TLS handshake with this broker that failed, with advice."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return ConnectorError(
-            f"{address}: its certificate is not believed: {error.verify_message}; name the authority that "
+            f"{address}: its certificate is not trusted: {error.verify_message}; name the authority that "
             "signed it as tls.ca, and the name that stands in it as tls.server_name"
         )
     return ConnectorError(

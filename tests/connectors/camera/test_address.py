@@ -1,4 +1,4 @@
-"""What a camera's URL means, and that its login is shown nowhere."""
+"""Cameras' URLs: their meaning, and that logins are never shown."""
 
 from pathlib import Path
 

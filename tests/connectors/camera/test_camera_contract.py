@@ -31,12 +31,12 @@ NOT_THERE = {
     "positions": "pictures are counted by the source",
     "restart": "no camera shows a picture again",
     "rewind": "no camera shows a picture again",
-    "revoke": "nobody takes a camera away",
+    "revoke": "a camera is not taken away",
 }
 
 
 def payload(number: int, size: int = 0) -> bytes:
-    """What stands for a gray picture of `WIDTH` by a height that makes about `size` pixels."""
+    """The value that stands for a gray picture of `WIDTH` by a height that makes about `size` pixels."""
     return (b"record-%08d" % number).ljust(WIDTH * max(8, math.ceil(size / WIDTH)), b".")
 
 

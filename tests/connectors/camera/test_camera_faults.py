@@ -1,4 +1,4 @@
-"""What goes wrong with cameras: each comes back by itself, says why it was away, and disturbs no other."""
+"""Faults of cameras: each reconnects by itself, says why it was away, and disturbs no other."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_packets_that_cannot_be_decoded_end_nothing(camera: RtspCamera) -> None:
 
 
 def test_a_camera_that_never_tells_the_size_of_its_pictures_is_tried_again(camera: RtspCamera) -> None:
-    # Key frames alone have SPS and PPS before them: what follows cannot be decoded without.
+    # Key frames alone have SPS and PPS before them: later pictures cannot be decoded without.
     camera.shown = camera.shown._replace(units=camera.shown.units[1:5], parameters=[])
     with RtspCamera() as other, reading({"gate": camera.url, "other": other.url}, timeout="1s", stall="1s") as reader:
         reader.wait(lambda: reader.reason("gate") != "None", "trouble")

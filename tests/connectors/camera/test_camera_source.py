@@ -1,4 +1,4 @@
-"""What a source of cameras gives: records, times, lanes, policies."""
+"""The source of cameras: records, times, lanes, policies."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_pictures_of_an_http_camera_have_the_time_of_their_receipt() -> None:
     with HttpCamera(login=("admin", "s3cret")) as camera, reading({"dock": camera.url}) as reader:
         one = reader.see("dock", 2)[-1]
         known = dict(one.message.extras)
-        # libav makes its times up: 25 pictures a second, whatever comes.
+        # libav makes its times up: 25 pictures a second, at any real rate.
         assert "pts" not in known
         assert one.message.timestamp == known["receipt"]
 

@@ -85,7 +85,7 @@ def test_pictures_of_the_server_of_the_package_rtsp(transport: str) -> None:
 
 
 def test_our_test_camera_is_read_by_the_client_of_the_package_rtsp() -> None:
-    """What the tests of this folder are made with is a camera to others, too."""
+    """Other programs accept the test camera of this folder as a camera, too."""
     rtsp = pytest.importorskip("rtsp")
     with RtspCamera(login=("admin", "s3cret")) as camera, rtsp.Client(camera.url) as client:
         deadline = time.monotonic() + 30

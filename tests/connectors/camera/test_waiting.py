@@ -1,4 +1,4 @@
-"""Which pictures wait, which are dropped, and what each has as its time."""
+"""Which pictures wait, which are dropped, and their timestamps."""
 
 import threading
 import time
@@ -90,7 +90,7 @@ def test_pictures_of_a_file_are_taken_together() -> None:
     assert ready == [(1, 0, None), (2, 0, None), (3, 0, None), (4, 4, 1)]
     with found._arrived:
         found.take()
-    # What one poll has no room for needs no company again.
+    # Frames that did not fit into one poll do not wait for others again.
     assert found.ready == 3
 
 
@@ -148,7 +148,7 @@ def test_bursts_and_jumps_of_time_do_not_upset_the_rate() -> None:
     late = Rate(5)
     assert late.wants(0.0)
     assert late.wants(1.5)
-    # What never came is not made up for by all that comes now.
+    # Missing pictures are not made up for by the following ones.
     assert [late.wants(1.5 + at / 100) for at in range(1, 10)].count(True) <= 1
 
 
@@ -166,7 +166,7 @@ def test_the_cameras_clock_dates_a_picture_if_it_can_be_believed() -> None:
     assert stamps.of(picture(clock=3.0, receipt=1000.2)) == 1_000_200
     assert health.clock_believed is False
     assert stamps.of(picture(receipt=1001.0)) == 1_001_000
-    # Time never goes back, or what tracks things would fail.
+    # Time never goes back, or tracking would fail.
     assert stamps.of(picture(clock=1000.5, receipt=1001.1)) == 1_001_000
 
 

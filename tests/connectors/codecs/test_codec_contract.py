@@ -1,4 +1,4 @@
-"""Every codec of ours keeps the contract of a codec, and what any codec raises fails one record."""
+"""Every codec of ours keeps the contract of a codec, and an exception of any codec fails one record."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class TestFrame(CodecContract):
 
 
 class Careless(Codec):
-    """A plug-in of somebody who has never met a broken record: it raises whatever comes."""
+    """A plug-in without handling of broken records: it raises any exception."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error

@@ -1,4 +1,4 @@
-"""Payload codecs: what each makes of payloads, of values, and of what does not fit."""
+"""Payload codecs: decoding, encoding, and payloads and values that fail."""
 
 from __future__ import annotations
 
@@ -426,7 +426,8 @@ class AvroConfig(CodecConfig):
 
 
 def install(folder: Path, entries: dict[str, str]) -> Registry[CodecConfig]:
-    """What installing a wheel leaves behind, and a registry that looks at what is installed now."""
+    """The metadata that installing a wheel leaves behind, and a registry of the distributions that are installed
+    now."""
     (folder / "plugin_avro.py").write_text(PLUGIN)
     info = folder / "streamer_avro-1.0.dist-info"
     info.mkdir()

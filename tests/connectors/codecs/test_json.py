@@ -1,4 +1,4 @@
-"""Plain JSON: what records become, what nobody asks for, what is written, and what fails alone."""
+"""Plain JSON: decoded values, values that no step reads, written payloads, and records that fail alone."""
 
 from __future__ import annotations
 
@@ -522,7 +522,7 @@ def test_a_wrong_setting_is_told(setting: dict[str, Any], message: str) -> None:
 
 
 def test_columns_are_arrays_at_once() -> None:
-    """Numbers that are wanted are dense; what is not wanted is not decoded."""
+    """Numbers that are wanted are dense; unwanted values are not decoded."""
     batch = decoded([b'{"d": 1.5, "i": 7, "x": [1.0, 2.0], "b": true, "o": 1}'] * 30, ["d", "i", "x", "b"]).batch
     for key, dtype in (("d", np.float64), ("i", np.int64), ("b", np.bool_)):
         column = batch.column(key)

@@ -92,7 +92,7 @@ def same(payloads: Sequence[Any], wanted: frozenset[str], *, spans: bool = False
     assert set(a.batch.keys()) == set(b.batch.keys())
     if not a.failed:
         assert a.batch.keys() == b.batch.keys()
-    # As they came, before anybody has looked into them.
+    # As they came, before any value was read.
     texts = [list(codec.encode(batch).values) for codec, batch in ((plain, a.batch), (native, _like(b.batch, a.batch)))]
     assert texts[0] == texts[1]
     for key in a.batch.columns:

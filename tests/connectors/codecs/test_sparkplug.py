@@ -51,7 +51,7 @@ class TestSparkplug(CodecContract):
 
 
 def counted(codec: Codec) -> dict[str, float]:
-    """What the codec has counted, by name."""
+    """The codec's counters, by name."""
     return {one.name: one.value for one in codec.metrics()}
 
 
@@ -105,7 +105,7 @@ def test_aliases_are_those_of_the_births(block: Block) -> None:
         Data({"Speed": 99.0}),
         Data({"Load": 0.0}),
     ]
-    # The next block, too: what births say is kept.
+    # The next block, too: the contents of births are kept.
     assert values(read(codec, block, (DEVICE.format("DDATA"), data(2, 7.0, seq=5)))) == [Data({"Speed": 7.0})]
     assert counted(codec) == {"gaps": 0, "births_missing": 0, "rebirths": 0}
 

@@ -34,7 +34,7 @@ TOPIC = "records"
 
 
 class StandIn(FaustSource):
-    """A source beside a consumer: while it is open, it is given what is on the bus from the committed position on."""
+    """A source beside a consumer: while it is open, it gets the bus's messages from the committed position on."""
 
     def __init__(self, bus: FaustSourceBus) -> None:
         super().__init__(bus.loop.app, name="kafka", most_held=bus.held_at_most - 2**16, commit=self.commit)

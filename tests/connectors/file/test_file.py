@@ -178,7 +178,7 @@ class FileSinkBus(Files, SinkBus):
 NO_PEER = {
     "topics": "a file sink writes one file",
     "cut": "a file has no peer",
-    "lose": "a file does not lose what it took",
+    "lose": "a file does not lose written messages",
 }
 
 

@@ -1,4 +1,4 @@
-"""What file sinks do beyond the contract: crashes, full disks, hostile names."""
+"""File sinks beyond the contract: crashes, full disks, hostile names."""
 
 from __future__ import annotations
 

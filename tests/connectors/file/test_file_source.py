@@ -1,4 +1,4 @@
-"""What a file source does beyond the contract: damage, growth, checkpoints, folders."""
+"""File sources beyond the contract: damage, growth, checkpoints, folders."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ CLOSING = threading.Event()
 
 
 class Server:
-    """`answers` maps a path to what its requests get, one after the other, the last again and again."""
+    """`answers` maps a path to the answers to its requests, one after the other, the last one again and again."""
 
     def __init__(self) -> None:
         self.answers: dict[str, list[Callable[[BaseHTTPRequestHandler], None]]] = {}
@@ -138,7 +138,7 @@ def test_a_checksum_is_checked_when_the_model_comes_and_in_the_cache(server: Ser
     with pytest.raises(FetchError, match=rf"has the SHA-256 {new}, not {SHA}; it is another file") as caught:
         HTTP.fetch(f"{url}#sha256={SHA}")
     assert "m.bin" in str(caught.value)
-    # What was there is still there.
+    # The old file is still there.
     assert HTTP.fetch(url).read_bytes() == b"new"
     assert parts() == []
 
@@ -236,7 +236,7 @@ def test_a_redirect_in_a_circle_is_an_error(server: Server) -> None:
         (content(b"", length=-1), "the server gives nothing"),
         (status(204), "the server gives nothing"),
         (content(b"<p>log in</p>", headers={"Content-Type": "text/html; charset=utf-8"}), "a web page instead"),
-        (content(headers={"Content-Encoding": "gzip"}), "packs it"),
+        (content(headers={"Content-Encoding": "gzip"}), "compresses it"),
     ],
 )
 def test_an_answer_that_is_no_model_is_an_error_and_not_kept(
@@ -307,7 +307,7 @@ def test_a_server_that_drips_is_given_up(
 ) -> None:
     monkeypatch.setattr(download, "_WINDOW", 0.4)
     url = server.gives(answer)
-    with pytest.raises(FetchError, match=r"in drips|the server gives|cannot be fetched") as caught:
+    with pytest.raises(FetchError, match=r"too slowly|the server sends|cannot be fetched") as caught:
         HTTP.fetch(url)
     assert "modelUri" in str(caught.value) or "network" in str(caught.value)
     assert HTTP.cached(url) is None
@@ -337,7 +337,7 @@ def test_attempts_share_the_time_that_there_is(server: Server, monkeypatch: pyte
 def test_what_was_given_up_leaves_nothing_behind(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "_WINDOW", 0.2)
     before = set(threading.enumerate())
-    with pytest.raises(FetchError, match="in drips"):
+    with pytest.raises(FetchError, match="too slowly"):
         HTTP.fetch(server.gives(dripping(HEAD + b"Content-Length: 100000\r\n\r\n")))
     assert parts() == []
     # One that answers a request is the server's.
@@ -371,7 +371,7 @@ def test_what_is_no_url_is_an_error_at_once(wrong: str, server: Server) -> None:
 def test_a_user_without_a_home_is_told_where_to_put_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("STREAMER_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(variable, raising=False)
-    # As Python leaves it where nobody knows a home.
+    # As Python leaves it for a user without a home.
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     with pytest.raises(FetchError, match="STREAMER_CACHE sets a folder"):
         cache_folder()

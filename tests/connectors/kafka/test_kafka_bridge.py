@@ -1,4 +1,5 @@
-"""The compiled bridge to confluent-kafka's clients beside plain Python: what both must do, and when it gives way."""
+"""The compiled bridge to confluent-kafka's clients beside plain Python: common behaviour, and when plain Python is used
+instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fields of Kafka connectors: what they refuse, and what they never show."""
+"""The fields of Kafka connectors: refused values, and masked secrets."""
 
 from __future__ import annotations
 
@@ -249,5 +249,5 @@ def test_a_message_that_the_clients_queue_has_no_room_for_is_an_error_of_the_fil
     assert sink(max_message="65MiB", client=queue).max_message == 65 << 20
     with pytest.raises(ValidationError, match="under client, or lower max_message"):
         sink(max_message="200KiB", client={"queue.buffering.max.kbytes": "100"})
-    # Where the file does not say how large they may be, it is what there is room for.
+    # Without `max_message` in the file, the client's queue is the limit.
     assert sink_properties(sink(client={"queue.buffering.max.kbytes": "100"}), {})["message.max.bytes"] == 102_400

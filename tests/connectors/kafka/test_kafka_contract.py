@@ -126,7 +126,7 @@ class WatchedBus(KafkaSourceBus):
 
     def held_bytes(self, source: Source) -> int:
         assert isinstance(source, KafkaSource)
-        # Statistics are served by the client's poll: paused, it would throw away what is to be measured.
+        # Statistics are served by the client's poll: paused, it would drop the records that are to be measured.
         source._reading.receive(1, 0)
         return self._held + source._reading.held_bytes
 

@@ -54,7 +54,7 @@ def opened(kafka: Broker, topic: str, hot_path: HotPath = "auto", **fields: Any)
 
 
 def falls_back(kafka: Broker, topic: str, reason: str, caplog: pytest.LogCaptureFixture, **fields: Any) -> None:
-    """Records go through plain Python, the log says why, once, and those who insist are told."""
+    """Records go through plain Python, the log says why, once, and `native` raises an error."""
     with caplog.at_level(logging.WARNING, "connectors.kafka.client.bridge"):
         source, sink = opened(kafka, topic, **fields)
         assert source.hot_path == sink.hot_path == hotpath.HotPathReport("python", source.hot_path.reason)

@@ -1,4 +1,4 @@
-"""A Kafka source as a member of its group: where it begins, what it commits, and how it shares partitions."""
+"""A Kafka source as a member of its group: beginnings, commits, and assignments of partitions."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_partitions_that_are_added_later_begin_at_their_first_record(
         write(kafka.bootstrap, topic, numbers(100, 110), 1)
         write(kafka.bootstrap, topic, numbers(5, 8))
         assert sorted(values(reader.take(13))) == sorted(numbers(5, 8) + numbers(100, 110))
-    # Also where they are added while nobody reads.
+    # Also if they are added while no member reads.
     grow(kafka.bootstrap, topic, 3)
     write(kafka.bootstrap, topic, numbers(200, 204), 2)
     with Reader(source(kafka.bootstrap, topic, topic, start=start)) as reader:

@@ -1,4 +1,4 @@
-"""Record batches that no producer would write, read from brokers that look at none: what librdkafka makes of them."""
+"""Record batches that no producer would write, from brokers that do not check them, read by librdkafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compressed on its way grows when it arrives: how much of it a source has in memory at a time."""
+"""Compressed batches grow when they are unpacked: how many bytes a source has in memory at a time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ print(int(most.split()[1]) // 1024)
 
 
 def put(broker: Broker, topic: str) -> None:
-    """Batches that are as large as nobody would make them."""
+    """Batches that are larger than any usual producer makes them."""
     lost: list[object] = []
 
     def reported(error: object, message: object) -> None:

@@ -287,7 +287,7 @@ def test_in_plain_python_the_rest_of_a_block_follows_in_order_as_soon_as_there_i
 
 
 def test_a_key_that_is_too_long_for_librdkafka_is_refused_and_ends_no_process(native: ModuleType) -> None:
-    # Four gibibytes that nobody writes to take no memory.
+    # Four gibibytes that are never written to take no memory.
     script = f"""
 import numpy as np
 from confluent_kafka import KafkaError, Producer

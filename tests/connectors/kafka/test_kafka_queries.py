@@ -1,4 +1,4 @@
-"""What brokers are asked beside a consumer, also before they know the answer."""
+"""Requests to brokers beside a consumer, also before the brokers know the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is Kafka's own about its sink; what every sink must do is in test_kafka_contract."""
+"""Kafka's sink beyond the contract of all sinks, which is in test_kafka_contract."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_every_message_that_a_frozen_broker_made_time_out_is_named_by_its_row(
     assert len(lost) >= 900, "the broker was frozen"
     assert all(isinstance(error, ConnectorError) and error.retriable for error in lost.values())
     cuttable_kafka.broker.thaw()
-    # What is confirmed is there. What is lost may be: an answer that never came is no refusal. A broker that was
-    # frozen takes a while to be itself again, so that messages which have a second only may be lost again.
+    # Confirmed messages are there. Lost ones may be: an answer that never came is no refusal. A broker that was frozen
+    # takes a while to be itself again, so that messages which have a second only may be lost again.
     again = [one for row, one in enumerate(numbered(1000, **more), 500) if row in lost]
     deadline = soon()
     while again:
@@ -139,7 +139,7 @@ def test_messages_that_differ_only_in_headers_or_time_are_told_apart_when_lost(
         Message(b"", b""),
         Message(None),
     ]
-    # What the client refuses at once is not among what can be lost.
+    # Messages that the client refuses at once are not among those that can be lost.
     block = block_of([same[0]._replace(value=bytes(3000)), *same], 10)
     cuttable_kafka.broker.freeze()
     assert list(sink.send(block, soon())) == [0]
@@ -260,7 +260,7 @@ def test_a_message_larger_than_the_topic_allows_is_lost_alone_though_its_batch_w
 ) -> None:
     topic = topics(1, max_message_bytes="20000")
     random = np.random.default_rng(1)
-    # Not to be compressed away: the broker measures what arrives.
+    # Random bytes, as the broker measures compressed batches.
     sent = [Message(random.bytes(30_000 if number == 5 else 1000), b"k") for number in range(12)]
     sink = opened(kafka.bootstrap, topic)
     assert sink.send(block_of(sent, 100), soon()) == {}
@@ -301,7 +301,7 @@ def test_a_message_that_is_sent_alone_is_not_blamed_for_those_that_come_after_it
     small, large = random.bytes(1000), random.bytes(30_000)
     assert sink.send(block_of([Message(small), Message(large)], 0), soon()) == {}
     for number in range(3):
-        # Too short for an answer: what is sent alone now travels with what is sent next.
+        # Too short for an answer: the message that is sent alone now is in one batch with the next ones.
         with contextlib.suppress(ConnectorError):
             sink.barrier(time.monotonic())
         assert sink.send(block_of([Message(large)], 10 + number), soon()) == {}

@@ -1,4 +1,4 @@
-"""What is Kafka's own about its source; what every source must do is in test_kafka_contract."""
+"""Kafka's source beyond the contract of all sources, which is in test_kafka_contract."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_group_that_committed_nothing_begins_at_the_time_it_is_told(
     with Reader(source(kafka.bootstrap, topic, topic, start=2_000_000)) as reader:
         received = reader.take(2)
         began = {event.partition: event.position for event in reader.events(LaneBegan)}
-        # Nothing in partition 1 is as young: what comes next is.
+        # No record in partition 1 is as young: the next one is.
         write(kafka.bootstrap, topic, [b"new"], 1)
         later = reader.take(1)
     assert values(received) == [b"2000000", b"3000000"]
@@ -95,7 +95,7 @@ def test_what_is_fetched_ahead_while_nobody_polls_does_not_fill_the_memory(
     kafka: Broker, topics: Topics, source: MakeSource
 ) -> None:
     topic = topics(4)
-    # Not compressed: limits are about bytes as they are sent, so of what compresses well any amount may come at once.
+    # Not compressed: limits count transferred bytes, so any amount of well compressible records may come at once.
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 5})
     for number in range(4000):
         producer.produce(topic, b"%06d" % number + bytes(100_000), partition=number % 4)
@@ -152,7 +152,7 @@ def test_a_topic_made_anew_begins_another_life_of_its_lane(
     write(kafka.bootstrap, topic, numbers(0, 3))
     with Reader(source(kafka.bootstrap, topic, topic, out_of_range="earliest")) as reader:
         received = reader.take(3)
-        # What a topic made anew looks like to a consumer: positions that were there before.
+        # A topic that was created again: positions that existed before.
         progress = reader.source._lanes.places[topic, 0]  # type: ignore[attr-defined]
         reader.acknowledge(received)
         progress.delivered = 100

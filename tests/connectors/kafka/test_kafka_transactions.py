@@ -1,4 +1,4 @@
-"""What is Kafka's own about transactions; what each sink of them must do is in test_kafka_transaction_contract."""
+"""Kafka's transactions beyond the contract of all transactional sinks, which is in test_kafka_transaction_contract."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def rewound(reader: Reader, received: list[Received]) -> list[Received]:
 
 
 def eventually(call: Callable[[], None]) -> None:
-    """Calls again what ends in a retriable error, as a service does."""
+    """Repeats a call that ends in a retriable error, as a service does."""
     deadline = soon()
     while True:
         try:
@@ -169,7 +169,7 @@ def test_a_client_that_is_fenced_again_and_again_stops_the_service(place: Place,
 def test_a_client_that_fails_for_good_while_brokers_go_away_is_replaced_as_often_as_it_fails(
     place: Place, write: Write
 ) -> None:
-    """Nobody fences it: its transaction was in a state that it did not expect, as a coordinator had moved."""
+    """It was not fenced: its transaction was in a state that it did not expect, as a coordinator had moved."""
     write(place.bootstrap, place.records, numbers(0, 1))
     sink = place.sink(instance="one")
     sink.open()
@@ -197,7 +197,7 @@ def test_a_transaction_that_brokers_gave_up_waiting_for_is_aborted_and_begun_ane
         received = reader.take(4)
         sink.begin(soon())
         send(sink, received)
-        # Nobody reads past a transaction that is open: when this is read the brokers have given it up.
+        # No consumer reads past an open transaction: when this is read the brokers have given it up.
         write(place.bootstrap, place.results, [b"later"])
         assert place.read(1) == [b"later"]
         with pytest.raises(Voided):
@@ -231,7 +231,7 @@ def test_a_client_that_hangs_where_it_adds_positions_is_replaced(
         again = rewound(reader, received)
         sink.begin(soon())
         send(sink, again)
-        # What the first client does when it goes on is nothing to the second one.
+        # The first client, when it goes on, does not affect the second one.
         hanging.goes_on.set()
         assert hanging.is_closed.wait(PATIENCE)
         commit(sink, again, reader)
@@ -337,7 +337,7 @@ def test_a_message_that_brokers_refuse_names_its_whole_request_and_the_next_tran
         assert sink.send(block_of([Message(os.urandom(9000)), Message(b"beside it")], 100), soon()) == {}
         lost = sink.barrier(soon())
         assert {row for row, error in lost.items() if not error.retriable} >= {100}
-        # The transaction has failed: what is sent now is lost with it, and nobody is to blame.
+        # The transaction has failed: messages that are sent now are lost with it, and no message is to blame.
         assert sink.send(block_of([Message(b"after")], 200), soon()) == {}
         assert sink.barrier(soon())[200].retriable
         with pytest.raises(Voided):
@@ -475,7 +475,7 @@ def test_what_access_rules_forbid_is_named(start_kafka: Callable[..., Any], topi
     place = Place(kafka.bootstrap, topic_name(), topic_name("results"))
     create_topics(kafka.bootstrap, {place.records: 1, place.results: 1})
     write(place.bootstrap, place.records, numbers(0, 1))
-    # Without the topic's settings everything works; only what brokers refuse is found later.
+    # Without the topic's settings all works; only refusals of brokers come later.
     forbid(kafka.bootstrap, ResourceType.TOPIC, place.results, AclOperation.DESCRIBE_CONFIGS)
     sink = place.sink()
     sink.open()
@@ -509,7 +509,7 @@ def forbid(bootstrap: str, kind: ResourceType, name: str, operation: AclOperatio
     def rule(what: AclOperation, permission: AclPermissionType) -> AclBinding:
         return AclBinding(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", what, permission)
 
-    # What has a rule is forbidden but for what is allowed.
+    # A resource with a rule is forbidden except for the allowed operations.
     rules = [rule(AclOperation.ALL, AclPermissionType.ALLOW), rule(operation, AclPermissionType.DENY)]
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for answer in admin.create_acls(rules).values():

@@ -1,4 +1,4 @@
-"""Memory connectors keep the connector contract, and what is theirs alone."""
+"""Memory connectors: the connector contract, and their own features."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ class BufferedBus(MemorySinkBus):
 
 
 class TestBufferedMemorySink(SinkContract):
-    cannot = KEEPS_ALL | {"cut": "it is never full: it holds what it was sent until a barrier"}
+    cannot = KEEPS_ALL | {"cut": "it is never full: it holds sent messages until a barrier"}
 
     @pytest.fixture
     def bus(self) -> SinkBus:

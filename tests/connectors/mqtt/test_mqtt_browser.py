@@ -1,4 +1,4 @@
-"""`tap`, `send`, `replay` and `check` on a broker: what they see, and what there is none of."""
+"""`tap`, `send`, `replay` and `check` on a broker: retained and new messages, and errors for positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fields of MQTT sources: what they mean, and what their errors say."""
+"""The fields of MQTT sources: their effects and errors."""
 
 from __future__ import annotations
 

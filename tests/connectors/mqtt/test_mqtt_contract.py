@@ -31,7 +31,7 @@ CANNOT = {
     "tombstones": "a payload is never absent",
     "partitions": "a session is one lane",
     "positions": "positions are arrival numbers of this process",
-    "revoke": "nobody takes a session away and gives it back",
+    "revoke": "a session is not taken away and given back",
     "end": "topics do not end",
 }
 
@@ -120,7 +120,7 @@ def built(port: int, place: str, **more: object) -> MqttSource:
 
 
 def make_session(source: Source) -> None:
-    """Have the broker keep what comes for this source from now on."""
+    """Have the broker keep messages for this source from now on."""
     source.open()
     source.close()
 
@@ -222,7 +222,7 @@ class TestOnOurOwnBroker(Contracts):
 
 
 class TestWindows:
-    """A broker that lets 20 messages be unacknowledged, whatever is asked for."""
+    """A broker that allows 20 unacknowledged messages, ignoring the requested number."""
 
     test_window = SourceContract.test_a_starved_source_goes_on_when_something_is_acknowledged
 

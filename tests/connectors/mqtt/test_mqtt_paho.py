@@ -1,4 +1,4 @@
-"""`client: paho`: what it can and cannot do, on mosquitto. That it keeps the contracts is in their tests."""
+"""`client: paho` on mosquitto: its features and limits. The contracts' tests run with it, too."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _sender(broker: LocalMosquitto, ca: Path) -> Settings:
 def test_a_certificate_that_is_not_believed_stops_it(start_mosquitto: StartMosquitto, tmp_path: Path) -> None:
     made = certificate_in(tmp_path)
     broker = start_mosquitto(certfile=str(made.certificate), keyfile=str(made.key))
-    with pytest.raises(ConnectorError, match=r"certificate is not believed.*tls\.ca"):
+    with pytest.raises(ConnectorError, match=r"certificate is not trusted.*tls\.ca"):
         built(f"mqtts://localhost:{broker.port}").open()
     unchecked = built(f"mqtts://127.0.0.1:{broker.port}", tls={"verify": False})
     unchecked.open()

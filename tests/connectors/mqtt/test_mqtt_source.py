@@ -1,4 +1,4 @@
-"""What an MQTT source does when brokers, links and configurations are in its way."""
+"""MQTT sources with difficult brokers, connections and configurations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def source(port: int, **fields: object) -> MqttSource:
     """A source of `factory/{line}/{device}`."""
     usual = {"url": f"mqtt://127.0.0.1:{port}", "topics": "factory/{line}/{device}", "client_id": CLIENT}
     built = MqttSourceConfig.model_validate({**usual, **fields}).build()
-    # What is published once it is open is to reach it, on a busy machine too.
+    # Messages published once it is open have to reach it, on a busy machine too.
     built._connect_wait = 30.0
     return built
 
@@ -349,7 +349,7 @@ class TestCuts:
 
 class TestGaps:
     def test_what_came_at_qos_0_and_is_lost_by_a_rewind_is_counted(self, broker: FaultyMqtt) -> None:
-        """Those that are done are not; what came at QoS 1 comes again."""
+        """Finished ones are not counted; messages of QoS 1 come again."""
         with opened(broker) as reader:
             for number in range(6):
                 feed(broker, number, number + 1, qos=number % 2)
@@ -412,7 +412,7 @@ class TestWindows:
     def test_no_more_than_the_window_is_under_way_whatever_the_broker_sends(
         self, broker: FaultyMqtt, version: str
     ) -> None:
-        """What is not acknowledged comes again after a crash: `window` bounds it, and brokers do not."""
+        """Unacknowledged messages come again after a crash: `window` bounds their number, and brokers do not."""
         broker.faults.window = lambda connect: Window(5000)
         with opened(broker, window=100, version=version) as reader:
             feed(broker, 0, 1000)
@@ -665,7 +665,7 @@ class TestCanary:
     def test_a_session_whose_subscriptions_are_gone_is_noticed_and_subscribes_anew(
         self, broker: FaultyMqtt, fields: dict[str, str]
     ) -> None:
-        """The broker keeps the connection, and believes that nobody wants anything."""
+        """The broker keeps the connection, and has lost all subscriptions."""
         with opened(broker, canary={"every": 1}, **fields) as reader:
             until(lambda: measured(reader, "canary_seconds") > 0, reader)
             broker.unsubscribe(CLIENT)
@@ -684,7 +684,8 @@ class TestCanary:
     def test_one_lost_subscription_of_several_is_asked_for_again(
         self, broker: FaultyMqtt, fields: dict[str, str]
     ) -> None:
-        """The others, and the canary's, are there: nothing shows the loss. What is retained does not come again."""
+        """The other subscriptions, and the canary's, are kept, so the loss is not visible. Retained messages do not
+        come again."""
         feed(broker, 0, 1, "factory/a/1", retain=True)
         topics = ["factory/a/+", "factory/b/+"]
         granted: list[str] = []

@@ -67,7 +67,7 @@ sink: {{type: mqtt, topic: out, codec: raw}}
 
 
 def answers(text: str, broker: FaultyMqtt, payloads: list[bytes]) -> list[bytes]:
-    """What a service makes of these messages."""
+    """The results of a service for these messages."""
     # The listener is of the test's own and not encrypted: it asks the broker itself.
     found: list[bytes] = []
     broker.faults.refuse = lambda packet: found.append(packet.payload) if packet.topic == "out" else None
@@ -80,7 +80,7 @@ def answers(text: str, broker: FaultyMqtt, payloads: list[bytes]) -> list[bytes]
 
 
 def test_a_service_reads_and_writes_over_tls(broker: FaultyMqtt, made: Certificate) -> None:
-    """Messages that are larger than what TLS decrypts at once, and many small ones behind them."""
+    """Messages that are larger than a TLS record, and many small ones after them."""
     payloads = [bytes(3_000_000), *(b"%d" % number for number in range(2000)), bytes(100_000)]
     text = SERVICE.format(url=f"mqtts://localhost:{broker.port}", client="builtin", ca=made.certificate)
     assert answers(text, broker, payloads) == payloads

@@ -1,4 +1,4 @@
-"""What an outbox does beyond the contract of sinks: restarts, refusals, bounds, damaged files."""
+"""Outboxes beyond the contract of sinks: restarts, refusals, bounds, damaged files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def failure(sink: OutboxSink | Place) -> str:
-    """What a barrier raises soon, or already the opening."""
+    """The error that a barrier raises soon, or `open` at once."""
     deadline = time.monotonic() + 20
     try:
         opened = sink if isinstance(sink, OutboxSink) else sink.opened()

@@ -1,4 +1,4 @@
-"""A sink behind an outbox is a sink: it keeps the contract, but for what the real sink says too late."""
+"""A sink behind an outbox keeps the contract of sinks, except for late refusals of the real sink."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from connectors.outbox.sink import OutboxSink
 from connectors.sink import Sink
 
 LATE = {
-    "lose": "the outbox sends again what the real sink lost",
+    "lose": "the outbox sends messages again that the real sink lost",
     "waits": "a message is confirmed when it is in the outbox",
-    "vanish": "what is confirmed is in the outbox, and arrives when a sink opens again",
+    "vanish": "confirmed messages are in the outbox, and arrive when a sink opens again",
 }
 
 

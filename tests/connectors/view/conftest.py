@@ -46,7 +46,7 @@ def viewing() -> Iterator[Callable[..., ViewSink]]:
 
 
 class Client:
-    """A connection to the page: one request, and what comes of the answer so far."""
+    """A connection to the page: one request, and the received part of the answer."""
 
     def __init__(self, sink: ViewSink, path: str, *headers: str, host: str = "localhost") -> None:
         assert sink.address is not None

@@ -1,4 +1,4 @@
-"""The sink `clip`: what is in its files, with cameras and films, and what becomes of faults."""
+"""The sink `clip`: the contents of its files, with cameras and video files, and faults."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_clip_holds_the_pictures_before_and_after_an_event_as_the_camera_sent_
 def test_events_while_a_clip_is_written_make_it_longer_up_to_a_limit(recording: Any, tmp_path: Path) -> None:
     video(str(tmp_path / "film.mp4"), frames=300, fps=10, gop=10)
     clips, reader = recording({"film": str(tmp_path / "film.mp4")}, before="1s", after="2s", longest="8s")
-    # Of ten seconds of events, one a second: a clip of eight seconds, and one with what is left.
+    # Of ten seconds of events, one a second: a clip of eight seconds, and one with the rest.
     for number in range(150, 250, 10):
         until(lambda number=number: len(reader.of("film")) > number, reader)  # type: ignore[misc]
         assert clips.event(reader.of("film")[number]) == {}
@@ -499,7 +499,7 @@ def test_clips_of_a_killed_process_get_their_names_at_the_next_start(
             assert process.stdout is not None
             assert process.stdout.readline() == "begun\n"
             [part] = folder.glob("*.part")
-            # Another sink of the same folder leaves alone what is being written.
+            # Another sink of the same folder leaves the file alone that is being written.
             recording({"test": TEST}, directory=folder, format=kind)
             assert part.exists()
         finally:

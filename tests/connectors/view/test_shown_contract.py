@@ -1,4 +1,5 @@
-"""The sinks that show pictures keep what there is to keep of the contract: what they write cannot be read back."""
+"""The sinks that show pictures keep the contract, as far as it applies: their output cannot be read back as
+messages."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ from pipelines import Data
 from tests.connectors.view.conftest import result
 
 CANNOT = {
-    "read": "pictures are drawn, encoded and replaced: what was sent cannot be had back",
+    "read": "pictures are drawn, encoded and replaced: messages cannot be read back",
     "bytes": "results are taken with their pictures, as objects",
     "waits": "there is no peer that messages wait for",
-    "vanish": "what is shown is nowhere, and a file that is open can be deleted without harm",
-    "lose": "what is passed over is counted, and no message is lost",
+    "vanish": "shown pictures are not stored, and a file that is open can be deleted without harm",
+    "lose": "dropped pictures are counted, and no message is lost",
     "cut": "there is no peer",
 }
 

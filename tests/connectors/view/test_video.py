@@ -1,4 +1,4 @@
-"""The sink `video`: what is in the files, and what becomes of pictures that cannot be written."""
+"""The sink `video`: the contents of files, and pictures that cannot be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sink `view` over plain HTTP: what a client gets, what is encoded for it, and who may look."""
+"""The sink `view` over plain HTTP: answers, encoded pictures, and access."""
 
 from __future__ import annotations
 

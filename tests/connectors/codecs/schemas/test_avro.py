@@ -403,7 +403,7 @@ def test_a_schema_file_is_found_beside_the_service_file(tmp_path: Path, monkeypa
 
 
 def test_a_schema_that_is_no_use_fails_its_records_and_no_others(world: World) -> None:
-    """It was registered by somebody else."""
+    """Another client has registered it."""
     endless = {"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}
     nothing = {"type": "record", "name": "E", "fields": [{"name": "x", "type": {"type": "array", "items": "null"}}]}
     deep: Any = "int"
@@ -559,7 +559,8 @@ def _alone(setting: dict[str, Any], payloads: list[bytes]) -> list[Any]:
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_records_that_are_read_together_are_what_they_are_alone(data: st.DataObject) -> None:
-    """However the others are damaged: cut off, swollen by texts that swallow what follows, or several in one."""
+    """With all kinds of damage to the others: cut off, with a length that reaches into the next record, or several in
+    one."""
     good = avro(READING, RECORD)
     other = avro(READING, {**RECORD, "machine": "m" * 70, "x": []})
     odd = st.one_of(

@@ -69,7 +69,7 @@ class _Names:
 
 
 def _raw(kind: Any) -> Any:
-    """The type without its logical type: fastavro writes what is in the bytes."""
+    """The type without its logical type, so that fastavro writes the raw values."""
     if isinstance(kind, dict) and "logicalType" in kind:
         return {key: value for key, value in kind.items() if key != "logicalType"}
     if isinstance(kind, dict):
@@ -195,7 +195,7 @@ def _mutilated(draw: st.DrawFn, good: list[bytes]) -> bytes:
 
 
 def ways(setting: dict[str, Any]) -> tuple[Codec, Codec]:
-    """The codec in plain Python, and compiled: not guarded, so that what it raises is seen."""
+    """The codec in plain Python, and compiled: not `Guarded`, so that its exceptions are seen."""
     config = AvroConfig.model_validate({"type": "avro", **setting})
     plain, native = config.with_hot_path("python").build(), config.with_hot_path("native").build()
     assert (plain.hot_path.path, native.hot_path.path) == ("python", "native")
@@ -222,7 +222,7 @@ def errors(decoded: Decoded) -> dict[int, str]:
 
 
 def same(setting: dict[str, Any], records: Records, wanted: frozenset[str]) -> Decoded:
-    """What both ways make of the records is equal; what the compiled one makes of them."""
+    """Check that both hot paths decode the records alike; returns the compiled result."""
     a, b = (codec.decode(records, wanted, 3) for codec in ways(setting))
     assert errors(a) == errors(b)
     assert list(a.batch.rows) == list(b.batch.rows)
@@ -484,7 +484,7 @@ def _results(draw: st.DrawFn) -> tuple[Any, list[Data]]:
 
 
 def written(codec: Codec, batch: Batch) -> tuple[list[Any], dict[int, str]]:
-    """What is written when the codec has written something before."""
+    """The payloads of a codec that has written others before."""
     codec.encode(batch)
     encoded = codec.encode(batch)
     return list(encoded.values), {row: str(error) for row, error in encoded.failed.items()}
@@ -502,7 +502,7 @@ def test_both_ways_write_the_same(results: tuple[Any, list[Data]]) -> None:
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_both_ways_write_what_they_have_read(data: st.DataObject) -> None:
-    """Fields that nobody has looked at, by the schema that they came with and by another."""
+    """Fields that no step has read, written by the schema that they came with and by another."""
     schema, values = data.draw(_schemas())
     payloads = [avro(schema, data.draw(values)) for _ in range(data.draw(st.integers(1, 5)))]
     outs = [{**one, "type": ["null", one["type"]]} if isinstance(one["type"], str) else one for one in schema["fields"]]

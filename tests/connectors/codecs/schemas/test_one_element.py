@@ -38,7 +38,7 @@ def avro(*fields: tuple[str, Any]) -> dict[str, Any]:
 
 
 def written(schema: dict[str, Any], batch: Batch) -> list[Any]:
-    """What Avro has of each row; the text of its error for a row that cannot be written."""
+    """The Avro record of each row; the text of the error for a row that cannot be written."""
     codec = codec_of({"type": "avro", "schema": schema})
     encoded = codec.encode(batch)
     encoded = codec.encode(batch)  # The second batch is written together.

@@ -1,4 +1,5 @@
-"""The endpoint keeps the contracts of sources and sinks; paho is its client, and sends again what it has to."""
+"""The endpoint keeps the contracts of sources and sinks; paho is its client, and sends unacknowledged messages
+again."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ WINDOW = 500
 
 
 class EndpointBus(SourceBus):
-    """A device that connects whenever the service is there, and keeps what it was not acknowledged."""
+    """A device that connects whenever the service runs, and keeps unacknowledged messages."""
 
     window = WINDOW
     held_at_most = 2 << 20
@@ -41,7 +42,7 @@ class EndpointBus(SourceBus):
         self._client = Client(CallbackAPIVersion.VERSION2, "device", protocol=MQTTv5)
         self._client.max_inflight_messages_set(WINDOW)
         self._client.reconnect_delay_set(1, 1)
-        # What it is given while it is not connected paho sends all at once, whatever may be in flight.
+        # When paho connects it sends all messages queued meanwhile at once, ignoring the limit in flight.
         self._later: deque[Message] = deque()
         self._lock = threading.Lock()
         self._client.on_connect = lambda *_: self._catch_up()
@@ -103,7 +104,7 @@ class TestMqttEndpointSource(SourceContract):
 
 
 class AnswersBus(SinkBus):
-    """A device that keeps what it is answered. It is the only one, so that every message is for it."""
+    """A device that keeps its answers. It is the only one, so that every message is for it."""
 
     in_flight_at_most = MAX_IN_FLIGHT
 
@@ -151,20 +152,20 @@ class TestMqttEndpointSink(SinkContract):
 
     cannot: ClassVar[Mapping[str, str]] = {
         "keys": "a message's key is the id of its client, and does not travel",
-        "headers": "the contract's messages with headers have no key, so they are for nobody",
+        "headers": "the contract's messages with headers have no key, so they have no receiver",
         "binary_headers": "user properties are text",
-        "topics": "the contract's messages with a topic have no key, so they are for nobody",
+        "topics": "the contract's messages with a topic have no key, so they have no receiver",
         "timestamps": "MQTT has none",
         "tombstones": "a payload of MQTT may be empty, but not absent",
-        "limit": "what a client cannot take has nobody to have it",
+        "limit": "a message that is too large for its client counts as confirmed",
         "override": "keys are clients",
         "cut": "there is no peer but the clients, and one that is gone needs no answer",
         "vanish": "a topic of MQTT is there when it is used",
-        "lose": "what is sent is acknowledged, or its client is gone",
+        "lose": "each message is acknowledged, or its client is gone",
     }
 
     def test_what_is_left_of_a_dead_letter_is_always_taken(self, bus: SinkBus) -> None:
-        """It tells a client of a failure, or nobody; it refuses none."""
+        """It sends failures to clients, or drops them if there is no client; it refuses none."""
         assert isinstance(bus, AnswersBus)
         letters = MqttEndpointSinkConfig().for_dead_letters().in_service("", [bus.config]).build()
         letters.open()

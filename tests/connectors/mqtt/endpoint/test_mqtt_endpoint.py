@@ -1,4 +1,4 @@
-"""The endpoint between its clients and a service: what is acknowledged when, who is answered, and what is bounded."""
+"""The endpoint between its clients and a service: acknowledgements, answers, and bounds."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def soon() -> float:
 
 
 class Bare:
-    """A connection that sends what a test wants it to."""
+    """A connection that sends the packets of a test."""
 
     def __init__(self, source: MqttEndpointSource, version: int = 4) -> None:
         self.socket = socket.create_connection(source.address)
@@ -164,7 +164,7 @@ def test_when_a_client_goes_away_its_lane_ends_and_what_is_in_hand_is_finished(s
     assert [one.message.value for one in first + rest] == [b"0", b"1", b"2", b"3", b"4"]
     assert reader.until(lambda r: bool(r.events(LaneEnded))) == []
     assert [(event.lane, event.finish) for event in reader.events(LaneEnded)] == [(first[0].lane, True)]
-    # Too late for anybody: nothing happens.
+    # Too late, as the client is gone: nothing happens.
     reader.acknowledge(first + rest)
     with client(source) as device:
         device.client.publish("t", b"again", 1)
@@ -279,7 +279,7 @@ def test_a_result_without_its_clients_id_or_with_no_topic_is_refused_alone(serve
     block.topics = ["t-out", "t-out", "a/#"]
     refused = sink.send(block, soon())
     assert sorted(refused) == [1, 2]
-    assert "answers nobody" in str(refused[1])
+    assert "has no receiver" in str(refused[1])
     assert "no topic" in str(refused[2])
     assert not any(error.retriable for error in refused.values())
 
@@ -432,7 +432,8 @@ errors: {{stop_ratio: 1}}
 
 @pytest.mark.parametrize("sink", ["qos: 1", "headers: false"])
 def test_an_answer_goes_to_the_response_topic_of_its_request_with_its_correlation_data(sink: str) -> None:
-    """Results and failures, as MQTT 5 wants it; nothing of that is a user property, and what names nothing is usual."""
+    """Results and failures go to the response topic, with correlation data, as MQTT 5 demands; neither is a user
+    property. A request without a response topic is answered on `topic`."""
     with streamer.loads(REQUESTS.format(sink=sink)) as service:
         source = next(iter(_sources(service)))
         with client(source, version=MQTTv5) as device:

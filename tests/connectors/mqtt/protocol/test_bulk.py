@@ -1,4 +1,4 @@
-"""Batches of messages and acknowledgements are what their packets are one by one."""
+"""Batches of messages and acknowledgements have the same bytes as their packets one by one."""
 
 from __future__ import annotations
 

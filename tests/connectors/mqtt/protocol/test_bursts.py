@@ -1,4 +1,4 @@
-"""Bursts: what a server reads in blocks is what it would read one by one, wherever the bytes are cut."""
+"""Bursts: a server reads the same packets in blocks and one by one, wherever the bytes are cut."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LARGE = 1 << 20
 
 @pytest.fixture(autouse=True)
 def small_bursts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything is scanned, and what is kept is joined or not."""
+    """All bytes are scanned, and kept bytes are joined or not."""
     monkeypatch.setattr("connectors.mqtt.protocol.bursts._LEAST", 1)
     monkeypatch.setattr("connectors.mqtt.protocol.bursts._JOINED", 30)
 

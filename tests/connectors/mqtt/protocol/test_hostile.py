@@ -83,7 +83,7 @@ CLIENT_5 = CLIENT | {
     "CONNACK without properties": ("20020000", MALFORMED),
     "PUBACK of a reason of SUBACK": ("4003000101", MALFORMED),
     "PUBACK of an unknown reason": ("40030001ff", MALFORMED),
-    "topic alias that nobody announced": ("3007 0001 61 03 230001", ReasonCode.TOPIC_ALIAS_INVALID),
+    "topic alias beyond the announced maximum": ("3007 0001 61 03 230001", ReasonCode.TOPIC_ALIAS_INVALID),
     "topic alias 0": ("3007 0001 61 03 230000", ReasonCode.TOPIC_ALIAS_INVALID),
     "neither topic nor alias": ("3003 0000 00", BROKEN),
     "property length behind the packet": ("3004 0001 61 05", MALFORMED),

@@ -1,4 +1,4 @@
-"""mosquitto as an oracle: what it lets pass is read as it was sent, whatever somebody sends it."""
+"""mosquitto as an oracle: messages that it accepts are read as they were sent, even malformed ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Line:
         self.socket.sendall(encode(packet, self._version))
 
     def next(self) -> Packet:
-        """Raises `ProtocolError` for what we would not read."""
+        """Raises `ProtocolError` for bytes that our reader refuses."""
         while not self._read:
             data = self.socket.recv(1 << 16)
             assert data, "mosquitto closed the connection"
@@ -50,7 +50,8 @@ class Line:
 
 
 class Oracle:
-    """Sends bytes to mosquitto as a client that leaves then, and tells what a subscriber of everything gets."""
+    """Sends bytes to mosquitto as a client that disconnects then, and returns the messages that a subscriber to all
+    topics gets."""
 
     def __init__(self, broker: LocalMosquitto, version: Version) -> None:
         self._broker, self._version = broker, version

@@ -1,4 +1,4 @@
-"""Packets there and back: what is written is read again as it was, however the bytes are cut."""
+"""Packets there and back: written packets are read unchanged, wherever the bytes are cut."""
 
 from __future__ import annotations
 

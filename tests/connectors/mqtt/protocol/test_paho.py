@@ -1,4 +1,4 @@
-"""Against Eclipse paho: what it writes is read as it was meant, and it reads what is written here."""
+"""Against Eclipse paho: its packets are read here, and ours are read by it."""
 
 from __future__ import annotations
 

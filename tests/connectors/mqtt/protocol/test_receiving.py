@@ -1,4 +1,4 @@
-"""Receiving: packets come out as they were sent, however they come in, and what was given does not change."""
+"""Receiving: packets come out as they were sent, wherever the bytes are cut, and returned columns do not change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSIONS: list[Version] = [V311, V5]
 
 
 def received(buffer: ReceiveBuffer, raw: bytes, at_once: int = 1 << 30) -> list[Scanned | Packet]:
-    """What is taken while these bytes come, at most so many at once."""
+    """The packets that are taken while these bytes come, at most so many at once."""
     found: list[Scanned | Packet] = []
     while raw:
         room = buffer.writable()

@@ -1,4 +1,4 @@
-"""Scanning takes what reading takes, packet by packet, wherever the bytes are cut, on both hot paths."""
+"""Scanning takes the same packets as reading, wherever the bytes are cut, on both hot paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strangers at an MQTT server: whatever they send, they are disconnected with the right code, and others go on."""
+"""Hostile clients of an MQTT server are disconnected with the right code, and others go on."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ class Stranger:
         pytest.param(b"\x82\x03\x00\x01\x00", 0x82, id="a SUBSCRIBE of nothing"),
         pytest.param(b"\x20\x03\x00\x00\x00", 0x82, id="a CONNACK from a client"),
         pytest.param(encode(Connect("stranger", version=V5), V5), 0x82, id="a second CONNECT"),
-        pytest.param(b"\xf0\x00", 0x82, id="AUTH that nobody agreed on"),
+        pytest.param(b"\xf0\x00", 0x82, id="AUTH without an authentication method in CONNECT"),
     ],
 )
 def test_what_breaks_the_rules_ends_the_connection_with_the_code_of_the_standard(
     data: bytes, reason: int, server: DevelopmentBroker
 ) -> None:
     stranger = Stranger(server)
-    # What comes behind it is not read any more, and does not keep the client from reading why.
+    # Later bytes are not read any more, and do not keep the client from reading the reason.
     stranger.socket.sendall(data + b"\x30" * 1000)
     assert stranger.reason() == reason
 
@@ -247,7 +247,7 @@ def test_long_reason_texts_and_client_ids_are_cut(server: DevelopmentBroker) -> 
 def test_a_connection_that_cannot_be_written_to_in_an_unknown_way_ends_alone(
     server: DevelopmentBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is raised there: nobody else waits for it."""
+    """An unknown error while writing ends that connection alone."""
     stranger = Stranger(server)
     (connection,) = server.server.ask(lambda: list(server.server.connections))
 

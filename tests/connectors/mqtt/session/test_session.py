@@ -1,6 +1,6 @@
-"""A session against a server that the test plays: what is granted, refused, lost, and taken up again.
+"""A session against a server that the test plays: grants, refusals, lost and resumed connections.
 
-Each test is of our own client and of paho, but for what they do in different ways.
+Each test runs with our own client and with paho, except where they differ.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ NOT_PAHO = {
     "test_nobody_is_given_up_for_silence_while_nothing_is_read": "it sends UNSUBSCRIBE instead of PINGREQ",
     "test_a_ping_is_answered_behind_what_was_sent_before": "it sends UNSUBSCRIBE instead of PINGREQ",
     "test_malformed_packets_end_the_connection_with_the_reason": "it ends the connection without a reason",
-    "test_a_port_that_speaks_something_else_is_said_to": "it tells nothing of what is no MQTT",
+    "test_a_port_that_speaks_something_else_is_said_to": "it does not report bytes that are no MQTT",
 }
 
 
 class Told:
-    """A client that notes what it is told."""
+    """A session client that notes the session's calls."""
 
     def __init__(self) -> None:
         self.granted: list[Granted] = []
@@ -112,7 +112,7 @@ class Pair:
 
 @pytest.fixture(autouse=True, params=[Transport, PahoLink], ids=["builtin", "paho"])
 def link(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What connects."""
+    """Each test runs with a connection of our own client and with one of paho."""
     if request.param is PahoLink and request.node.originalname in NOT_PAHO:
         pytest.skip(f"paho: {NOT_PAHO[request.node.originalname]}")
     monkeypatch.setattr(Pair, "link", request.param)
@@ -200,7 +200,7 @@ def test_a_server_of_an_older_version_is_spoken_to_in_that_version(server: Playe
     server.accept()
     again = server.expect_one("Connect")
     assert isinstance(again, Connect)
-    assert again.version == V311, "what the server speaks is remembered"
+    assert again.version == V311, "the server's version is not remembered"
     pair.close()
 
 
@@ -277,7 +277,7 @@ def test_a_server_without_what_is_needed_ends_it(server: PlayedServer, propertie
 
 
 def test_a_refused_filter_later_is_tried_again(server: PlayedServer) -> None:
-    """Rights that somebody works on while the service runs must not end it."""
+    """Rights that are changed while the service runs must not end it."""
     pair = Pair(server)
     server.connect()
     pair.until(lambda: len(pair.told.grants) == 1)
@@ -401,7 +401,7 @@ def test_a_server_that_answers_pings_is_kept(server: PlayedServer) -> None:
 
 
 def test_nobody_is_given_up_for_silence_while_nothing_is_read(server: PlayedServer) -> None:
-    """Who does not read cannot see answers; signs of life go out all the same."""
+    """A session that does not read cannot see answers; it sends pings all the same."""
     pair = Pair(server, keep_alive=1)
     server.connect()
     pair.until(lambda: pair.session.connected)

@@ -1,4 +1,4 @@
-"""What an MQTT sink says to its broker, and what it does about the answers, against a broker that the test plays."""
+"""The packets of an MQTT sink and its reactions to the answers, against a broker that the test plays."""
 
 from __future__ import annotations
 

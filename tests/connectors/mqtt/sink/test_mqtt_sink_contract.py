@@ -84,7 +84,7 @@ CANNOT = {
     "timestamps": "an MQTT message has no time",
     "tombstones": "a message without payload is one with an empty payload",
     "binary_headers": "a user property is text",
-    "lose": "it publishes again what is not acknowledged",
+    "lose": "it publishes unacknowledged messages again",
     "vanish": "a topic is no place that could be taken away",
     "override": "a broker hands on every message",
     "huge": "the buffer of these tests is small",
