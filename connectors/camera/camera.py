@@ -270,5 +270,5 @@ class _Taker:
 
         if not isinstance(self._scaler, VideoReformatter):
             self._scaler = VideoReformatter()
-        # One thread: with more, cameras would fight for the cores.
+        # One thread: with more, cameras would compete for the cores.
         return self._scaler.reformat(frame, *size, interpolation=Interpolation.FAST_BILINEAR, threads=1)

@@ -119,7 +119,7 @@ class Health:
         return "good" if not troubles else "fair" if troubles <= 3 else "poor"
 
     def told(self) -> Mapping[str, Any]:
-        """All facts as values of JSON."""
+        """The state and all counters, as JSON values."""
         return {
             "state": self.now.value,
             "grade": self.grade,

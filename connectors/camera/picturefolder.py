@@ -63,7 +63,7 @@ class PictureFolder(Video):
             return []
 
     def close(self) -> None:
-        """Nothing is open between two files."""
+        """Does nothing: no file is open between two reads."""
 
     def _picture(self, file: Path) -> Picture:
         av = pyav()

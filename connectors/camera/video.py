@@ -178,7 +178,7 @@ class Stream(Video):
         seconds = None if frame.pts is None or not self._timed else frame.time
         if frame.pts is not None:
             receipt, clock, at = self._received.pop(frame.pts, (receipt, clock, at))
-        # Not all decoders know the limit.
+        # Not all decoders enforce `max_pixels`.
         check_size(frame.width, frame.height, self._opening.max_pixels)
         self._coded_size = frame.width, frame.height
         frame = self._upright.turned(frame)

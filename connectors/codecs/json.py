@@ -93,7 +93,7 @@ class Json(Codec):
         return Decoded(batch, {first + row: error for row, error in found.failed.items()})
 
     def encode(self, batch: Batch) -> Encoded:
-        """One object for each row, without metadata. Values that no step has read are written byte for byte."""
+        """One object for each row, without metadata. Values that no step has read are written unchanged."""
         batch, unwritten = self._config.with_images(batch)
         values, failed = self._write(batch)
         if not unwritten:

@@ -62,7 +62,7 @@ class FileSourceConfig(SourceConfig):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """That its path says another format than it has."""
+        """A note if the suffix of its path is that of another format."""
         return _other_ending(self.path, self.format)
 
     @property
@@ -112,7 +112,7 @@ class FileSinkConfig(SinkConfig):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """That its path says another format than it has."""
+        """A note if the suffix of its path is that of another format."""
         return _other_ending(self.path, self.format)
 
     @property

@@ -85,7 +85,7 @@ class _KafkaClientConfig(HasCompiledForm, ConnectorConfig):
 
     @property
     def file_keys(self) -> Mapping[str, Path]:
-        """Those of the codec, and keys to log in with."""
+        """Those of the codec, and files with keys for the login."""
         return {**super().file_keys, **files_in(self.client)}
 
     @property

@@ -52,7 +52,7 @@ class KeyLedger:
     keys: int = 500
     written: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     sampled: list[tuple[dict[int, int], dict[int, int]]] = field(default_factory=list)
-    """Pairs: the number of committed records, and the end of the sink's topic just after."""
+    """Pairs by partition: the committed positions, and the ends of the sink's topic just after."""
     by_offset: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
     poison: set[bytes] = field(default_factory=set)
     """Payloads that no codec can read."""
@@ -202,7 +202,7 @@ class KeyLedger:
 
 
 def crc(key: str, seq: int) -> int:
-    """The content of a record."""
+    """The checksum of a record with this key and number."""
     return zlib.crc32(f"{key}:{seq}".encode())
 
 

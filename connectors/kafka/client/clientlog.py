@@ -16,7 +16,7 @@ _DIFFERENT_EACH_TIME = re.compile(r"\(after \d+ms in state \w+\)|\d+ms|\d+ ident
 
 def client_logger(label: str, scrub: Scrubber) -> logging.Logger:
     """A logger under `connectors.kafka.client` for one client; a line comes again after half a minute or more."""
-    # Not from getLogger: two clients of one name have different secrets.
+    # Not by getLogger: clients of the same name would share a logger, but their secrets differ.
     logger = logging.Logger(f"connectors.kafka.client.{label}")
     logger.parent = logging.getLogger("connectors.kafka.client")
     logger.addFilter(_Repetitions(scrub))

@@ -83,7 +83,7 @@ class Reading(ABC):
 
 
 class PlainReading(Reading):
-    """By confluent-kafka's message objects."""
+    """Reads confluent-kafka's message objects."""
 
     def __init__(self, consumer: Consumer, only_topic: str | None, *, headers: bool = True) -> None:
         self._consumer = consumer
@@ -147,7 +147,7 @@ class PlainReading(Reading):
 
 
 class CompiledReading(Reading):
-    """By the compiled bridge: partitions are forwarded to a queue of its own, from which records come in blocks.
+    """Reads by the compiled bridge: partitions are forwarded to a queue of its own, from which records come in blocks.
 
     The consumer is still polled for everything else: rebalances, errors, statistics, logs, commits.
     """

@@ -245,7 +245,8 @@ class Transactions(ProducerClient):
             return self.fatal
         if error.code() in _STOPPING:
             return self._stop(error)
-        # Only a failed commit is answered by an abort; `begin` and `abort` come after one.
+        # Of errors that do not require an abort only those of a commit void the transaction: after `begin` and `abort`
+        # nothing is left to undo.
         if error.txn_requires_abort() or (name in ("add positions", "commit") and not is_passing(error)):
             return Voided(self.scrub(f"{doing}: {error.str()} ({error.name()})"))
         return explained(error, doing, self.scrub)

@@ -63,7 +63,7 @@ class Writing(ABC):
 
 
 class PlainWriting(Writing):
-    """By `produce_batch` for messages with only key and payload; one by one, at about twice the cost, for others."""
+    """Sends messages with only key and payload by `produce_batch`; others one by one, at about twice the cost."""
 
     confirms_blocks = False
 
@@ -165,7 +165,8 @@ class PlainWriting(Writing):
 
 
 class CompiledWriting(Writing):
-    """By the compiled bridge. Messages with headers, timestamps or several topics cost a little more than others."""
+    """Sends by the compiled bridge. Messages with headers, timestamps or several topics cost a little more than
+    others."""
 
     confirms_blocks = True
 

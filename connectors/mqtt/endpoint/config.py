@@ -101,7 +101,7 @@ class MqttEndpointSourceConfig(SourceConfig):
         return tuple(dict.fromkeys(topics))
 
     def check_packages(self) -> None:
-        """As every connector, and cryptography where a certificate has to be made."""
+        """As every connector, and cryptography if a certificate has to be made."""
         super().check_packages()
         if self.tls is not None and self.tls.cert is None:
             Package("cryptography", "tls").check(f"{self.label} (tls without cert)")

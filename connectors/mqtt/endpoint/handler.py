@@ -49,7 +49,7 @@ class Counts:
     received: int = 0
     """Messages that were accepted."""
     refused: int = 0
-    """Messages on topics that do not match `topics`."""
+    """Messages on topics that do not match those of the source."""
     dropped: int = 0
     """Messages of QoS 0 that were dropped, as too many of the client's waited."""
     unanswered: int = 0

@@ -207,12 +207,12 @@ class MqttEndpointSource(Source):
         """See `Source.metrics`."""
         counts = self.counts
         return (
-            Measure("clients", "Clients that were let in", counts.clients),
+            Measure("clients", "Clients whose login was accepted", counts.clients),
             Measure("connected_clients", "Clients that are connected", counts.connected, "gauge"),
-            Measure("received", "Messages that were taken", counts.received),
-            Measure("refused", "Messages on topics that are not listened to", counts.refused),
+            Measure("received", "Messages that were accepted", counts.received),
+            Measure("refused", "Messages on topics that do not match the source's", counts.refused),
             Measure("dropped", "Messages of QoS 0 for which there was no room", counts.dropped),
-            Measure("unanswered", "Answers whose client was gone, or would not have them", counts.unanswered),
+            Measure("unanswered", "Answers whose client was gone, or refused them", counts.unanswered),
             Measure("held_bytes", "Bytes of messages that wait to be run", self.held, "gauge"),
         )
 

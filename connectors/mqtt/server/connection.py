@@ -1,4 +1,4 @@
-"""One client's connection as its server sees it."""
+"""`Connection`: a client's connection, on the server's side."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Connection:
         self.accepted = False
         self.closing = False
         self.reason = ""
-        """Why it ended, for people."""
+        """Why it ended, for logs."""
         self.disconnect: Disconnect | None = None
         """The client's DISCONNECT."""
         self.heard_at = now
