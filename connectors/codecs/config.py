@@ -1,5 +1,4 @@
-"""`CodecConfig`: the base of every codec's configuration, with the fields of `codec: {type: NAME, ...}` in a service
-file."""
+"""`CodecConfig`: the base of codecs' configurations, the fields of `codec: {type: NAME, ...}` in a service file."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ Text = str | dict[str, str] | None
 
 
 def document(payload: bytes | None, key: bytes | None, headers: Sequence[Header] | None) -> bytes:
-    """`{"headers": [[NAME, VALUE], ...], "key": ..., "payload": ...}`; bytes that are no UTF-8 text are `{"base64":
-    ...}`."""
+    """`{"headers": [[NAME, VALUE], ...], "key": ..., "payload": ...}`; non-UTF-8 bytes are `{"base64": ...}`."""
     found = {
         "headers": [[name, _text(value)] for name, value in headers or ()],
         "key": _text(key),

@@ -1,5 +1,4 @@
-"""Arrays and lists of one element, where a format has room for a single value: a model's output for a record is often
-one."""
+"""Arrays and lists of one element, such as a model's output for a record, where a format has room for one value."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ def _scalars(column: Column) -> Column | None:
 
 
 def told(value: Any) -> str:
-    """A description of a plain value, for errors: `the text 'high'`, `a list of 2 numbers`, `a list [2, 3] of
-    numbers`."""
+    """Describes a plain value, for errors: `the text 'high'`, `a list of 2 numbers`, `a list [2, 3] of numbers`."""
     if isinstance(value, list):
         return _list(value)
     if isinstance(value, dict):

@@ -179,8 +179,7 @@ class KafkaSource(Source):
         return self._take(max_records, max_bytes)
 
     def acknowledge(self, positions: Mapping[Lane, int], *, wait: bool = False) -> None:
-        """See `Source.acknowledge`. With `wait` raises `ConnectorError` if the brokers have not confirmed it after 10
-        s."""
+        """See `Source.acknowledge`. With `wait` raises `ConnectorError` without an answer of the brokers in 10 s."""
         moved = self._move(positions)
         if not self._commits_itself:
             for progress in moved:
