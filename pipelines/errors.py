@@ -10,7 +10,7 @@ from typing import TypeVar
 E = TypeVar("E", bound=BaseException)
 
 SHOWN_PROBLEMS = 3
-"""How many things that are wrong one message lists."""
+"""How many problems one message lists."""
 
 DISTRIBUTION = "streamer-inference"
 """Name of the distribution in the package registry; `pip install` hints are built from it."""
@@ -21,7 +21,7 @@ class StreamerError(Exception):
 
 
 class DataError(StreamerError):
-    """A `Data` was asked for something that it cannot hold or give."""
+    """A `Data` cannot hold the value, or has no value like the one asked for."""
 
 
 class ValueNotFoundError(DataError, KeyError):
@@ -71,7 +71,7 @@ class DefinitionError(StreamerError, ValueError):
 class StepError(StreamerError):
     """A step failed for a record.
 
-    `step` is the step's name in its pipeline (`None` outside one), `__cause__` what it raised.
+    `step` is the step's name in its pipeline (`None` outside one), `__cause__` the exception that the step raised.
     """
 
     def __init__(self, message: str, *, step: str | None = None) -> None:
@@ -96,11 +96,11 @@ def step_of(error: BaseException) -> str:
 
 
 class RowsFailed(StreamerError):
-    """Some rows of a batch cannot be used, and it is known which: `failures` maps position to error.
+    """Some rows of a batch failed: `failures` maps the position of each to its error.
 
     A runner or column raises it instead of a plain error to spare the executor the search by halves.
-    `of` is the column or batch whose positions these are; `None`: the batch that the step was given. What is raised for
-    a part that the step made of that batch, by `take` for example, blames no row of it: then halves are searched.
+    `of` is the column or batch whose positions these are; `None`: the batch that the step was given. Positions in a
+    part that the step made of that batch, by `take` for example, say nothing about its rows: then halves are searched.
     """
 
     def __init__(self, failures: Mapping[int, Exception], of: object = None) -> None:
@@ -119,7 +119,7 @@ class KeyNotInBatchError(RowsFailed, ValueNotFoundError):
 
 
 class MissingPackageError(StreamerError, ImportError):
-    """An optional package is needed for what was asked.
+    """An optional package is not installed.
 
     `extra` of our distribution installs it, or else `how` says how; `needs` are several packages instead of the one.
     """

@@ -1,7 +1,7 @@
-"""Which hot path is used: the compiled one (`native`), or plain Python. Both do the same.
+"""The choice of the hot path: the compiled one (`native`), or plain Python. Both do the same.
 
 `auto` takes the compiled one where it was built, `native` insists on it, `python` does without. The environment
-variable STREAMER_NATIVE (one of these words) goes before what a configuration says.
+variable STREAMER_NATIVE (one of these words) overrides the configuration.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ EXPECTED: Final = "0.1.0"
 
 
 class HotPathError(StreamerError):
-    """The compiled hot path was insisted on and cannot be used, or the choice is none."""
+    """The compiled hot path is required and cannot be used, or STREAMER_NATIVE holds an unknown word."""
 
 
 def chosen(configured: HotPath = "auto") -> HotPath:
-    """The choice that counts. Raises `HotPathError` if STREAMER_NATIVE says something else than a choice."""
+    """The choice of STREAMER_NATIVE if it is set, else `configured`. Raises `HotPathError` for any other word there."""
     wish = os.environ.get(VARIABLE, "").strip().lower()
     if not wish:
         return configured
@@ -63,11 +63,11 @@ class HotPathReport(NamedTuple):
 
 
 NO_COMPILED_FORM: Final = HotPathReport("python", "it has no compiled form")
-"""What a part says that is plain Python always."""
+"""The report of a connector or codec that exists in plain Python only."""
 
 
 def taken(configured: HotPath = "auto") -> HotPathReport:
-    """What a part that has a compiled form takes, with this in its configuration. Raises as `compiled` does."""
+    """The hot path of a connector or codec with a compiled form, by its configuration. Raises as `compiled` does."""
     if compiled(configured) is not None:
         return HotPathReport("native")
     if chosen(configured) != "python":
@@ -90,7 +90,7 @@ def _extension() -> ModuleType | str:
     version = getattr(found, "VERSION", "?")
     if version != EXPECTED:
         return f"it is of version {version}, this code needs {EXPECTED}: build it again"
-    # Beside the package in a source tree. Somebody else's package `native` may be there where it is installed.
+    # Beside the package in a source tree. Where it is installed, another distribution's package `native` may be there.
     crate = Path(str(found.__file__)).parents[1] / "native"
     sources = crate / "src"
     if (crate / "build.rs").is_file() and _sum(sources) != getattr(found, "SOURCES", "?"):

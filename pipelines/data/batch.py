@@ -181,12 +181,12 @@ class Batch:
         return self.at(index, columns)
 
     def part(self, start: int, stop: int) -> Batch:
-        """The rows `[start, stop)`, sharing what they can with this batch."""
+        """The rows `[start, stop)`; they share this batch's memory where they can."""
         (part,) = self.parts([range(self.size)[start:stop]])
         return part
 
     def parts(self, ranges: Sequence[range]) -> Iterator[Batch]:
-        """The rows of each range of positions, sharing what they can with this batch."""
+        """The rows of each range of positions; they share this batch's memory where they can."""
         if self.splits is not None:
             yield from (self.take(slice(part.start, part.stop)) for part in ranges)
             return
@@ -318,7 +318,7 @@ class Batch:
         return self.take([position]).to_list()[0]
 
     def to_list(self, values: Sequence[Mapping[str, Any]] | None = None, *, lent: bool = True) -> list[Data]:
-        """All rows, each as a `Data`. Of a value that cannot be decoded it knows that it is odd (`Data.odd`).
+        """All rows, each as a `Data`, which lists values that cannot be decoded in `Data.odd`.
 
         `values` is an earlier result of `all_values` or `row_values`: then the rows hold these very objects. If the
         rows are `lent`, their mutable values are copied when they are first asked for; without it the rows may only be
@@ -414,7 +414,7 @@ def _copied(column: Column) -> Column:
 
 
 def _undecoded(column: Column) -> bool:
-    """Whether the values of a column are what came in: then its key may be one that no `Data` has, `@type` say."""
+    """Whether a column holds undecoded input: then its key may be one that no `Data` can have, such as `@type`."""
     return isinstance(column.column if isinstance(column, SparseColumn) else column, WireColumn)
 
 

@@ -95,7 +95,7 @@ class Column(ABC):
         """The rows at these positions, in this order; a position may repeat."""
 
     def part(self, start: int, stop: int) -> Column:
-        """The rows `[start, stop)`, sharing what they can with this column."""
+        """The rows `[start, stop)`; they share this column's memory where they can."""
         return self.take(np.arange(start, stop, dtype=np.int64))
 
     @abstractmethod
@@ -118,7 +118,7 @@ class Column(ABC):
         return ((row, value) for row, value in enumerate(values) if value is not MISSING)
 
     def all_cells(self) -> Iterator[tuple[int, Any]]:
-        """As `cells`, with an `OddValue` for each value that cannot be decoded: for who passes values on unread."""
+        """As `cells`, with an `OddValue` for each value that cannot be decoded: for passing values on unread."""
         failed: dict[int, Exception] = {}
         cells = self.cells(failed)
         if not failed:
@@ -128,7 +128,7 @@ class Column(ABC):
 
     @property
     def has_odd(self) -> bool:
-        """Whether it is known that some values cannot be decoded: somebody has asked for them."""
+        """Whether decoding has found values that cannot be decoded; false as long as the values are undecoded."""
         return False
 
     def settled(self) -> Column:
@@ -268,7 +268,7 @@ class DenseColumn(Column):
 
     `type` NDARRAY: the array is `(N, ...)` of any dtype and row i is `array[i]`. INT64, DOUBLE or BOOLEAN:
     the array is `(N,)` of int64, float64 or bool and row i is that scalar; integers for DOUBLE, and narrower numbers,
-    are converted. Rows for which `present` is false lack the key, whatever the array holds there.
+    are converted. Rows for which `present` is false lack the key; the numbers of the array there mean nothing.
 
     Raises `WrongTypeError` for an array of another shape or type, or with numbers that would change.
     """

@@ -59,15 +59,15 @@ RESERVED_KEYS = frozenset(
         "@AsyncTrigger",
     }
 )
-"""Keys that the JSON form uses for itself. No `Data` may have one, in whatever case it is written."""
+"""Keys that the JSON form uses for itself. No `Data` may have one, in upper, lower or mixed case."""
 
 
 class Data(MutableMapping[str, Any]):
     """Keys and typed values in the order in which they were put, with optional metadata (one more `Data`).
 
     Values are native: `str int float bool bytes numpy.ndarray list`, and `Image`, `BoundingBox`, `Point`,
-    `ByteBuffer` and `Data`; `pipelines.values.native` says what else is accepted and what it becomes. There is no
-    null: leave the key out. `data[key]` gives any value, `data.get_double(key)` and the like one of a known type.
+    `ByteBuffer` and `Data`; `pipelines.values.native` lists the other types that are accepted and converted. There is
+    no null: leave the key out. `data[key]` gives any value, `data.get_double(key)` and the like one of a known type.
 
     Raises, when a value is put: `ReservedKeyError` for a key of `RESERVED_KEYS`, `WrongTypeError` for a value or a
     key of another type, `DataError` for an integer beyond 64 bits.
@@ -75,9 +75,9 @@ class Data(MutableMapping[str, Any]):
 
     A `Data` that a step is given may share values with other branches and records. Mutable values (lists, nested
     `Data`, boxes, points) are copied when they are first asked for, so that changes stay in this `Data`; arrays are
-    read-only. It may also have values that came in and that no `Data` can hold (a list of several types, 2**70,
-    `[1, None]`): `data[key]` gives these as the parser of their format does, as plain lists, dictionaries and numbers,
-    and what asks for a type raises `WireError`.
+    read-only. A `Data` that was decoded may also have values beyond its types (a list of several types, 2**70,
+    `[1, None]`): `data[key]` gives these as the parser of their format does, as plain lists, dictionaries and numbers;
+    `get_double` and the like raise `WireError`.
     """
 
     __slots__ = ("_lent", "_metadata", "_record", "_values")
@@ -180,13 +180,13 @@ class Data(MutableMapping[str, Any]):
 
     @property
     def odd(self) -> Mapping[str, OddValue]:
-        """The values that no `Data` can hold; those that were asked for as they were given (`OddValue.own`)."""
+        """The values that are of no type of `Data`, by key; one that was read is the caller's copy (`OddValue.own`)."""
         if not self._lent:
             return _NONE_ODD
         return {key: value for key in self._lent if isinstance(value := self._values.get(key), OddValue)}
 
     def hold(self, key: str, value: Any) -> None:
-        """Put a value that may be one that no `Data` can hold: an `OddValue`, or what `as_held` makes one of.
+        """Put a value that may be of no type of `Data`: an `OddValue`, or an object that `as_held` makes one of.
 
         Raises as `data[key] = value` does for any other.
         """
@@ -300,7 +300,7 @@ class Data(MutableMapping[str, Any]):
     def merge(self, *others: Data, allow_overwrite: bool = False) -> None:
         """Take over the entries of `others`, one after the other, without their metadata.
 
-        `DataError` if a key is there already and `allow_overwrite` is false; what was merged before that stays.
+        `DataError` if a key is there already and `allow_overwrite` is false; the entries merged before it stay.
         """
         for other in others:
             for key, value in other._values.items():
@@ -448,7 +448,7 @@ def owned(value: Any) -> Any:
 
 
 def check_key(key: str) -> None:
-    """Raise `ReservedKeyError` for a reserved key, whatever its case, and `WrongTypeError` for one that is no `str`."""
+    """Raise `ReservedKeyError` for a reserved key in any case, and `WrongTypeError` for a key that is no `str`."""
     if not isinstance(key, str):
         raise WrongTypeError(f"a key of a Data is a string, not {key!r}")
     if is_reserved(key):
@@ -456,7 +456,7 @@ def check_key(key: str) -> None:
 
 
 def is_reserved(key: str) -> bool:
-    """Whether the key is one of `RESERVED_KEYS`, in whatever case."""
+    """Whether the key is one of `RESERVED_KEYS`, in any case."""
     # All reserved keys begin with @, few others do.
     return key.startswith("@") and key.lower() in _RESERVED_LOWER
 

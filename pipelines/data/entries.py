@@ -15,7 +15,7 @@ Entry = TypeVar("Entry", covariant=True)
 class PackedEntries(Sequence[Entry]):
     """Entries that are held together, in one buffer for example: a few rows are taken without a look at the others.
 
-    An entry is what the decoder of the column reads: `bytes`, or a plain value; `None` where a row has none.
+    An entry is the undecoded value of one row: `bytes`, or a plain value; `None` where a row has none.
     """
 
     __slots__ = ()

@@ -16,7 +16,7 @@ class NumbersColumn(Column):
     """Numbers of N rows: `array` is float64 for all of them, and the value of a row is the `int` or `float` it was.
 
     `storage` is `float64 (N,)`; `whole` is `bool (N,)` and says which rows are INT64. These must be integers that
-    float64 does not round. Where `present` is false the row lacks the key, whatever the arrays hold there.
+    float64 does not round. Where `present` is false the row lacks the key; the arrays' numbers there mean nothing.
     """
 
     __slots__ = ("storage", "whole")

@@ -25,7 +25,7 @@ class RecordContext:
     extras: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Properties that only records of this type of source have, by name, such as `qos` of MQTT; native values."""
     lane: Hashable = field(default=None, repr=False)
-    """What its position is counted in: one partition during one assignment, a session, one connection of a camera.
+    """The sequence that positions count: one partition during one assignment, a session, one connection of a camera.
 
     State that belongs to a stream of records is kept by lane: `StatefulRunner.forget` is given the lanes that have
     ended. `None` where the record's source has none.

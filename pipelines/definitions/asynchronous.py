@@ -14,11 +14,11 @@ from pipelines.steps import Step, Trigger
 from pipelines.steps.config import Form
 
 TRIGGER_KEY: Final = "@AsyncTrigger"
-"""Key of the trigger in definitions, and what errors call it."""
+"""Key of the trigger in definitions and in errors."""
 
 
 class Async(Pipeline):
-    """A pipeline and what runs it: `Async(Sequence([...]), SimpleLoopTrigger(frequency_ms=200))`.
+    """A pipeline with a trigger that runs it: `Async(Sequence([...]), SimpleLoopTrigger(frequency_ms=200))`.
 
     It runs from the moment it is opened. Id, name and folder are those of the pipeline. Immutable; equal to another
     with an equal pipeline and trigger. `clock` is for tests.
@@ -36,12 +36,12 @@ class Async(Pipeline):
 
     @property
     def pipeline(self) -> Pipeline:
-        """What runs."""
+        """The pipeline that the trigger runs."""
         return self._pipeline
 
     @property
     def trigger(self) -> Trigger:
-        """What decides when."""
+        """Decides when the pipeline runs."""
         return self._trigger
 
     @property
@@ -58,7 +58,7 @@ class Async(Pipeline):
         return list(self._pipeline.named_steps())
 
     def open_in(self, context: OpenContext) -> Executor:
-        """`open` for a pipeline that may be a step of another, whose folder serves where it has none of its own."""
+        """`open` for a pipeline that may be a step of another; if it has no folder, paths start at that one's."""
         from pipelines.executors.asynchronous import AsyncExecutor
 
         trigger = self._trigger.open(self._clock)

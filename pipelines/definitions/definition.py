@@ -94,12 +94,12 @@ def _read(document: Document, reading: Reading) -> Pipeline:
 
 
 def _read_part(document: Document, reading: Reading) -> Pipeline | str:
-    """What a step names as its pipeline: a definition, or the path of one, which is read to see that it is right."""
+    """The pipeline of a step: a definition, or the path of one, which is read here only to check it."""
     if not isinstance(document.data, str):
         return _read(document, reading)
     path = ((reading.base or Path.cwd()) / document.data).absolute()
     if path in reading.files:
-        raise document.error((), "is a file that this pipeline is inside of")
+        raise document.error((), "is a file that this pipeline is itself part of")
     try:
         _read(read_document(path), replace(reading, base=path.parent, files=(*reading.files, path)))
     except DefinitionError as error:

@@ -1,4 +1,4 @@
-"""JSON and YAML text as plain data that remembers its lines, so that every error can name file and line.
+"""JSON and YAML text as plain data with the line of each value, so that every error can name file and line.
 
 Used for pipeline definitions and service files alike. Reading is safe: no tag constructs anything, and size, depth
 and the number of values (aliases counted as often as they are used) are bounded.
@@ -17,7 +17,7 @@ from typing import Any, Final
 from pipelines.errors import DefinitionError, nearest
 
 KeyPath = tuple[str | int, ...]
-"""Where a value stands: keys and positions from the document's root, `("steps", 0, "modelUri")`."""
+"""The path of a value: keys and positions from the document's root, `("steps", 0, "modelUri")`."""
 
 MOST_DIGITS: Final = 1000
 """Characters of a number; Python itself shows none of more than 4300 digits."""
@@ -28,14 +28,14 @@ TEXT: Final = "<text>"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on what is read; beyond them reading is a `DefinitionError`."""
+    """Bounds on a file; beyond them reading is a `DefinitionError`."""
 
     bytes: int = 8 << 20
     """Size of the file."""
     depth: int = 64
     """Objects and lists inside each other."""
     values: int = 200_000
-    """Values in all documents of a file, what an alias stands for counted each time."""
+    """Values in all documents of a file, those of an alias counted at each use."""
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -43,7 +43,7 @@ DEFAULT_LIMITS: Final = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The line of a value, counted from 1, and the places of what is inside it."""
+    """The line of a value, counted from 1, and the places of the values inside it."""
 
     line: int
     inside: Mapping[str | int, Place] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Document:
 
     data: Any
     file: str | None = None
-    """What errors call the file; `None`: data that was never text."""
+    """The file's name in errors; `None`: data that was never text."""
     place: Place | None = None
     prefix: KeyPath = ()
     """Path of `data` in the whole document."""
@@ -163,7 +163,7 @@ def path_text(path: KeyPath) -> str:
 
 
 def check_number(number: float, text: str) -> None:
-    """Raise `ValueError` if `number`, written as `text`, is beyond what any value here can be."""
+    """Raise `ValueError` if `number`, written as `text`, is infinite or has too many digits."""
     if len(text) > MOST_DIGITS:
         raise ValueError(f"a number of {len(text)} characters; put it in quotes if it is text")
     if isinstance(number, float) and math.isinf(number):
@@ -180,7 +180,7 @@ class NotJson(DefinitionError):
 
 
 class Budget:
-    """Counts what a reader builds, against the limits."""
+    """Counts the values that a reader builds, against the limits."""
 
     def __init__(self, file: str, limits: Limits) -> None:
         self._file = file

@@ -22,7 +22,7 @@ from pipelines.steps.config import Form
 INPUT_KEY = "@input"
 
 GraphStepLike: TypeAlias = Step | GraphStep | Pipeline | Callable[..., Any]
-"""What may stand for a step of a graph."""
+"""An object that can be a step of a graph."""
 
 
 class Graph(Pipeline):
@@ -37,9 +37,9 @@ class Graph(Pipeline):
         )
 
     `GraphBuilder` writes the same without names of inputs. Immutable; equal to another with equal steps, inputs,
-    output, id and name. Raises `DefinitionError` for something that is no step and for what cannot run: unknown inputs,
-    circles, steps that lead nowhere, branches of a switch that do not fit or never meet. Without `output` the only step
-    that nothing reads is it.
+    output, id and name. Raises `DefinitionError` for an object that is no step and for a graph that cannot run: unknown
+    inputs, circles, steps that lead nowhere, branches of a switch that do not fit or never meet. Without `output` it is
+    the only step that is no input of another.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Graph(Pipeline):
         return [(name, node.step) for name, node in self._order.items() if isinstance(node.step, Step)]
 
     def open_in(self, context: OpenContext) -> Executor:
-        """`open` for a pipeline that may be a step of another, whose folder serves where it has none of its own."""
+        """`open` for a pipeline that may be a step of another; if it has no folder, paths start at that one's."""
         from pipelines.executors.graph.graph import GraphExecutor
 
         return GraphExecutor(self._order, self._output, self._placed(context), context.registry or default_registry())
@@ -111,7 +111,7 @@ class Graph(Pipeline):
 
 
 def as_node(name: str, given: Node | tuple[GraphStepLike, str | Iterable[str]]) -> Node:
-    """What stands for a step of a graph, as one. Raises `DefinitionError` naming it."""
+    """The node of the step `name`, given as a node or as a step with its inputs. Raises `DefinitionError` naming it."""
     if isinstance(given, Node):
         return given
     if not (isinstance(given, tuple) and len(given) == 2):

@@ -51,8 +51,8 @@ class GraphBuilder:
         found = graph.any(big.then("big", Onnx("big.onnx")), small.then("small", Onnx("small.onnx")))
         pipeline = graph.build(graph.merge(found, graph.input))
 
-    Steps have names; what joins may go without, it is called `any`, `merge_2`, ... then. Raises `DefinitionError` for
-    a name that is taken and for a stage of another builder; `build` raises as `Graph` does.
+    Steps have names; that of a joining step may be left out and is `any`, `merge_2`, ... then. Raises `DefinitionError`
+    for a name that is taken and for a stage of another builder; `build` raises as `Graph` does.
     """
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ def overridden(pipeline: Pipeline, settings: Mapping[str, Any]) -> Pipeline:
     Before the first dot stands a step's name, `outer/inner` for one in a pipeline inside another, or a type, which
     means all steps of that type; then a field, in any spelling that definitions have, and keys inside that field.
     Pipelines in files of their own are read where a step in them is meant. Raises `DefinitionError` for a step or field
-    that there is not, or a value that does not fit.
+    that does not exist, or a value that does not fit.
     """
     if not settings:
         return pipeline
@@ -64,7 +64,7 @@ class _Overriding:
         if isinstance(pipeline, Sequence):
             steps = [self.step(name, step, outer, base) for name, step in pipeline.named_steps()]
             return pipeline if all(map(_is, steps, pipeline.steps)) else Sequence(steps, **labels)
-        return pipeline  # of somebody else's making: its steps are its own
+        return pipeline  # a subclass from elsewhere, whose steps are unknown
 
     def step(self, name: str, step: Any, outer: str, base: Path) -> Any:
         if isinstance(step, PipelineStep):
@@ -83,7 +83,7 @@ class _Overriding:
     def _inside(self, name: str, step: PipelineStep, outer: str, base: Path) -> PipelineStep:
         inner = step.pipeline
         if isinstance(inner, str):
-            # Imported here because reading definitions needs the registry, which knows what stands in them.
+            # Imported here because reading definitions needs the registry, which imports the types of steps.
             from pipelines.definitions.definition import load
 
             load_: Callable[..., Pipeline] = load
@@ -121,14 +121,14 @@ def _inner(held: Any, path: list[str], value: Any, key: str) -> Any:
 
 
 def _like(held: Any, value: Any, key: str) -> Any:
-    # An environment variable is text; what it stands for says whether a number is meant, where the field does not.
+    # An environment variable is text; the value that it replaces says whether a number is meant, if the field does not.
     if not isinstance(value, str) or not isinstance(held, (bool, int, float)):
         return value
     kind: TypeAdapter[Any] = TypeAdapter(bool if isinstance(held, bool) else int | float)
     try:
         return kind.validate_python(value)
     except ValidationError:
-        raise DefinitionError(f'"{key}": {value!r} is not of the type of {held!r}, for which it would stand') from None
+        raise DefinitionError(f'"{key}": {value!r} is not of the type of {held!r}, which it would replace') from None
 
 
 def _remade(step: Any, changed: Mapping[str, Any]) -> Any:

@@ -39,7 +39,7 @@ class Pipeline(ABC):
 
     @property
     def name(self) -> str | None:
-        """What people call it, or `None`. Ours; Konduit Serving does not have it."""
+        """A name to show, or `None`. Konduit Serving does not have it."""
         return self._name
 
     @property
@@ -68,8 +68,8 @@ class Pipeline(ABC):
         """An executor with every model loaded; close it, or use it in a `with`.
 
         `pool` (of threads) may run independent work in parallel; `allow_code=False` refuses steps that run Python code
-        of the user; `progress` is told what is being loaded; `runners` names the runner for a type of step where the
-        registry shall not choose it, `{"ONNX": "onnxruntime"}`: `DefinitionError` for one that there is not. `profile`
+        of the user; `progress` is called with a text for each file that is loaded; `runners` names the runner of a type
+        of step, `{"ONNX": "onnxruntime"}`, in place of the registry's choice (`DefinitionError` if unknown). `profile`
         is a file that gets the times of all steps, for a trace viewer, or a `Profiler`, which stays open. Raises
         `StepError` naming the step that cannot be opened; its `__cause__` says why: `MissingPackageError`,
         `RegistryError`, `DefinitionError`, ...
@@ -84,7 +84,7 @@ class Pipeline(ABC):
 
     @abstractmethod
     def open_in(self, context: OpenContext) -> Executor:
-        """`open` for a pipeline that may be a step of another, whose folder serves where it has none of its own."""
+        """`open` for a pipeline that may be a step of another; if it has no folder, paths start at that one's."""
 
     @abstractmethod
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Pipeline(ABC):
 
 
 def as_step(step: object, place: str) -> Step:
-    """A step for what may stand for one: a function or a pipeline. Raises `DefinitionError` naming the place."""
+    """The object as a step; a function or a pipeline becomes one. Raises `DefinitionError` naming the place."""
     if isinstance(step, Step):
         return step
     if isinstance(step, type) and issubclass(step, Typed):
@@ -135,7 +135,7 @@ def as_step(step: object, place: str) -> Step:
 
 
 def settings_text(step: Typed) -> str:
-    """What a step is set to, in a line for people."""
+    """The settings of a step, in a readable line."""
     if isinstance(step, Function):
         return step.label
     if isinstance(step, PipelineStep):

@@ -1,4 +1,4 @@
-"""`Problems`: what is wrong in several places of a file, told by one error."""
+"""`Problems`: joins the errors of several places of a file to one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Problems:
         self._errors: list[DefinitionError] = []
 
     def tried(self, read: Callable[[], Part]) -> Part | None:
-        """What `read` returns; `None` if it raises `DefinitionError`, which is kept."""
+        """The return value of `read`; `None` if it raises `DefinitionError`, which is kept."""
         try:
             return read()
         except DefinitionError as error:
@@ -25,12 +25,12 @@ class Problems:
             return None
 
     def add(self, error: DefinitionError) -> None:
-        """Keep an error, unless all that it tells is told already."""
+        """Keep an error, unless all its problems have been reported already."""
         if error.problems:
             self._errors.append(error)
 
     def check(self) -> None:
-        """Raise `DefinitionError` of all that was kept: an error by itself as it was. Nothing was: nothing happens."""
+        """Raise one `DefinitionError` of all that were kept, a single one unchanged. Without any it does nothing."""
         if len(self._errors) == 1:
             raise self._errors[0]
         if self._errors:

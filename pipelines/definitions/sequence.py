@@ -20,7 +20,7 @@ class Sequence(Pipeline):
     """Steps in the order in which they run: `Sequence([Onnx("model.onnx"), scale])`.
 
     A function stands for the step `Function(function)`, a pipeline for `PipelineStep(pipeline)`. Immutable; equal to
-    another with equal steps, id and name. Raises `DefinitionError` for something that is no step, and for two steps of
+    another with equal steps, id and name. Raises `DefinitionError` for an object that is no step, and for two steps of
     one name.
     """
 
@@ -48,7 +48,7 @@ class Sequence(Pipeline):
         return [(step.name or f"{position}:{step.type_name}", step) for position, step in enumerate(self._steps)]
 
     def open_in(self, context: OpenContext) -> Executor:
-        """`open` for a pipeline that may be a step of another, whose folder serves where it has none of its own."""
+        """`open` for a pipeline that may be a step of another; if it has no folder, paths start at that one's."""
         from pipelines.executors.sequence import SequenceExecutor
 
         steps = [(context.named(name), step) for name, step in self.named_steps()]

@@ -1,4 +1,4 @@
-"""Reads what definitions tell apart by `@type`: steps, and the parts that stand in steps."""
+"""Reads the parts of definitions that have a `@type`: steps, and the functions and triggers of steps."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Reading:
     base: Path | None
     """Where relative paths start."""
     pipeline: Callable[[Document, Reading], Pipeline | str]
-    """Reads a pipeline that stands in a step."""
+    """Reads the pipeline of a step."""
     files: tuple[Path, ...] = ()
     """The files that lead here, from step to pipeline."""
 
 
 def read_typed(document: Document, base: type[Kind], reading: Reading) -> Kind:
-    """What the document says, of a kind: `read_typed(document, Step, reading)`. Raises `DefinitionError`."""
+    """The document's data as an object of `base`: `read_typed(document, Step, reading)`. Raises `DefinitionError`."""
     found = read_typed_of(document, (base,), reading)
     if not isinstance(found, base):
         raise document.error((TYPE_KEY,), f"{found.type_name} is no {base.kind}")
@@ -47,7 +47,7 @@ def read_typed(document: Document, base: type[Kind], reading: Reading) -> Kind:
 
 
 def read_typed_of(document: Document, bases: Sequence[type[Typed]], reading: Reading) -> Typed:
-    """What the document says, of any of these kinds. Raises `DefinitionError`."""
+    """The document's data as an object of one of these kinds. Raises `DefinitionError`."""
     data = document.data
     what = bases[0].kind
     if not isinstance(data, dict):
@@ -66,7 +66,7 @@ def read_typed_of(document: Document, bases: Sequence[type[Typed]], reading: Rea
 
 
 def kind_of(value: object) -> str:
-    """What a value of a definition is, in messages."""
+    """The value in messages: "a mapping", "a list", "nothing" for null, or a string or number itself."""
     if value is None:
         return "nothing"
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Plain data through a pydantic model, and what is wrong with it in a reader's terms: file, line, key, nearest name."""
+"""Validates plain data by a pydantic model; errors name file, line, key and the nearest known name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipelines.definitions.documents import Document, KeyPath
 from pipelines.errors import DefinitionError, nearest
 
 Unknown = Literal["error", "warn"]
-"""What an unknown key is: an error, or a warning (`UnknownKeyWarning`) and otherwise ignored."""
+"""The treatment of an unknown key: an error, or ignored with a warning (`UnknownKeyWarning`)."""
 
 MOST_KEYS = 20
 """Known keys that an error lists at most."""
@@ -23,7 +23,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class UnknownKeyWarning(UserWarning):
-    """A key that nothing reads was ignored because the caller asked for `unknown="warn"`."""
+    """An unknown key was ignored, as the caller passed `unknown="warn"`."""
 
 
 def validated(
@@ -34,10 +34,10 @@ def validated(
     context: Mapping[str, Any] | None = None,
     apart: Container[object] = (),
 ) -> Model:
-    """The document's data as a `model`; `context` is handed to its validators.
+    """The document's data as a `model`; `context` is passed to its validators.
 
-    Raises `DefinitionError` naming file, line and key; it has no problems if all of them are at keys `apart`, whose
-    values were found wrong before.
+    Raises `DefinitionError` naming file, line and key. Errors at the keys `apart`, which the caller has reported
+    already, are left out of its problems.
     """
     data = document.data
     while True:
@@ -61,10 +61,10 @@ def definition_error(
     *,
     apart: Container[object] = (),
 ) -> DefinitionError:
-    """pydantic's error about `document.data` as ours, a problem for each thing that is wrong.
+    """pydantic's error about `document.data` as a `DefinitionError`, with a problem for each wrong value.
 
-    With the `model` that was validated, unknown keys are answered with the nearest known one, or with those that there
-    are. What is wrong at keys `apart`, and what is wrong as a whole where there are some, is left out.
+    With the `model`, the problem of an unknown key names the nearest known one, or all known ones. With `apart`, errors
+    at these keys and errors about the whole document are left out.
     """
     found: dict[KeyPath, list[str]] = {}
     shown: dict[KeyPath, str] = {}
@@ -82,7 +82,7 @@ def definition_error(
             found[path].append(message)
         shown[path] = _shown(one, path)
     for path in _misspelt(error, document.data, model):
-        # What is missing is there under another name, which has its own line.
+        # The missing key is there, misspelt: that has a problem of its own.
         found.pop(path, None)
     ordered = sorted(found, key=lambda path: document.line(path) or 0)
     return DefinitionError(*(document.where(path) + " or ".join(found[path]) + shown[path] for path in ordered))
@@ -154,7 +154,7 @@ def _message(error: ErrorDetails, path: KeyPath, model: type[BaseModel] | None) 
     text = _OR_INSTANCE.sub("", _SHOULD_HAVE.sub("must have", text))
     if kind == "string_type" and isinstance(error["input"], (int, float)):
         text += " in quotes"
-    # What begins with a name in capitals, as a step's, keeps it.
+    # Not if it begins with a word in capitals, such as the type of a step.
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 

@@ -1,4 +1,4 @@
-"""Everything that a pipeline is made of, those inside it included, without opening any of it."""
+"""All parts of a pipeline, those of pipelines inside it included, without opening any."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A step, graph step, switch function, combine function or trigger, and where it stands."""
+    """A step, graph step, switch function, combine function or trigger, and its place."""
 
     name: str
-    """What errors call it, `outer/inner` in a pipeline inside another."""
+    """Its name in errors, `outer/inner` in a pipeline inside another."""
     what: Typed
     base: Path
     """Where its relative paths start."""
@@ -30,7 +30,7 @@ class Part:
 
 
 def walk(pipeline: Pipeline) -> Iterator[Part]:
-    """The parts of a pipeline in their order, what is inside one after it; definitions in files of their own are read.
+    """The parts of a pipeline in their order, each before the parts inside it; definitions in other files are read.
 
     Raises `DefinitionError` for a file that is wrong.
     """
@@ -67,7 +67,7 @@ def _inside(part: Part) -> Iterator[Part]:
 def _pipeline(found: Pipeline | str, base: Path) -> Pipeline:
     if not isinstance(found, str):
         return found
-    # Imported here because reading definitions needs the registry, which knows what stands in them.
+    # Imported here because reading definitions needs the registry, which imports the types of steps.
     from pipelines.definitions.definition import load
 
     return load(base / found)

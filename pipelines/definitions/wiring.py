@@ -1,4 +1,4 @@
-"""How the steps of a graph hang together: what is wrong with it, and an order in which inputs come first."""
+"""The connections between the steps of a graph: checks them, and finds an order in which inputs come first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipelines.errors import DefinitionError, nearest
 from pipelines.steps import Combine, First, GraphStep, Step, Switch, SwitchOutput
 
 INPUT: Final = "input"
-"""What steps call the input of their graph; no step has this name."""
+"""The name of the graph's own input among the inputs of its steps; no step has this name."""
 
 Way = Mapping[str, frozenset[int]]
 """Which branches of switches a record may have taken, by the switch's name; all of them if it is not there."""
@@ -38,9 +38,9 @@ class WiringError(DefinitionError):
 def ordered(nodes: Mapping[str, Node], output: str | None) -> tuple[dict[str, Node], str]:
     """The nodes in an order in which inputs come first, otherwise as given, and the name of the output.
 
-    Raises `WiringError` for what cannot run: no steps, unknown inputs, wrong numbers of inputs, cycles, an output that
-    is not there, steps that lead nowhere, branches of switches that do not fit, branches that never meet.
-    Without an output the only step that nothing reads is it.
+    Raises `WiringError` for a graph that cannot run: no steps, unknown inputs, wrong numbers of inputs, cycles, an
+    output that is not there, steps that lead nowhere, branches of switches that do not fit or never meet.
+    Without `output` it is the only step that is no input of another.
     """
     if not nodes:
         raise WiringError("a graph needs a step at least")
@@ -151,7 +151,7 @@ def _check_ends(nodes: Mapping[str, Node], output: str) -> None:
     ends = [name for name in _ends(nodes) if name != output]
     if ends:
         raise WiringError(
-            f'nothing reads its output, and the outputStep is "{output}"; a graph has one output: '
+            f'no step reads its output, and the outputStep is "{output}"; a graph has one output: '
             "join them with a MERGE, ANY or COMBINE step, or remove this one",
             ends[0],
         )

@@ -157,7 +157,7 @@ class _Reader:
             except OverflowError:
                 raise self._error(event, path, f"{shortened(event.value)} is beyond the largest number") from None
         if type(value) is not kind:
-            raise self._error(event, path, f"{event.value!r} is not what its tag {event.tag} says")
+            raise self._error(event, path, f"{event.value!r} is not of the type of its tag {event.tag}")
         return value
 
     def _check_tag(self, event: SequenceStartEvent | MappingStartEvent, path: KeyPath, kind: str) -> None:

@@ -34,7 +34,7 @@ class _Dumper(yaml.SafeDumper):
         return self.represent_str(key) if _BARE.fullmatch(key) else _quoted(self, key)
 
 
-# What is not printable ASCII survives only with escapes, which only double quotes have.
+# Other characters than printable ASCII need escapes, which only double quotes have.
 _BARE = re.compile(r"[ -~]+")
 
 

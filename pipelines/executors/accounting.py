@@ -19,7 +19,7 @@ NO_ROWS = Batch({}, 0, rows=NONE_HELD)
 
 
 def all_emitted(result: Result, given: Batch) -> bool:
-    """Whether the step emitted each row of `given` once, in the same order, and nothing else happened to any row."""
+    """Whether the step emitted each row of `given` once, in the same order, and failed, dropped and held none."""
     emitted = result.batch
     return not result.failed and not result.dropped and not len(result.held) and emitted.same_rows(given)
 
@@ -54,13 +54,13 @@ def check_account(result: Result, given: Batch, step: str, *, stateful: bool) ->
         )
     if not stateful and (invented := after - before):
         raise ContractError(
-            f"{step}: {_numbers(invented)} came out and never went in; build what is returned with the `take`, "
+            f"{step}: {_numbers(invented)} came out and never went in; build the returned batch with the `take`, "
             "`with_columns` or `select` of the batch that went in, or pass its `rows`"
         )
 
 
 def _each_once(result: Result, given: Batch) -> bool:
-    """Whether each row of `given` was emitted once, failed or was dropped: the usual case, told without sets."""
+    """Whether each row of `given` was emitted once, failed or was dropped: the usual case, checked without sets."""
     others = [*result.failed, *result.dropped]
     if len(result.held) or len(result.batch.rows) + len(others) != len(given.rows):
         return False
@@ -107,7 +107,7 @@ def held_after(held: set[int], result: Result) -> set[int]:
 
 
 class Journal:
-    """What several steps did to the rows that passed through them, gathered in the order in which it happened."""
+    """The results of several steps for the rows that passed through them, gathered in the order of the steps."""
 
     def __init__(self) -> None:
         self._failed: dict[int, Exception] = {}

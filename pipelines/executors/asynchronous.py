@@ -28,7 +28,7 @@ class AsyncExecutor:
     """An open pipeline and the trigger that runs it, from the moment it is opened until it is closed.
 
     `run`, `run_many` and `run_batch` query the trigger for each record. Rows that a step of the pipeline holds come out
-    only in later runs: `tick` and `flush` give nothing.
+    only in later runs: `tick` and `flush` give none.
     """
 
     def __init__(self, name: str, executor: Executor, trigger: OpenTrigger) -> None:
@@ -41,7 +41,7 @@ class AsyncExecutor:
 
     @property
     def observer(self) -> Observer | None:
-        """Told about every step and run; by the thread of the trigger, if it has one."""
+        """Gets a `StepRun` for each step and run; in the thread of the trigger, if it has one."""
         return self._executor.observer
 
     @observer.setter
@@ -50,7 +50,7 @@ class AsyncExecutor:
 
     @property
     def metrics(self) -> Metrics:
-        """What the steps count and measure by themselves, by step and name."""
+        """The metrics that the steps' own code keeps, by step and name."""
         return self._executor.metrics
 
     @property
@@ -115,15 +115,15 @@ class AsyncExecutor:
         return Result(rebuilt(emitted, positions, batch), failed, dropped)
 
     def tick(self, now: float) -> Result:
-        """Nothing."""
+        """No rows: see the class."""
         return Result(NO_ROWS)
 
     def flush(self) -> Result:
-        """Nothing."""
+        """No rows: see the class."""
         return Result(NO_ROWS)
 
     def forget(self, lanes: Iterable[Hashable]) -> None:
-        """Nothing is kept for a lane."""
+        """Does nothing: no state is kept for a lane."""
 
     def snapshot(self) -> bytes:
         """The state of the pipeline's stateful steps, between two runs."""

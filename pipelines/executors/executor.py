@@ -20,19 +20,19 @@ class Executor(Protocol):
     """An open pipeline; a context manager, used by one thread at a time. Results keep the order of the input."""
 
     observer: Observer | None
-    """Told about every step and batch."""
+    """Gets a `StepRun` for each step and batch."""
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """Input keys that the first steps read, as far as known: worth decoding early. `None`: nothing is known."""
+        """Input keys that the first steps read, as far as known: worth decoding early. `None`: unknown."""
 
     @property
     def metrics(self) -> Metrics:
-        """What the steps count and measure by themselves, by step and name; also after `close`."""
+        """The metrics that the steps' own code keeps, by step and name; also after `close`."""
 
     @property
     def stateful(self) -> bool:
-        """Whether a step's results depend on earlier rows: then it wants `tick` and `flush`."""
+        """Whether a step's results depend on earlier rows: then `tick` and `flush` have to be called."""
 
     @property
     def opens_images(self) -> bool:
@@ -49,7 +49,7 @@ class Executor(Protocol):
         """
 
     def trace(self, data: Mapping[str, Any]) -> Trace:
-        """Run one record and tell of each step what went in, what came out and how long it took. Does not raise for a
+        """Run one record and return each step's input, output and time. Does not raise for a
         record that fails: the trace says so.
         """
 
@@ -63,10 +63,10 @@ class Executor(Protocol):
         """The results that are due at the time `now` in stateful steps; in seconds of a monotonic clock."""
 
     def flush(self) -> Result:
-        """Everything that stateful steps still hold."""
+        """The results of all rows that stateful steps still hold."""
 
     def forget(self, lanes: Iterable[Hashable]) -> None:
-        """Discard what stateful steps hold for these lanes."""
+        """Discard the state that stateful steps keep for these lanes."""
 
     def snapshot(self) -> bytes:
         """The state of all stateful steps; empty if there are none."""
@@ -75,7 +75,7 @@ class Executor(Protocol):
         """Take over a state that `snapshot` gave; `StreamerError` if it is of other steps."""
 
     def close(self) -> None:
-        """Release everything; a second call does nothing."""
+        """Close all steps; a second call does nothing."""
 
     def __enter__(self) -> Self: ...
 

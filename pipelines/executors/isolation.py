@@ -67,7 +67,7 @@ def isolated_rows(
 ) -> Isolated[Found]:
     """`isolated` for batches of the same rows: `run` is called with them, then with parts of them.
 
-    A `RowsFailed` about a batch that `run` made itself does not tell which of the given rows failed; it is treated as
+    A `RowsFailed` about a batch that `run` made itself does not say which of the given rows failed; it is treated as
     any other exception.
     """
 

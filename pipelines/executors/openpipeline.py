@@ -23,7 +23,7 @@ from pipelines.runners.runner import OpenContext, Runner, StatefulRunner
 from pipelines.steps.base import Step
 
 Output: TypeAlias = Data | list[Data] | None
-"""What a pipeline made of a record: a result, several, or none (it was dropped, or is held by a stateful step)."""
+"""The results of a record: one, several, or none (it was dropped, or is held by a stateful step)."""
 
 Outcome: TypeAlias = Output | StepError
 """For one record of several: its output or its failure."""
@@ -37,21 +37,21 @@ class RunnerSource(Protocol):
     """Makes runners; `pipelines.plugins.registry.Registry` is one."""
 
     def create(self, step: Step, context: OpenContext) -> Runner:
-        """A runner for the step, ready to run. Raises whatever error prevents that."""
+        """A runner for the step, ready to run. May raise any exception."""
 
 
 class OpenPipeline(ABC):
     """Open steps; a context manager, used by one thread at a time.
 
-    Opening loads the models; if a step cannot be opened those before it are closed and `StepError` names it, with what
-    went wrong as its `__cause__` (`MissingPackageError`, `RegistryError`, ...).
-    Failures are kept to their records as `OpenStep` says. Results keep the order of the input.
+    Opening loads the models; if a step cannot be opened, those before it are closed and `StepError` names it, with the
+    error as its `__cause__` (`MissingPackageError`, `RegistryError`, ...).
+    A failure fails only its own records, as `OpenStep` describes. Results keep the order of the input.
     """
 
     def __init__(self, steps: Iterable[tuple[str, Step]], context: OpenContext, registry: RunnerSource) -> None:
         outermost = not context.step
         self.observer: Observer | None = context.observer if outermost else None
-        """Told about every step and batch."""
+        """Gets a `StepRun` for each step and batch."""
         self._finish = context.finish if outermost else None
         self._meters = context.meters
         self._steps: list[OpenStep] = []
@@ -68,16 +68,16 @@ class OpenPipeline(ABC):
     @property
     @abstractmethod
     def reads(self) -> frozenset[str] | None:
-        """Input keys that the first steps read, as far as known: worth decoding early. `None`: nothing is known."""
+        """Input keys that the first steps read, as far as known: worth decoding early. `None`: unknown."""
 
     @property
     def metrics(self) -> Metrics:
-        """What the steps count and measure by themselves, by step and name; also after `close`."""
+        """The metrics that the steps' own code keeps, by step and name; also after `close`."""
         return self._meters
 
     @property
     def stateful(self) -> bool:
-        """Whether a step's results depend on earlier rows: then it wants `tick` and `flush`."""
+        """Whether a step's results depend on earlier rows: then `tick` and `flush` have to be called."""
         return any(isinstance(step.runner, StatefulRunner) for step in self._steps)
 
     @property
@@ -104,7 +104,7 @@ class OpenPipeline(ABC):
         return outcome
 
     def trace(self, data: Mapping[str, Any]) -> Trace:
-        """Run one record and tell of each step what went in, what came out and how long it took. Does not raise for a
+        """Run one record and return each step's input, output and time. Does not raise for a
         record that fails: the trace says so.
         """
         return traced(self, as_data(data), self._next)
@@ -133,7 +133,7 @@ class OpenPipeline(ABC):
         return self._drained(lambda runner: runner.tick(now))
 
     def flush(self) -> Result:
-        """Everything that stateful steps still hold, run through the steps after them. Raises as `tick` does."""
+        """The results of all rows that stateful steps hold, run through the steps after them. Raises as `tick` does."""
         return self._drained(lambda runner: runner.flush())
 
     @abstractmethod
@@ -141,7 +141,7 @@ class OpenPipeline(ABC):
         """The results of `emit` for each stateful step, run through the steps after it."""
 
     def forget(self, lanes: Iterable[Hashable]) -> None:
-        """Discard what stateful steps hold for these lanes."""
+        """Discard the state that stateful steps keep for these lanes."""
         lanes = list(lanes)
         for _, runner in self._stateful():
             runner.forget(lanes)
@@ -166,7 +166,7 @@ class OpenPipeline(ABC):
             runner.restore(states[name])
 
     def close(self) -> None:
-        """Close all runners, the last first; a second call does nothing. What a runner raises is logged."""
+        """Close all runners, the last first; a second call does nothing. Exceptions of runners are logged."""
         self._closed = True
         while self._steps:
             step = self._steps.pop()

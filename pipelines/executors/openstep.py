@@ -24,14 +24,15 @@ Emit: TypeAlias = Callable[[StatefulRunner], Result]
 class OpenStep:
     """A runner with its step's name.
 
-    What a runner raises is pinned to rows as `pipelines.executors.isolation` says: `RowsFailed` fails those rows, and
-    the rest is run again. Any other exception is searched for by halves if the runner is pure, else all rows of the
-    batch fail. That holds for a `MemoryError` too: a record can be too large, and half a batch needs half the memory.
+    An exception of the runner fails as few rows as possible (`pipelines.executors.isolation`): `RowsFailed` fails its
+    rows, and the rest is run again. After any other exception a pure runner is run on halves of the batch to find the
+    rows that cause it; of other runners all rows of the batch fail. That holds for a `MemoryError` too: a record can be
+    too large, and half a batch needs half the memory.
     `ContractError` and exceptions that are no `Exception` (`KeyboardInterrupt`, `SystemExit`) are raised.
     """
 
     def __init__(self, name: str, runner: Runner, metrics: StepMetrics) -> None:
-        """`metrics` gets what the runner counts and measures by the functions of `pipelines.observe.metrics`."""
+        """`metrics` are used by the functions of `pipelines.observe.metrics` while the runner runs."""
         self.name = name
         self.runner = runner
         self._metrics = metrics

@@ -35,7 +35,7 @@ class OpenTrigger(ABC):
 
     @abstractmethod
     def set_callback(self, callback: Callback) -> None:
-        """Run `callback` from now on. An earlier callback is stopped, and its result forgotten."""
+        """Run `callback` from now on. An earlier callback is stopped, and its result discarded."""
 
     @abstractmethod
     def query(self, data: Data) -> Output:

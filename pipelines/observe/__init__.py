@@ -1,1 +1,1 @@
-"""What a running pipeline tells: metrics of steps, profiles and traces."""
+"""Observing a running pipeline: metrics of steps, profiles and traces."""

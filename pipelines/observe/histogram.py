@@ -63,6 +63,6 @@ class Histogram:
         return float(low + (float(self.bounds[at]) - low) * (rank - before) / max(float(counts[at]), 1.0))
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Cumulated counts as Prometheus wants them."""
+        """Cumulative counts, as Prometheus expects them."""
         edges = [*(f"{bound:g}" for bound in self.bounds), "+Inf"]
         return list(zip(edges, np.cumsum(self.counts).astype(float).tolist(), strict=True))

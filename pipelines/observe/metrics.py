@@ -21,16 +21,16 @@ BOUNDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.0
 """Upper bounds of a timer's buckets, in seconds; one more bucket counts longer ones."""
 
 MAX_LABELS: Final = 100
-"""Different labels that one metric tells apart, unless it says otherwise."""
+"""Default limit of the different labels of one metric."""
 
 OTHER: Final = "other"
-"""What labels beyond that are counted as."""
+"""The label under which all labels beyond the limit are counted."""
 
 OWN: Final = "streamer_"
 """How the names of a service's own metrics begin; steps of others must not use it."""
 
 LABELS: Final = "streamer_labels"
-"""What classifying steps count their labels under."""
+"""Name of the metric in which classifying steps count their labels."""
 
 
 class Meter:
@@ -41,7 +41,7 @@ class Meter:
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.text = text
-        """What it is, in a sentence."""
+        """The metric's help text: one sentence."""
 
 
 class Counter(Meter):
@@ -130,7 +130,7 @@ class Timer(Meter):
 
 
 class Labels(Meter):
-    """One count for each label, for at most `limit` of them; what comes later is counted as `other`."""
+    """One count for each of the first `limit` labels; later labels are counted together, as `other`."""
 
     kind = "labels"
 
@@ -263,7 +263,7 @@ def labels(name: str, text: str = "", *, limit: int = MAX_LABELS) -> Labels:
 
 
 def begin(metrics: StepMetrics) -> Any:
-    """What the functions of this module give from now on, in this thread; what is returned is for `end`.
+    """Make `counter`, `timer` and the like use `metrics` in this thread, until `end` is called with the returned token.
 
     For executors, which call it around each step.
     """
@@ -271,7 +271,7 @@ def begin(metrics: StepMetrics) -> Any:
 
 
 def end(token: Any) -> None:
-    """As before the `begin` that returned `token`."""
+    """Undo the `begin` that returned `token`."""
     _CURRENT.reset(token)
 
 
@@ -282,7 +282,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def _running() -> StepMetrics:
     found = _CURRENT.get()
-    # An empty one is false.
+    # Not `or`: an empty `StepMetrics` is false.
     return _NOBODY if found is None else found
 
 

@@ -1,4 +1,4 @@
-"""What can be seen of an executor's work: one `StepRun` for each step and batch, told to an `Observer`."""
+"""Observing an executor: its `Observer` gets one `StepRun` for each step and batch."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from pipelines.data.batch import Batch
 from pipelines.data.columns import Rows
 
 NO_ERRORS: Mapping[str, int] = MappingProxyType({})
-"""What most runs have."""
+"""The errors of a run in which no row failed."""
 
 
 @dataclass(slots=True)
 class StepRun:
-    """A step has run one batch. Worth a look only while it is told: batches are not to be kept."""
+    """A step has run one batch. For use during the call of `Observer.step` only: its batches must not be kept."""
 
     step: str
     """The step's name; that of a step inside a PIPELINE step begins with that one's: `outer/inner`."""
     runner: str
-    """The class of what ran it."""
+    """Name of the class that ran the step: a runner or a junction."""
     began: float
     """By `time.perf_counter`."""
     seconds: float
     thread: int
     """The thread that ran it, by the system's number (`threading.get_native_id`)."""
     given: Sequence[Batch]
-    """What went in: one batch, or for a step that joins branches one of each."""
+    """The input: one batch, or for a step that joins branches one of each."""
     batch: Batch
-    """What came out."""
+    """The output."""
     errors: Mapping[str, int]
     """Records that failed in this very step, by the error's class name."""
     _numbers: Callable[[int], Rows] | None = None
@@ -61,7 +61,7 @@ class StepRun:
                 yield position, chosen
 
     def inside(self, numbers: Callable[[int], Rows]) -> None:
-        """It was run inside a graph, whose row `row` came from the records `numbers(row)`."""
+        """Note that the step ran inside a graph; row `row` of the graph came from the records `numbers(row)`."""
         inner = self._numbers
         if inner is None:
             self._numbers = numbers
@@ -71,7 +71,7 @@ class StepRun:
 
 
 class Observer(Protocol):
-    """Told of each step and batch by the thread that runs the executor; metrics and traces are built on it."""
+    """Called for each step and batch, in the thread that runs the executor; metrics and traces are built on it."""
 
     def step(self, run: StepRun) -> None:
         """A step has run one batch."""
@@ -84,13 +84,13 @@ class Observers:
         self._observers = observers
 
     def step(self, run: StepRun) -> None:
-        """Tell each."""
+        """Pass the run to each observer."""
         for observer in self._observers:
             observer.step(run)
 
 
 def together(*observers: Observer | None) -> Observer | None:
-    """One observer that tells those that there are; `None` if there are none."""
+    """One observer for all that are not `None`; `None` if there are none."""
     there = [observer for observer in observers if observer is not None]
     if len(there) < 2:
         return there[0] if there else None

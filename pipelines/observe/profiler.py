@@ -38,7 +38,7 @@ class Profiler:
     def __init__(
         self, file: str | os.PathLike[str], *, split: int = 64 << 20, files: int = 10, process: str = "streamer"
     ) -> None:
-        """`split` in bytes, 0: never; `process` is what the viewer calls this process."""
+        """`split` in bytes, 0: never; `process` is the name of this process in the viewer."""
         self._first = Path(file)
         self._split = split
         self._files = files
@@ -77,7 +77,7 @@ class Profiler:
     def event(
         self, name: str, category: str, began: float, seconds: float, *, thread: int | None = None, **arguments: Any
     ) -> None:
-        """Something took `seconds` from `began` (`time.perf_counter`), in this thread or the one of this number.
+        """Write an event of `seconds` that began at `began` (`time.perf_counter`), in this thread or the one given.
 
         `arguments` are shown beside it. After `close` nothing happens.
         """
@@ -132,7 +132,7 @@ class Profiler:
             self._write()
 
     def _put(self, text: str) -> None:
-        # The separator goes before, so that what is there is an array but for its closing bracket.
+        # The separator comes first, so that the file is always an array that lacks only its closing bracket.
         text = f",\n{text}"
         self._pending.append(text)
         self._pending_size += len(text)
@@ -154,7 +154,7 @@ class Profiler:
         self._file = self._opened()
 
     def _opened(self) -> TextIO:
-        # Not emptied before it is clear that nobody else writes it.
+        # Truncated only once it is locked: another process may be writing it.
         file = self._path(self._number).open("a", encoding="utf-8")
         try:
             _lock(file)
@@ -196,7 +196,7 @@ def _lock(file: TextIO) -> None:
     try:
         import fcntl
     except ImportError:
-        # Windows, where nothing like it is at hand.
+        # Windows, which has no such lock.
         return
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from pipelines.executors.openpipeline import Output
 
 MOST_ROWS = 10
-"""Rows of one record, of which a step made several, that are told of at most."""
+"""How many rows of one record a trace lists at most, where a step made several."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepTrace:
-    """What one step did to one record."""
+    """One step's work on one record."""
 
     step: str
     runner: str
-    """The class of what ran it."""
+    """Name of the class that ran the step: a runner or a junction."""
     seconds: float
     """How long it took for the whole batch."""
     rows: int
     """How many rows that batch had."""
     given: list[str]
-    """What went in: `key KIND` of each of the record's rows; kinds and sizes, not contents."""
+    """The input: `key KIND` of each of the record's rows; kinds and sizes, not contents."""
     made: list[str]
-    """What came out, in the same form; nothing if the record failed, was dropped or is held."""
+    """The output, in the same form; empty if the record failed, was dropped or is held."""
 
     def __str__(self) -> str:
         among = "" if self.rows == 1 else f", with {self.rows - 1} more"
@@ -52,7 +52,7 @@ class StepTrace:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What became of one record, step by step in the order in which the steps were done.
+    """The way of one record through the pipeline, in the order in which the steps ran.
 
     `str(trace)` is the text. A step inside a PIPELINE step stands before that one, as `outer/inner`.
     """
@@ -61,9 +61,9 @@ class Trace:
     seconds: float
     """From the first step to the last."""
     result: Data | list[Data] | None = None
-    """What `run` would have returned."""
+    """The result that `run` would have returned."""
     error: StepError | None = None
-    """What `run` would have raised."""
+    """The error that `run` would have raised."""
 
     def __str__(self) -> str:
         end = [] if self.error is None else [f"failed in {self.error.step}: {_cause(self.error)}"]
@@ -102,7 +102,7 @@ class Trace:
 
 
 def traced(executor: Executor, data: Data, number: int | None) -> Trace:
-    """The trace of `executor.run(data)`, in which the record has this number; `None`: whatever runs meanwhile."""
+    """The trace of `executor.run(data)`, in which the record has this number; `None`: of all records run meanwhile."""
     tracer = Tracer(None if number is None else {number})
     before = executor.observer
     result: Output = None
@@ -122,7 +122,7 @@ def traced(executor: Executor, data: Data, number: int | None) -> Trace:
 
 @dataclass(slots=True)
 class Tracer:
-    """An observer that takes down what steps do to the records of these numbers; `None`: to all."""
+    """An observer that notes the steps' work on the records with these numbers; `None`: on all records."""
 
     numbers: Collection[int] | None
     _told: dict[int, list[StepTrace]] = field(default_factory=dict)
@@ -140,11 +140,11 @@ class Tracer:
             self._told.setdefault(number, []).append(one)
 
     def steps(self, number: int) -> list[StepTrace]:
-        """What steps did to the record of this number."""
+        """The steps' work on the record with this number."""
         return self._told.get(number, [])
 
     def everything(self) -> list[StepTrace]:
-        """What steps did to any of the records."""
+        """The steps' work on all noted records."""
         return [one for steps in self._told.values() for one in steps]
 
     def _describe(self, run: StepRun, batch: Batch, found: dict[int, list[str]]) -> None:
@@ -157,7 +157,7 @@ class Tracer:
 
 
 def _cause(error: StepError) -> str:
-    # Not its text, which may hold what the record says.
+    # Not its text, which may hold values of the record.
     return type(error.__cause__ or error).__name__
 
 

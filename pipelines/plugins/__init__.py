@@ -1,1 +1,1 @@
-"""What is found by name: steps, runners, entry points of plug-ins, the packages they need, model files."""
+"""Finds things by name: steps, runners, entry points of plug-ins, the packages they need, model files."""

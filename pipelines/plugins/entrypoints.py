@@ -1,4 +1,4 @@
-"""Plug-ins: what installed packages add to a registry through entry points, without a change of ours."""
+"""Plug-ins: steps, runners and the like that installed packages add to a registry through entry points."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from pipelines.errors import DISTRIBUTION, StreamerError
 
 OURS = "streamer"
-"""Where built-in things come from, in listings and messages."""
+"""The origin of built-in steps, runners and the like, in listings and messages."""
 
 
 class RegistryError(StreamerError):
-    """Something registered by name that is missing, cannot run here, or exists twice."""
+    """A step, runner or the like that is not registered, cannot run here, or exists twice."""
 
 
 def load_plugins(group: str, add: Callable[[Any, str], None], problems: list[str]) -> None:

@@ -25,7 +25,7 @@ class ModelFetcher(Protocol):
 
     @property
     def schemes(self) -> tuple[str, ...]:
-        """The schemes of the URLs that it knows, in small letters: `("http", "https")`."""
+        """The schemes of the URLs that it can fetch, in lower case: `("http", "https")`."""
 
     def cached(self, uri: str) -> Path | None:
         """The file if it was fetched before, without a look at the network."""
@@ -66,7 +66,7 @@ def shortened(uri: str) -> str:
 
 
 def is_here(uri: str) -> bool:
-    """Whether a model that has to be fetched was fetched before. Raises `StreamerError` if nothing can fetch it."""
+    """Whether the model's fetcher has it in its cache. Raises `StreamerError` if no fetcher knows the URL's scheme."""
     return _fetcher(uri).cached(uri) is not None
 
 
@@ -89,9 +89,9 @@ class Fetchers:
     """The fetchers that are installed."""
 
     known: dict[str, list[tuple[str, ModelFetcher]]]
-    """Those of each scheme, with the distributions that they are from; several are a `RegistryError` when used."""
+    """The fetchers of each scheme, with their distributions; using a scheme with several is a `RegistryError`."""
     problems: list[str]
-    """What could not be used, one line each."""
+    """Fetchers that could not be used, one line each."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""`Registry`: which step types there are, and which runners can run them, built in and from plug-ins.
+"""`Registry`: the step types, built in and from plug-ins, and the runners that can run them.
 
 A plug-in is an installed package with entry points: in the group `streamer.steps` subclasses of `Step`, in
 `streamer.runners` objects like `RunnerFactory`, and for what graphs and triggers are made of subclasses of `GraphStep`
@@ -64,10 +64,10 @@ class Factory(Protocol):
 
     @property
     def requires(self) -> Requires:
-        """The packages that must be installed: import names, or what `all_of` and `any_of` make of them."""
+        """The packages that must be installed: import names, or combinations of them by `all_of` and `any_of`."""
 
     def create(self, step: Step, context: OpenContext) -> Runner:
-        """A runner, ready to run: models are loaded here. Raises what goes wrong."""
+        """A runner, ready to run: models are loaded here. May raise any exception."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ class RunnerFactory:
     target: str
     """`module:Class`."""
     requires: Requires = ()
-    """Import names of packages that are all needed, or what `pipelines.all_of` and `any_of` make of them."""
+    """Import names of packages that are all needed, or combinations by `pipelines.all_of` and `any_of`."""
     extra: str | None = None
-    """The optional extra of our own distribution that installs those packages that do not say what does."""
+    """The optional extra of our own distribution that installs the packages given without one."""
     priority: int = 0
 
     def create(self, step: Step, context: OpenContext) -> Runner:
@@ -105,13 +105,13 @@ class Listed:
 
     step_type: str
     runner: str | None
-    """The runner's name; `None` for a step that nothing runs."""
+    """The runner's name; `None` for a step without a runner."""
     priority: int
     available: bool
     reason: str
     """Why it is not available; else empty."""
     origin: str
-    """Where the runner, or the step that nothing runs, comes from: `streamer` or the plug-in's distribution."""
+    """Where the runner, or the step without one, comes from: `streamer` or the plug-in's distribution."""
 
 
 class Registry:
@@ -119,7 +119,7 @@ class Registry:
 
     def __init__(self, *, plugins: bool = True, builtins: bool = True) -> None:
         self.problems: list[str] = []
-        """What could not be used, one line each: plug-ins that fail to import, names that exist twice."""
+        """Problems of registration, one line each: plug-ins that fail to import, names that exist twice."""
         self._types: dict[str, dict[str, list[tuple[str, type[Any]]]]] = {
             base.kind: {} for base in TYPE_GROUPS.values()
         }
@@ -307,7 +307,7 @@ def _by_preference(known: Iterable[tuple[str, Factory]]) -> list[tuple[str, Fact
 
 
 def requirement_of(factory: Factory) -> Requirement:
-    """What must be installed for the factory's runner."""
+    """The packages that the factory's runner needs."""
     return required(factory.requires, getattr(factory, "extra", None))
 
 

@@ -1,9 +1,9 @@
-"""What must be installed for something to work: packages that are all needed, or any one of several.
+"""Optional packages that a feature needs: all of several, or any one of them.
 
     requires = all_of("numpy", any_of(Package("cv2", extra="image"), Package("PIL", extra="pillow")))
 
-Runner factories, forms of values, connectors and codecs declare it. It is looked up by import name, and nothing is
-imported for it.
+Runner factories, forms of values, connectors and codecs declare them. They are looked up by import name, without
+importing them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Requirement(ABC):
 
     @abstractmethod
     def lacking(self) -> Requirement | None:
-        """What of it has still to be installed; `None` if it is met."""
+        """The part of it that is not installed; `None` if it is met."""
 
     @abstractmethod
     def met_by(self) -> tuple[Package, ...]:
@@ -36,7 +36,7 @@ class Requirement(ABC):
 
     @abstractmethod
     def with_extra(self, extra: str | None) -> Requirement:
-        """The same, `extra` being what installs those packages that do not say it themselves."""
+        """The same, with `extra` for the packages that name neither an extra nor a distribution."""
 
     def check(self, purpose: str) -> None:
         """Raise `MissingPackageError` unless it is met."""
@@ -45,7 +45,7 @@ class Requirement(ABC):
             raise lacking.error(purpose)
 
     def error(self, purpose: str) -> MissingPackageError:
-        """What to raise where `purpose` needs this and it is lacking; it says how to install it."""
+        """The error for a `purpose` that needs these packages and lacks them; it says how to install them."""
         first = self.alternatives()[0][0]
         return MissingPackageError(first.name, None, purpose, needs=str(self), how=how_to_install(self))
 
@@ -59,7 +59,7 @@ class Package(Requirement):
     extra: str | None = None
     """The extra of our own distribution that installs it."""
     distribution: str | None = None
-    """What to install where no extra of ours brings it, `opencv-python-headless`."""
+    """The distribution to install where no extra of ours does, `opencv-python-headless`."""
 
     def lacking(self) -> Requirement | None:
         return None if _installed(self.name) else self
@@ -130,11 +130,11 @@ Requires: TypeAlias = str | Requirement | Iterable[str | Requirement]
 """How requirements may be declared: an import name, a `Requirement`, or several of them that are all needed."""
 
 NOTHING: Final[Requirement] = AllOf()
-"""What needs nothing."""
+"""The requirement of a feature that needs no package."""
 
 
 def all_of(*parts: str | Requirement, extra: str | None = None) -> Requirement:
-    """All of these; a text is an import name, and `extra` of our distribution what installs those given as such."""
+    """All of these; a text is an import name of a package that `extra` of our distribution installs."""
     return AllOf(tuple(_part(part) for part in parts)).with_extra(extra)
 
 
@@ -146,14 +146,14 @@ def any_of(*parts: str | Requirement, extra: str | None = None) -> Requirement:
 
 
 def required(declared: Requires, extra: str | None = None) -> Requirement:
-    """What was declared, as a requirement; a tuple of names means all of them. `extra` as for `all_of`."""
+    """The declared packages as a requirement; a tuple of names means all of them. `extra` as for `all_of`."""
     if isinstance(declared, (str, Requirement)):
         return _part(declared).with_extra(extra)
     return all_of(*declared, extra=extra)
 
 
 def how_to_install(lacking: Requirement) -> str | None:
-    """`pip install ...`, several joined by `or`; `None` if it is not known what installs the packages."""
+    """`pip install ...`, several joined by `or`; `None` if no extra or distribution of the packages is known."""
     ways = list(dict.fromkeys(_way(packages) for packages in lacking.alternatives()))
     return " or ".join(way for way in ways if way is not None) or None
 
@@ -177,5 +177,5 @@ def _installed(name: str) -> bool:
     except ImportError:
         return False
     except ValueError:
-        # It is imported, and has put something without a spec in its place, as Faust does.
+        # It is imported, and has replaced itself by an object without a spec, as Faust does.
         return sys.modules.get(name) is not None

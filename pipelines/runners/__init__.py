@@ -1,1 +1,1 @@
-"""What runs the steps: one class for each, under the kind of its work."""
+"""The runners of the steps: one class for each step, in a folder for each kind of work."""

@@ -1,4 +1,4 @@
-"""Runners: what executes a step. Configuration (`pipelines.steps`) and execution are kept apart."""
+"""Runners: the code that executes steps, apart from their configuration (`pipelines.steps`)."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ class OpenContext:
     allow_code: bool = True
     """Whether steps that run the user's Python code may be opened."""
     progress: Callable[[str], None] | None = None
-    """Called with a line for people before work that takes long, such as loading a model."""
+    """Called with a readable line before work that takes long, such as loading a model."""
     registry: Registry | None = None
     """Where pipelines inside the pipeline find their runners; `None`: `default_registry()`."""
     runners: Mapping[str, str] = field(default_factory=dict)
-    """Names of runners by the type of step that they are to run, where the registry shall not choose itself."""
+    """Names of runners by the type of step that they are to run, in place of the registry's choice."""
     step: str = ""
     """The name of the step that is opened; empty for a pipeline that is no step of another."""
     meters: Metrics = field(default_factory=Metrics)
-    """What the steps of the pipeline count and measure; a step takes its own from `metrics`."""
+    """The metrics of all steps of the pipeline; a step takes its own from `metrics`."""
     observer: Observer | None = None
-    """Told about every step and batch from the first."""
+    """Gets a `StepRun` for every step and batch, from the first."""
     finish: Callable[[], None] | None = None
     """Called when the pipeline is closed."""
 
@@ -72,7 +72,7 @@ class OpenContext:
         return f"{self.step}/{step}" if self.step else step
 
     def path(self, uri: str) -> Path:
-        """A model's path: of a `file:` URI what it means, a relative one starts at `base`."""
+        """The path of a model, given as a path or a `file:` URI; a relative one starts at `base`."""
         if uri[:5].lower() == "file:":
             uri = unquote(re.sub("^//(localhost(?=/))?", "", uri[5:]))
         return self.base / uri
@@ -90,7 +90,7 @@ class Runner(ABC):
     searched by halves for the rows to blame."""
     opens_images: ClassVar[bool] = True
     """Whether it may look at the pixels of images: then a service keeps those of a batch within `limits.pixels`, and
-    looks for images also among values that nobody has decoded yet."""
+    looks for images also among values that are not decoded yet."""
     inside: Executor | None = None
     """The executor of the steps inside this one, if there are any that can be observed."""
 
@@ -136,7 +136,7 @@ class RowRunner(Runner):
         """
 
     def run_rows(self, rows: Sequence[Data]) -> list[Data | None | list[Data] | Exception]:
-        """What `run` makes of each row, or the error that it raised."""
+        """The result of `run` for each row, or the error that it raised."""
         found: list[Data | None | list[Data] | Exception] = []
         for data in rows:
             try:
@@ -178,18 +178,18 @@ class StatefulRunner(Runner):
 
     @abstractmethod
     def tick(self, now: float) -> Result:
-        """What time alone makes ready, an empty batch if nothing."""
+        """The results that are due at `now`; an empty batch if there are none."""
 
     @abstractmethod
     def flush(self) -> Result:
-        """Everything still held, at the end of the input."""
+        """The results of all rows that are still held, at the end of the input."""
 
     @abstractmethod
     def forget(self, lanes: Iterable[Hashable]) -> None:
         """Discard the state that belongs to these lanes, which have ended. No more rows of them come.
 
-        Rows of theirs that are held are never emitted: their records are another consumer's now. Where the bus delivers
-        them to no one else, this is called after the last of them was emitted. Unknown lanes are ignored.
+        Held rows of these lanes must not be emitted: their records belong to another consumer now. If no other consumer
+        gets the records, this is called after the last of them was emitted. Unknown lanes are ignored.
         """
 
     @abstractmethod
@@ -206,8 +206,8 @@ def rebuilt(
 ) -> Batch:
     """`datas` as a batch in which row i came from the row of `source` at `positions[i]`.
 
-    `given` is what `source.all_values` gave, where the rows were made of it: a column whose values are still these very
-    objects is shared instead of copied. That does not pay for rare keys.
+    `given` is the result of `source.all_values`, if the rows were made of it: a column whose values are still these
+    very objects is shared instead of copied. That does not pay for rare keys.
     """
     index = np.array(positions, np.int64)
     everyone = positions == list(range(source.size))

@@ -1,5 +1,5 @@
-"""Configuration of steps, one file a family. `STEPS` lists the types that this project has, `PARTS` the types of what
-graphs and triggers are made of."""
+"""Configuration of steps, one file a family. `STEPS` lists the types of steps that this project has, `PARTS` the types
+of graph steps, functions and triggers."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class RunBy:
     """The runner that this project has for a step."""
 
     name: str
-    """What runs it: `onnxruntime`, `opencv`, `numpy`, ..."""
+    """The runner's name: `onnxruntime`, `opencv`, `numpy`, ..."""
     target: str
     """`module:Class`, imported when the first runner is made."""
     requires: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ def opened_by(target: str) -> Callable[..., Any]:
     """The method `open` (or `combiner`) of a part of this project that works without a runner.
 
     It calls `target`, `module:Class` or `module:Class.method`, with the part and the method's own arguments. The module
-    is imported then, so that a part stays data, and what only holds it loads no executors.
+    is imported only then, so that code that merely holds the part loads no executors.
     """
 
     def method(part: Typed, /, *arguments: Any, **named: Any) -> Any:
@@ -43,7 +43,7 @@ def opened_by(target: str) -> Callable[..., Any]:
 
 
 class Typed(Config):
-    """Base of all that a definition tells apart by `@type`: steps, and the parts that stand in steps.
+    """Base of all parts of definitions that have a `@type`: steps, and the functions and triggers of steps.
 
     A subclass sets `type_name`, the value of `@type`, and declares its fields in the order in which Konduit writes
     them.
@@ -51,21 +51,21 @@ class Typed(Config):
 
     type_name: ClassVar[str]
     kind: ClassVar[str]
-    """What it is, in messages and in the registry: a step, a switch function, ... Set by the base class of the kind."""
+    """Its kind in messages and in the registry: "step", "switch function", ... Set by the base class of the kind."""
     parts: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Fields that hold something with a `@type` of its own, and the kind of it; or `pipeline` for a pipeline."""
+    """Fields that hold a part with a `@type` of its own, and the kind of that part; `pipeline` for a pipeline."""
     file_fields: ClassVar[tuple[str, ...]] = ("model_uri",)
     """Fields, of those that it has, that name files or folders to read."""
 
     @property
     def code_keys(self) -> tuple[str, ...]:
-        """Keys of what it runs as code: the user's, named or held by the definition. Where code is not allowed a type
-        that has some is refused; one that runs such code says so here."""
+        """The keys whose values name or hold code of the user that it runs. Where code is not allowed, a part that has
+        such keys is refused; a type that runs code of the user has to override this."""
         return ()
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files and folders that it reads, as the definition names them: what has to go where it goes."""
+        """The files and folders that it reads, as the definition names them: a built service has to contain them."""
         named = (getattr(self, field, None) for field in self.file_fields)
         return tuple(one for one in named if isinstance(one, str) and one)
 
@@ -96,15 +96,15 @@ class Step(Typed):
     run_by: ClassVar[RunBy | None] = None
     """The runner of a built-in step; a plug-in brings runners by entry points instead."""
     instead: ClassVar[str] = ""
-    """What to do where no runner for the step is installed, for the error; empty where a runner is ours."""
+    """The hint of the error where no runner for the step is installed; empty where this project has a runner."""
 
     name: Annotated[str | None, EXTENSION] = None
-    """What errors and metrics call the step; without one they say its place and type, `0:ONNX`."""
+    """The step's name in errors and metrics; none: its place and type, `0:ONNX`."""
 
     def to_dict(self, form: Form = "json") -> dict[str, Any]:
         """Plain data with `@type` first, as `form` spells it."""
         written = super().to_dict(form)
         if self.name is not None:
-            # Declared in the base, hence first; but what Konduit has comes first in its own order.
+            # Declared in the base, hence first; but Konduit's fields come first, in Konduit's order.
             written["name"] = written.pop("name")
         return written

@@ -66,7 +66,7 @@ Key = Annotated[str, AfterValidator(_checked_key)]
 
 
 class Config(BaseModel):
-    """Base of everything a definition configures; immutable.
+    """Base of all configuration in definitions; immutable.
 
     In Python fields are keyword arguments by their snake-case names; in files every known spelling is read. An
     explicit null means none where a field may have none, false for a boolean, 0 for a number (as Konduit reads it)

@@ -1,4 +1,4 @@
-"""The names that Konduit Serving's definitions use, so that ours can be told from them."""
+"""The names that Konduit Serving's definitions use, to tell this project's own from them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class PointConfig(Config):
     coords: Annotated[tuple[float, ...], Field(min_length=1)]
     """x, y, ..."""
     label: str | None = None
-    """What is there."""
+    """The class of the object at the point."""
     probability: float | None = None
     """How sure that is, 0 to 1."""
 
@@ -48,7 +48,7 @@ class BoxConfig(Config):
     w: Annotated[float | None, Field(alias="@w"), Spelling(yaml="@w")] = None
     """Width."""
     label: str | None = None
-    """What is in it."""
+    """The class of the object in the box."""
     probability: float | None = None
     """How sure that is, 0 to 1."""
 

@@ -1,4 +1,4 @@
-"""`Tensor`: what can be read of every tensor, dense, sparse or ragged, of numbers or of strings."""
+"""`Tensor`: read access to tensors of all kinds: dense, sparse or ragged, of numbers or of strings."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Tensor(ABC, Generic[T]):
 
     @abstractmethod
     def as_data_value(self) -> Any:
-        """What a `Data` keeps of it when it is put into one (docs/tensors.md)."""
+        """The value that a `Data` keeps when the tensor is put into one (docs/tensors.md)."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self.shape)})"

@@ -22,7 +22,7 @@ CHUNK = 1 << 16
 
 
 class Lease:
-    """What a view and all views made of it share: whether they may still read and write."""
+    """State shared by a view and all views made of it: whether they may still read and write."""
 
     __slots__ = ("_lent", "released", "writable")
 
@@ -32,12 +32,12 @@ class Lease:
         self._lent: list[tuple[weakref.ref[Array], weakref.ref[Array]]] = []
 
     def lend(self, array: Array) -> Array:
-        """`array`, the memory of the view, for somebody who may write into it as long as the lease says so."""
+        """`array`, the memory of the view, for a caller that may write into it until `complete`."""
         if not array.flags.writeable:
             return array
         if not self.writable:
             return sealed(array)
-        # What numpy makes of the array that is lent keeps the root alive.
+        # Arrays that numpy makes of the lent one, such as slices, keep the root alive.
         root, lent = _lent(array)
         self._lent = [known for known in self._lent if known[0]() is not None]
         self._lent.append((weakref.ref(root), weakref.ref(lent)))
@@ -80,7 +80,7 @@ class Cells:
 
     @property
     def direct(self) -> bool:
-        """Whether the array itself is what is shown."""
+        """Whether the cells are those of the whole array, unselected."""
         return not self._axes
 
     @property
@@ -91,7 +91,7 @@ class Cells:
         return self._array
 
     def lend(self) -> Array:
-        """The array for somebody else: writable only as long as the lease is."""
+        """The array for a caller: writable only as long as the lease is."""
         return self.lease.lend(self.array)
 
     def drop(self) -> None:
@@ -99,7 +99,7 @@ class Cells:
         self._array = None
 
     def check_writable(self) -> None:
-        """Raise `ReadOnlyError` if nothing may be written any more."""
+        """Raise `ReadOnlyError` if writing has ended."""
         if not self.lease.writable:
             raise ReadOnlyError("the tensor is complete and can no longer be written; write while it is created")
 
@@ -188,7 +188,7 @@ class Cells:
 
 
 def sealed(array: Array) -> Array:
-    """The same memory as an array that nobody can make writable."""
+    """The same memory as an array that cannot be made writable."""
     if array.dtype.name == "bfloat16":
         return sealed(array.view(np.uint16)).view(array.dtype)
     return np.asarray(array.data.toreadonly())

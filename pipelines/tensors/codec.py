@@ -1,4 +1,4 @@
-"""`Codec`: what the cells of a view stand for."""
+"""`Codec`: converts between the cells of a view and its elements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Codec(Protocol[T]):
         """The elements of cells `(n,)`."""
 
     def cell(self, value: Any) -> Any:
-        """What is written into a cell for `value`. Raises `DataError` for a value that does not fit."""
+        """The cell for `value`. Raises `DataError` for a value that does not fit."""
 
     def cells(self, values: Any, count: int) -> Array:
         """Cells for `values`, of their shape, or flat; of an iterator at most `count` are taken.

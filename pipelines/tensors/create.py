@@ -26,7 +26,7 @@ DType: TypeAlias = type[S] | np.dtype[S]
 
 # Formats of buffers that are bytes, not elements.
 _PLAIN = frozenset({"B", "b", "c"})
-# What numpy can number the bytes of, with elements of 16 bytes.
+# Elements of 16 bytes whose bytes numpy can count.
 _MOST_ELEMENTS = 2**59
 
 
@@ -77,8 +77,8 @@ def dense(
 
     New memory holds zeros at first. Once `init` is done the tensor is complete: the view that it was given, the
     slices of that and their arrays write no more. New memory of which `init` keeps an array is left to it, and the
-    tensor is a copy: numpy may have made slices of that array, which nobody can make read-only. What `init` raises is
-    raised, and there is no tensor.
+    tensor is a copy: numpy may have made slices of that array, which cannot be made read-only. Exceptions of `init` go
+    through, and there is no tensor.
     """
     lengths = checked_shape(shape)
     array = np.zeros(lengths, dtype) if out is None else writable(out, dtype, lengths).array
@@ -108,7 +108,7 @@ class Slots(Generic[S]):
         return len(self._array)
 
     def fill(self, row: int, init: Callable[[WritableView[S]], object]) -> None:
-        """Let `init` write a row. What it raises is raised, and the row stays unfilled."""
+        """Let `init` write a row. If it raises, the exception goes through, and the row stays unfilled."""
         place = self._array[position(row, len(self)), ...]
         if not place.flags.writeable:
             raise ReadOnlyError("the column was made; its rows can no longer be written")

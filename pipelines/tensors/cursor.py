@@ -72,7 +72,7 @@ class WritableCursor(Cursor[T]):
         return self
 
     def on_each(self, supply: Callable[[], Any]) -> None:
-        """Write what `supply` gives into each element that is left. What came before an error stays written."""
+        """Write a value of `supply` into each element that is left. Values before an error stay written."""
         while self.has_more:
             count = min(CHUNK, self._count - self._next)
             found: list[Any] = []

@@ -1,4 +1,4 @@
-"""`DenseView`: a tensor over memory that somebody else may own, whatever its elements are."""
+"""`DenseView`: a tensor of any elements over memory that another object may own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with an access to a tensor."""
+"""Errors of access to tensors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pipelines.errors import DataError
 
 
 class RankError(DataError, ValueError):
-    """A tensor was asked with more or fewer indices than the call needs, or for an axis that it has not got."""
+    """A call got more or fewer indices than it needs, or names an axis that the tensor lacks."""
 
 
 class BoundsError(DataError, IndexError):

@@ -94,7 +94,7 @@ def mod(divisor: SupportsIndex) -> Index:
 
 
 def expanded(indices: Iterable[IndexLike]) -> list[Index]:
-    """One `Index` for each axis that these say something about. `WrongTypeError` for what is none."""
+    """One `Index` for each axis that `indices` cover. `WrongTypeError` for an object that is no index."""
     return [index for one in indices for index in _expanded(one)]
 
 
@@ -160,7 +160,7 @@ class _Listed(Index):
 
 
 def integer(index: SupportsIndex) -> int:
-    """`index` as an `int`. `WrongTypeError` for a boolean, and for what is no integer."""
+    """`index` as an `int`. `WrongTypeError` for a boolean, and for any other object that is no integer."""
     if isinstance(index, (bool, np.bool_)):
         raise _boolean()
     try:

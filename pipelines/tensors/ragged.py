@@ -38,7 +38,7 @@ class RaggedTensor(Tensor[T]):
     __slots__ = ("_levels", "_start", "_stop", "_values")
 
     def __init__(self, levels: tuple[int | Splits, ...], values: DenseView[T], start: int, stop: int) -> None:
-        """For `RaggedTensor.of`, which checks what it is given: the rows from `start` up to `stop`."""
+        """For `RaggedTensor.of`, which checks its arguments: the rows from `start` up to `stop`."""
         self._levels = levels
         self._values = values
         self._start = start
@@ -169,7 +169,7 @@ class RaggedTensor(Tensor[T]):
 
 
 class RaggedWriter(Generic[T]):
-    """What the initialiser of a ragged tensor writes to. Ragged axes grow, all others have their length."""
+    """The object that the initialiser of a ragged tensor writes to. Ragged axes grow, all others have their length."""
 
     def __init__(self, shape: tuple[int, ...], check: Callable[[Any], Any]) -> None:
         self.shape = shape
@@ -234,7 +234,7 @@ class RaggedWriter(Generic[T]):
         size = self.shape[len(place)]
         if size not in (RAGGED, len(inner)):
             raise BoundsError(f"{len(inner)} values for an axis of {size} elements")
-        # An empty row has no element to tell of it.
+        # Noted here, as an empty row has no elements that would.
         given[place] = len(inner)
         for number, one in enumerate(inner):
             self._place(one, (*place, number), values, given)
@@ -243,8 +243,8 @@ class RaggedWriter(Generic[T]):
 def ragged(shape: Sequence[int], dtype: DType[S], init: Callable[[RaggedWriter[S]], object]) -> RaggedTensor[S]:
     """A ragged tensor of numbers that `init` writes; ragged axes are -1 in `shape`, all but the first may be.
 
-    What it does not set on another axis is 0. `DataError` for a gap in a ragged row. What `init` raises is raised, and
-    there is no tensor.
+    Elements that it does not set on another axis are 0. `DataError` for a gap in a ragged row. Exceptions of `init` go
+    through, and there is no tensor.
     """
     numbers: Numbers[S] = Numbers(np.dtype(dtype))
     array_type(numbers.dtype)
@@ -257,7 +257,7 @@ def ragged(shape: Sequence[int], dtype: DType[S], init: Callable[[RaggedWriter[S
 
 
 def ragged_string(shape: Sequence[int], init: Callable[[RaggedWriter[str]], object]) -> RaggedTensor[str]:
-    """A ragged tensor of strings; as `ragged`, and what is not set is empty."""
+    """A ragged tensor of strings; as `ragged`, with empty strings for elements that are not set."""
     from pipelines.tensors.text import Collected
 
     writer: RaggedWriter[str] = RaggedWriter(checked_ragged(shape), Collected().cell)

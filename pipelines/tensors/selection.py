@@ -69,7 +69,7 @@ class Skipping(Selection):
 
 
 class Chain(Selection):
-    """What `outer` selects of the positions that `inner` selects."""
+    """The selection `outer` applied to the positions that `inner` selects."""
 
     __slots__ = ("inner", "outer")
 
@@ -83,7 +83,7 @@ class Chain(Selection):
 
 
 def composed(inner: Selection | None, outer: Selection) -> Selection:
-    """What `outer` selects of what `inner` selects of an axis (`None`: all of it)."""
+    """`outer` applied to the positions of an axis that `inner` selects (`None`: all of them)."""
     if inner is None:
         return outer
     if isinstance(outer, Listed):

@@ -24,7 +24,7 @@ S = TypeVar("S", bound=np.generic)
 T = TypeVar("T")
 
 MOST_DENSE = 100_000_000
-"""Elements that `to_dense` makes unless it is told otherwise."""
+"""Most elements that `to_dense` makes by default."""
 
 # Places are numbered in row-major order, in 64 bits.
 _MOST_PLACES = 2**63 - 1
@@ -33,7 +33,7 @@ _MOST_PLACES = 2**63 - 1
 class SparseTensor(Tensor[T]):
     """The elements that are set, by rising place (COO): `indices` int64 `(n, rank)`, `values` `(n,)`, and the `shape`.
 
-    The form of TensorFlow's SparseTensor. What is not set reads as 0, or "".
+    The form of TensorFlow's SparseTensor. Elements that are not set read as 0, or "".
     """
 
     __slots__ = ("_first", "_indices", "_keys", "_shape", "_values")
@@ -41,7 +41,7 @@ class SparseTensor(Tensor[T]):
     def __init__(
         self, indices: Array, values: DenseView[T], shape: tuple[int, ...], keys: Array, first: int = 0
     ) -> None:
-        """For `SparseTensor.of`, which checks what it is given.
+        """For `SparseTensor.of`, which checks its arguments.
 
         `keys` are the places as numbers in row-major order, of which `first` is that of the first element.
         """
@@ -89,7 +89,7 @@ class SparseTensor(Tensor[T]):
 
     @property
     def default(self) -> T:
-        """What an element that is not set reads as."""
+        """The value of elements that are not set."""
         default: Any = "" if isinstance(self._values, StringView) else self._numbers().dtype.type(0)
         found: T = default
         return found
@@ -171,7 +171,7 @@ class SparseTensor(Tensor[T]):
 
 
 class SparseWriter(Generic[T]):
-    """What the initialiser of a sparse tensor writes to."""
+    """The object that the initialiser of a sparse tensor writes to."""
 
     def __init__(self, shape: tuple[int, ...], count: int, values: Any) -> None:
         self.shape = shape
@@ -215,7 +215,7 @@ def sparse(
 ) -> SparseTensor[S]:
     """A sparse tensor of numbers of which `init` sets exactly `num_values`.
 
-    What `init` raises is raised, and there is no tensor. `DataError` if it sets fewer.
+    Exceptions of `init` go through, and there is no tensor. `DataError` if it sets fewer.
     """
     lengths = checked_shape(shape, _MOST_PLACES)
     places: list[Array] = []

@@ -45,7 +45,7 @@ class StringView(DenseView[str]):
         return self.object_array().tolist()
 
     def object_array(self) -> npt.NDArray[np.object_]:
-        """All elements in an array of Python strings, which is what onnxruntime takes for tensor(string)."""
+        """All elements in an array of Python strings, as onnxruntime takes a tensor(string)."""
         made = np.empty(self.total_size, object)
         made[:] = list(self.stream())
         return made.reshape(self.shape)
@@ -74,11 +74,11 @@ def dense_string(
     padding: int = 0,
     out: Any = None,
 ) -> StringView:
-    """A string tensor that `init` writes; what it leaves out is empty. It takes `str` and `bytes`.
+    """A string tensor that `init` writes, as `str` and `bytes`; elements that it leaves out are empty.
 
     With `length`, each string takes so many bytes, filled up with the byte `padding`, and is written where it will
     stay: new memory, or that of `out`; a longer one is a `DataError`. Without, the strings are collected, their sizes
-    computed once, and the memory is made then. What `init` raises is raised, and there is no tensor.
+    computed once, and the memory is made then. Exceptions of `init` go through, and there is no tensor.
     """
     lengths = checked_shape(shape)
     if length is not None:
@@ -97,7 +97,7 @@ def strings(values: Any) -> StringView:
 
 
 def string_view(source: Any, shape: Sequence[int], length: int, *, padding: int = 0, offset: int = 0) -> StringView:
-    """A read-only view over memory that holds strings of `length` bytes each; see `view` for what has memory."""
+    """A read-only view over memory that holds strings of `length` bytes each; for `source` see `view`."""
     codec = Padded(length, padding)
     lengths = checked_shape(shape)
     raw = view(source, np.uint8, [math.prod(lengths) * length], offset=offset).array

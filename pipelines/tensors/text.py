@@ -78,7 +78,7 @@ class Packed:
 
 
 class Collected:
-    """Cells are Python strings: what an initialiser writes before the sizes are known."""
+    """Cells are Python strings, as an initialiser writes them before their sizes are known."""
 
     def raw(self, cells: Array) -> Iterator[bytes]:
         """The bytes of each cell."""

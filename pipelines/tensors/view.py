@@ -54,7 +54,7 @@ class TensorView(TypedAccess, DenseView[S]):
         return self._cells.copy()
 
     def as_type(self, dtype: type[U]) -> TensorView[U]:
-        """This view, known to hold elements of `dtype`. `WrongTypeError` if it does not: nothing is converted."""
+        """This view, typed as one of `dtype`. `WrongTypeError` for another element type: nothing is converted."""
         if self.dtype != np.dtype(dtype):
             raise WrongTypeError(
                 f"the tensor holds {self.dtype}, not {np.dtype(dtype)}; copy().astype(...) converts it"
@@ -87,7 +87,7 @@ class TensorView(TypedAccess, DenseView[S]):
             stream.write(in_order(cells, "little").tobytes())
 
     def as_data_value(self) -> Array:
-        """What a `Data` keeps of it: the array over the same memory, read-only."""
+        """The value that a `Data` keeps: the array over the same memory, read-only."""
         array = self._cells.array if self._cells.direct else self.copy()
         array_type(array.dtype)
         return sealed(array) if array.flags.writeable else array

@@ -53,7 +53,7 @@ class WritableDense(DenseView[T]):
         return self
 
     def complete(self) -> None:
-        """End all writing through this view, what it was sliced from, its slices and their arrays; reading goes on."""
+        """End all writing through this view, those it was sliced from, its slices and their arrays; reading goes on."""
         self._cells.lease.complete()
 
     def put_part(self, start: int, values: list[Any]) -> None:

@@ -57,7 +57,7 @@ def _within(array: Array, least: int, most: int) -> Mask:
     if array.dtype.kind in "iu":
         return np.asarray((array >= least) & (array <= most))
     wide = array.astype(np.float64)
-    # The largest integer of 64 bits is no float: what stands for it is one more.
+    # The largest integer of 64 bits is no float: it is rounded to one more.
     below = wide <= most if int(float(most)) == most else wide < float(most)
     return np.asarray((wide >= least) & below)
 

@@ -75,7 +75,7 @@ def frame_of(pixels: Pixels) -> Any:
 
 
 class _Kept(threading.local):
-    """What a thread needed last to scale and crop, by what it is for; the oldest goes first."""
+    """A thread's most recently used scalers or croppers, by their sizes and formats; the least recent goes first."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Any, ...], Any] = OrderedDict()

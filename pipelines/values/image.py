@@ -25,11 +25,11 @@ class Image:
     """One picture: the bytes of an image file, an array of pixels, or an object that another library made.
 
     `Image(source)` takes the bytes of a PNG, JPEG, BMP or GIF file, a path to one, or a uint8 array in the order
-    height, width, channels: blue, green, red; or gray with one channel or none. Alpha is dropped. Bytes are not looked
-    at before something is asked of them; the format is told by the content, whatever a label says. It also takes a
-    Pillow image, a PyAV video frame, and what a plug-in declared (`pipelines.values.conversion.convert`): those are
-    kept and converted when somebody asks; a PNG made of a Pillow image has its alpha. The picture does not change:
-    arrays that it gives are read-only, and an array that it was made of must not be written to later.
+    height, width, channels: blue, green, red; or gray with one channel or none. Alpha is dropped. Bytes are decoded
+    only when pixels or size are needed; the format is found by the content, not by a label. It also takes a Pillow
+    image, a PyAV video frame, and the forms of plug-ins (`pipelines.values.conversion.convert`): those are kept, and
+    converted when another form is first needed; a PNG made of a Pillow image has its alpha. The picture does not
+    change: arrays that it gives are read-only, and an array that it was made of must not be written to later.
 
     Two images are equal if their PNG bytes are. Decoding and encoding need OpenCV (extra `image`).
     """
@@ -156,10 +156,9 @@ class Image:
         return frame_planes(self._foreign, width, height, channels or self.channels, part)
 
     def to_wire(self) -> bytes:
-        """What a message carries: the file that it was made of, untouched; a PNG file of anything else.
+        """The bytes in a message: the file that it was made of, untouched; a PNG file of anything else.
 
-        Konduit Serving does not look at image bytes on their way either, so an image that nobody asks to decode does
-        not fail.
+        As in Konduit Serving, the bytes are not checked: a broken image fails only where it is decoded.
         """
         return self._encoded if self._encoded is not None else self._as_file("PNG")
 
@@ -253,7 +252,7 @@ class Image:
         if self._encoded is None:
             return self._pixels, "numpy"
         if self.format is None:
-            # Says what is wrong with the bytes.
+            # Raises the error that names the fault of the bytes.
             read_header(self._encoded)
         return self._encoded, (self.format or "").lower()
 

@@ -1,4 +1,4 @@
-"""What an image file says about itself in its first bytes, read without decoding it."""
+"""The header of an image file, read without decoding the image: its format and size."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read_header(encoded: bytes) -> Header:
 def check_png_chunks(encoded: bytes) -> None:
     """Raise `DataError` if a chunk of a PNG file claims more bytes than the file has.
 
-    OpenCV reserves what a chunk claims, up to four gigabytes, before it looks for the bytes.
+    OpenCV reserves the size that a chunk claims, up to four gigabytes, before it looks for the bytes.
     """
     position = 8
     while position + 8 <= len(encoded):

@@ -110,7 +110,7 @@ def _adopted(value: object) -> Any:
     return None if adopted is None else native(adopted)
 
 
-# Classes whose every instance is a value as it is: a list of them need not be looked through.
+# Classes whose every instance is a value as it is: a list of them need not be checked one by one.
 _UNCHANGED = frozenset({str, float, bool, bytes, ByteBuffer, Image, BoundingBox, Point})
 
 _BY_CLASS: dict[type[Any], Callable[[Any], Any]] = {

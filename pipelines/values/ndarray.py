@@ -42,11 +42,11 @@ class NDArrayType(IntEnum):
 
 
 def array_type(dtype: np.dtype[Any]) -> NDArrayType:
-    """The element type of arrays of `dtype`, whatever its byte order. `WrongTypeError` if there is none."""
+    """The element type of arrays of `dtype`, in any byte order. `WrongTypeError` if there is none."""
     found = _TYPES.get(dtype)
     if found is not None:
         return found
-    # ml_dtypes.bfloat16 is known by name, so that nobody has to import that package to be told apart from it.
+    # ml_dtypes.bfloat16 is recognised by name, without importing that package.
     if dtype.name == "bfloat16":
         return NDArrayType.BFLOAT16
     swapped = _TYPES.get(dtype.newbyteorder("="))

@@ -10,10 +10,10 @@ from pipelines.values.native import native
 
 
 class OddValue:
-    """A value that no `Data` can hold, such as a list of several types, 2**70 or `[1, None]`; it goes out as it came.
+    """A value of no type of `Data`, such as a list of several types, 2**70 or `[1, None]`; it goes out as it came.
 
     `entry` is the value as its payload has it, and `decoder` the codec's function that cannot decode it, for `reason`.
-    Who asks for it gets what the parser of the format makes of it: `plain`.
+    Code that reads it gets the plain value that the parser of the format makes of it: `plain`.
     """
 
     __slots__ = ("_plain", "_source", "decoder", "entry", "reason")
@@ -35,7 +35,7 @@ class OddValue:
         return read(self.entry)
 
     def lent(self) -> OddValue:
-        """The same value for one caller, who may change what `own` gives; one that is lent stays as it is."""
+        """The same value for one caller, which may change the object `own`; itself if it is lent already."""
         if self._source is not None:
             return self
         lent = OddValue(self.entry, self.decoder, self.reason)
@@ -53,14 +53,14 @@ class OddValue:
         return self._plain
 
     def settled(self) -> Any:
-        """The value that was lent, if `own` is as it was; else what it was changed to (`as_held`)."""
+        """The value that was lent, if `own` is unchanged; else the changed one (`as_held`)."""
         if self._source is None:
             return self
         # As texts, for which 1, 1.0 and True differ.
         return self._source if repr(self._plain) == repr(self.plain()) else as_held(self._plain)
 
     def error(self, key: str | None = None) -> WireError:
-        """What to raise where a value of a `Data` is needed; `key` is that of the value."""
+        """The error where a value of a `Data` is needed; `key` is that of the value."""
         if key is None or self.reason.startswith(f'key "{key}"'):
             return WireError(self.reason)
         return WireError(f'key "{key}": {self.reason}')
@@ -78,8 +78,8 @@ class OddValue:
 
 
 def as_held(value: Any) -> Any:
-    """`value` as a `Data` keeps it (`native`), or an `OddValue` of plain numbers, texts, lists and dictionaries that no
-    `Data` can hold. Raises as `native` does for anything else.
+    """`value` as a `Data` keeps it (`native`), or an `OddValue` of plain numbers, texts, lists and dictionaries that
+    have no type of `Data`. Raises as `native` does for anything else.
     """
     try:
         return native(value)

@@ -16,7 +16,7 @@ Pixels: TypeAlias = npt.NDArray[np.uint8]
 """Height, width, channels: blue, green, red; or gray with one channel."""
 
 EXTENSIONS = {"png": ".png", "jpeg": ".jpg", "bmp": ".bmp", "gif": ".gif"}
-"""The forms of image files, and what OpenCV calls them."""
+"""The forms of image files, with their extensions for OpenCV."""
 
 
 def as_pixels(array: npt.NDArray[Any]) -> Pixels:

@@ -11,9 +11,9 @@ from pipelines.values.ndarray import Array, NDArrayType, array_type, from_buffer
 
 @dataclass(frozen=True, slots=True)
 class SerializedNDArray:
-    """What Konduit Serving calls the same: an array ready for the wire.
+    """An array ready for the wire, as the class of this name in Konduit Serving.
 
-    Equal arrays have equal ones, whatever their strides and byte order were.
+    Equal arrays have equal serialised forms; strides and byte order make no difference.
     """
 
     type: NDArrayType

@@ -29,7 +29,7 @@ class ValueType(IntEnum):
     POINT = 10
     BYTEBUFFER = 11
     NONE = 12
-    """No type: what an empty list read from JSON has for elements, and "untyped" in the PYTHON step's configuration."""
+    """No type: the element type of an empty list read from JSON, and "untyped" in the PYTHON step's configuration."""
 
 
 def type_of(value: object) -> ValueType:

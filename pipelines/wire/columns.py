@@ -2,7 +2,7 @@
 
 `pipelines.wire.plain` is plain Python, which runs everywhere; `compiled_read` and `compiled_write` use the compiled
 extension where it was built. Both give the same results: those of `pipelines.wire.protobuf`, which reads and writes one
-message at a time and does what neither of them covers.
+message at a time and handles the cases that neither of them covers.
 """
 
 from __future__ import annotations

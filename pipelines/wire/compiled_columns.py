@@ -1,4 +1,4 @@
-"""What a reader of the compiled extension gives, as columns: the same for all payloads that it reads."""
+"""The result of a reader of the compiled extension as columns, the same for all formats that it reads."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class FoundColumns:
         return rows
 
     def undecoded(self, part: _native.Part) -> Spans:
-        """The values of a part that is `WIRE` or `MIXED`, as they stand in the records: one a row."""
+        """The undecoded values of a part that is `WIRE` or `MIXED`, one a row."""
         line = part[2]
         return Spans(self._spans.buffer, self._table[line], self._table[line + 1])
 
@@ -106,7 +106,7 @@ class FoundColumns:
         return np.arange(self.size) if present is None else np.flatnonzero(present)
 
     def column(self, part: _native.Part, decoder: Callable[[Entries], Column]) -> Column:
-        """The column of a part that is not `MIXED`. What is undecoded is left to `decoder`."""
+        """The column of a part that is not `MIXED`. Undecoded values are left to `decoder`."""
         _, form, line, mask, whole, _, element, shape, total, offset, splits = part
         if form == RARE:
             place = self._rare_places(part)
@@ -172,7 +172,7 @@ def together(
     places: Mapping[str, tuple[int, int]],
     wanted: frozenset[str],
 ) -> tuple[dict[str, Column], Rows, Rows]:
-    """What the extension and plain Python read, in the order of the records: columns, positions, and the order itself.
+    """The parts that the extension and plain Python read, in the order of the records: columns, positions, the order.
 
     `rows` are the positions of the records of each part; `places` says where keys come first (`FoundColumns.in_order`).
     """

@@ -1,8 +1,8 @@
 """Plain JSON in the compiled hot path: the same columns and objects as `pipelines.wire.plainjson`, only faster.
 
-The extension reads records that it understands to the last byte, and leaves all others to Python's parser: broken ones,
-those near a limit, a key twice, escapes in keys. Columns whose values differ in type, or are objects and lists of
-anything but numbers, are decoded by the other path.
+The extension reads a record only if it understands all of it, and leaves all others to Python's parser: broken ones,
+those near a limit, with a key twice, with escapes in keys. Columns whose values differ in type, or are objects and
+lists of anything but numbers, are decoded by the other path.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ JSON, TEXTS, ARRAYS = range(3)
 
 
 class CompiledJsonReader:
-    """Reads payloads with the extension. What it was told about a set of wanted keys it keeps."""
+    """Reads payloads with the extension; keeps a reader for each set of wanted keys."""
 
     def __init__(self, native: Any, options: JsonOptions) -> None:
         self._native = native
@@ -96,7 +96,7 @@ class CompiledJsonReader:
     def _read(
         self, spans: Spans, wanted: frozenset[str]
     ) -> tuple[FoundColumns, dict[str, Column], dict[int, WireError]]:
-        """What the extension makes of these payloads; its columns, and the errors of rows that fail."""
+        """The extension's result for these payloads, its columns, and the errors of rows that fail."""
         raw = FoundColumns(*read_spans(self._readers.of(wanted), spans))
         columns: dict[str, Column] = {}
         wrong: dict[int, WireError] = {}
@@ -197,7 +197,7 @@ def _index(step: str) -> int | None:
 
 
 def _together(raw: FoundColumns, found: ReadJson, others: ReadJson, odd: Any, wanted: frozenset[str]) -> ReadJson:
-    """What either path read, in the order of the payloads."""
+    """The rows of both paths, joined in the order of the payloads."""
     failed = {**found.failed, **{int(odd[row]): error for row, error in others.failed.items()}}
     positions = odd[others.rows]
     if not len(positions):

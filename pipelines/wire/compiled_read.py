@@ -1,8 +1,8 @@
 """ProtoData messages to columns in the compiled hot path: the same as `pipelines.wire.plain`, only faster.
 
-The extension reads what it understands to the last byte. What it does not (messages that are framed in an unusual way,
-broken ones, wrong values) is left to the other path, message by message; of columns it leaves those whose values are
-no plain numbers, arrays or strings, or of several types.
+The extension reads a message only if it understands all of it. Others (messages that are framed in an unusual way,
+broken ones, wrong values) are left to the other path, message by message; so are columns whose values are no plain
+numbers, arrays or strings, or of several types.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class CompiledReader:
-    """Reads messages with the extension. What it has learned about a set of wanted keys it keeps."""
+    """Reads messages with the extension; keeps a reader for each set of wanted keys."""
 
     def __init__(self, native: Any, options: ReadOptions) -> None:
         self._native = native
@@ -42,7 +42,7 @@ class CompiledReader:
         spans = values if isinstance(values, Spans) else joined(self._native, values)
         raw, found = self._read(spans, wanted)
         if found is None:
-            # An entry is not what it seemed to be.
+            # An entry has another form than it seemed to have.
             return decode(list(values), wanted, self._options)
         left: Sequence[int] = raw.odd
         if len(left) <= _FEW:
@@ -79,7 +79,7 @@ class CompiledReader:
         return self._native.Reader(keys, *(min(limit, sys.maxsize) for limit in most))  # type: ignore[no-any-return]
 
     def _read(self, spans: Spans, wanted: frozenset[str]) -> tuple[FoundColumns, ReadColumns | None]:
-        """What the extension gives and the columns of that; no columns if all messages are left to plain Python."""
+        """The extension's result and its columns; no columns if all messages are left to plain Python."""
         spans, (found, entries) = read_spans(self._readers.of(wanted), spans)
         raw = FoundColumns(spans, found)
         columns: dict[str, Column] = {}
@@ -144,7 +144,7 @@ def _kept(read: ReadColumns, wanted: frozenset[str]) -> ReadColumns:
 def _together(
     raw: FoundColumns, found: ReadColumns, others: ReadColumns, odd: Rows, wanted: frozenset[str]
 ) -> ReadColumns:
-    """What either path read, in the order of the messages."""
+    """The columns of both paths, joined in the order of the messages."""
     failed = {**found.failed, **{int(odd[row]): error for row, error in others.failed.items()}}
     positions = odd[others.rows]
     if not len(positions):

@@ -52,7 +52,7 @@ def write_columns(native: Any, batch: Batch) -> WrittenColumns:
     try:
         block = native.encoded(size, columns, list(failed))
     except (ValueError, TypeError, BufferError, OverflowError):
-        # Strings that are none, columns in an odd shape: whatever it is, it can be said which row it is about.
+        # A value that is no string, or a column in an odd shape: plain Python finds the row that is wrong.
         return encode_batch(batch)
     return WrittenColumns(Spans.of_block(block, size), failed)
 

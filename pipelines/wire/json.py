@@ -26,7 +26,7 @@ from pipelines.values.valuetype import ValueType, type_of
 from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 
 Nulls: TypeAlias = Literal["error", "drop"]
-"""What to make of a key whose value is null: refuse the message, or leave the key out."""
+"""How to treat a key whose value is null: refuse the message, or leave the key out."""
 
 
 def dumps(data: Data, byte_order: ByteOrder = "big", *, pretty: bool = False) -> str:

@@ -31,7 +31,7 @@ def json_reader(options: JsonOptions, hot_path: HotPath = "auto") -> JsonReader:
 
 
 def json_writer(form: JsonForm, hot_path: HotPath = "auto") -> JsonRowsWriter:
-    """`write_json` in this form, as a function of the batch. What is pretty is written in plain Python."""
+    """`write_json` in this form, as a function of the batch. Indented JSON is written in plain Python."""
     native = compiled(hot_path)
     if native is not None and not form.pretty:
         from pipelines.wire.compiled_json import write_compiled

@@ -20,7 +20,7 @@ from pipelines.values.native import INT64_MAX, INT64_MIN
 from pipelines.wire.jsontext import REFUSED, Pointer, members, parsed_all, quickly_parsed
 
 Fields = tuple[tuple[str, Pointer], ...]
-"""Keys whose values lie inside of a row, and where."""
+"""Keys, each with the place of its value inside of a row."""
 
 
 class Documents:
@@ -73,7 +73,7 @@ class Documents:
         return _written(value) if kind is bool or (kind is str and not self._escaped()) else None
 
     def _text(self, key: str, row: int) -> bytes:
-        """What stands in the text of the row as the value of the key."""
+        """The text of the key's value in the text of the row."""
         if row not in self._members:
             text = self.texts[row].decode()
             spans = members(text)
@@ -94,8 +94,8 @@ class Documents:
 class AlikeRows:
     """N rows that all have the same keys, and no nulls: parsed values of wanted keys, and the texts of all others.
 
-    Of the others, texts that were asked for in earlier rows are at hand. Those of a key that was never asked for are
-    looked for in the payloads.
+    Of the others, the texts of keys that were asked for in earlier payloads were kept when parsing. Those of a key that
+    is asked for the first time are looked for in the payloads.
     """
 
     __slots__ = ("_payloads", "_reader", "_texts")
@@ -155,7 +155,7 @@ def alike(payloads: Sequence[bytes], wanted: frozenset[str]) -> AlikeRows | None
     if not isinstance(first, dict) or not isinstance(last, dict):
         return None
     keys = tuple(first)
-    # Strangers may send other keys each time: a parser is made for such as come again.
+    # Untrusted clients may send other keys each time: a parser is made only for keys that are repeated.
     if keys != tuple(last) or not 0 < len(keys) <= _MOST_KEYS:
         return None
     return AlikeRows(payloads, _reader(keys, wanted.intersection(keys)))
@@ -197,7 +197,7 @@ _reader: Final = lru_cache(maxsize=64)(_Reader)
 
 
 def _check(text: bytes) -> None:
-    """Raise one of `REFUSED` for a null, and for what is no UTF-8, as the parser does not look into texts that stay."""
+    """Raise one of `REFUSED` for a null and for bytes that are no UTF-8: the parser does not check undecoded texts."""
     if not text.isascii():
         text.decode()
     # A pattern looks for its first letter, of which there are few among numbers, four times as fast as `in`.

@@ -14,13 +14,13 @@ from pipelines.errors import WireError
 from pipelines.wire.limits import Limits
 
 quickly_parsed: Final = msgspec.json.Decoder().decode
-"""Parses a text, `str` or bytes in UTF-8, several times as fast as `json`. What it reads `json` reads as the same.
+"""Parses a text, `str` or bytes in UTF-8, several times as fast as `json`, with the same result.
 
 It is stricter: raises one of `REFUSED` for half of a surrogate pair, numbers beyond the largest, a byte order mark and
 levels of nesting, too.
 """
 REFUSED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What `quickly_parsed` raises."""
+"""The exceptions of `quickly_parsed`."""
 INDEX: Final = re.compile(r"0|[1-9][0-9]{0,15}")
 """Steps of a pointer that may be the number of an element."""
 _BOM: Final = b"\xef\xbb\xbf"
@@ -43,7 +43,7 @@ def text_of(payload: object, limits: Limits) -> str:
 
 
 def parsed(text: str | bytes) -> Any:
-    """What `json` makes of a text in UTF-8; integers of thousands of digits become one that is beyond 64 bits.
+    """The value that `json` gives for a text in UTF-8; an integer of thousands of digits becomes one beyond 64 bits.
 
     Raises `WireError` for a text that is no JSON; NaN and Infinity are none.
     """
@@ -66,7 +66,7 @@ def parsed(text: str | bytes) -> Any:
 
 
 def parsed_all(texts: Sequence[bytes]) -> list[Any]:
-    """What `parsed` makes of each of these texts, all of which are JSON values."""
+    """The result of `parsed` for each of these texts, all of which are JSON values."""
     try:
         found: list[Any] = quickly_parsed(b"[" + b",".join(texts) + b"]")
         return found
@@ -144,7 +144,7 @@ class Pointer:
         return tuple(step.replace("~1", "/").replace("~0", "~") for step in self.text.split("/")[1:])
 
     def value(self, plain: Any) -> Any:
-        """What is there in a parsed document; `None` if there is nothing."""
+        """The value at this place of a parsed document; `None` if there is none."""
         for step in self.steps:
             if isinstance(plain, Mapping):
                 plain = plain.get(step)
@@ -268,6 +268,6 @@ _MOST_DIGITS: Final = 4000
 _BEYOND: Final = 1 << 64
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
-# What structures an object or array; strings, with a colon behind those that are keys.
+# Brackets, braces and commas; strings, with a colon behind those that are keys.
 _TOKENS: Final = re.compile(r'[][{},]|"[^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?', re.DOTALL)
 _TOO_DEEP: Final = WireError("the payload is nested too deep")

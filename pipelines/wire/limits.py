@@ -14,7 +14,7 @@ INNER_KEYS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds that a reader checks before it believes a message. What exceeds one is a `WireError`."""
+    """Bounds that a reader checks before it decodes a message. A message beyond one is a `WireError`."""
 
     max_bytes: int = 64 * 1024 * 1024
     """Length of the whole message, in bytes."""
@@ -29,9 +29,9 @@ class Limits:
     max_keys: int = 10_000
     """Keys of one `Data`, its metadata's included: of the message itself, and of each `Data` inside it.
 
-    A message with more is refused before it is read to its end. There all fields of it count, also a key that is sent
-    twice, and what this version does not know. All the `Data` inside one value (in JSON: inside the message) may have
-    `INNER_KEYS` times as many keys together, each `Data` counted as one more.
+    A message with more is refused before it is read to its end. There all its fields count, also a key that is sent
+    twice, and fields that this version does not know. All the `Data` inside one value (in JSON: inside the message)
+    may have `INNER_KEYS` times as many keys together, each `Data` counted as one more.
     """
 
     def check_bytes(self, size: int) -> None:
@@ -77,7 +77,7 @@ DEFAULT_LIMITS = Limits()
 def has_more_fields(message: bytes, most: int) -> bool:
     """Whether a protobuf message has more than `most` fields, counted without a parser until there is one more.
 
-    Of a message that is broken those before the break count, and whatever its bytes can be taken for.
+    Of a broken message the fields before the break count, and bytes after it that look like fields.
     """
     at, end, count = 0, len(message), 0
     try:
@@ -91,7 +91,7 @@ def has_more_fields(message: bytes, most: int) -> bool:
                 size, at = varint(message, at)
                 at += size
             else:
-                # What begins and ends a group has nothing behind its tag: the fields in the group count as any other.
+                # The tags that begin and end a group have no value: the fields in the group count as any other.
                 at += _FIXED.get(kind, 0)
     except IndexError:
         pass

@@ -1,4 +1,4 @@
-"""The error of bytes that are no ProtoData message: what they look like instead."""
+"""The error of bytes that are no ProtoData message, which names the format that they look like."""
 
 from __future__ import annotations
 

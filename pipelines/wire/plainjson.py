@@ -1,6 +1,6 @@
 """Plain JSON: many records to columns and back, in plain Python.
 
-What nobody asks for is not decoded: a record's other values stay the text that they came as, and go out as that.
+Only values that are asked for are decoded: a record's other values stay the text that they came as, and go out as that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pipelines.wire.limits import DEFAULT_LIMITS, Limits
 from pipelines.wire.plainvalues import PlainForm, PlainRules, note_unreadable, read_column, unwritten
 
 NaN: TypeAlias = Literal["null", "error"]
-"""What to write for NaN and infinite numbers, which JSON has not: null, or nothing, and the record fails."""
+"""How NaN and infinite numbers, which JSON lacks, are written: as null, or not at all, and the record fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ def read_json(values: Sequence[Any], wanted: frozenset[str], options: JsonOption
     """The columns of many payloads: bytes, or `None` for a tombstone, which is passed over.
 
     Keys that are `wanted` are decoded and checked. All others stay as they came (`WireColumn`, with a `JsonDecoder`):
-    what is wrong with them shows when somebody asks. A payload fails if it is no JSON object, exceeds the limits, or
-    holds no value under a wanted key; with `each`, it fails with all its rows.
+    errors in them show only when they are read. A payload fails if it is no JSON object, exceeds the limits, or has a
+    value under a wanted key that no `Data` can hold; with `each`, it fails with all its rows.
     """
     rows: Sequence[int]
     failed: dict[int, WireError] = {}
@@ -136,7 +136,7 @@ class WrittenJson(NamedTuple):
 def write_json(batch: Batch, form: JsonForm) -> WrittenJson:
     """One JSON object for each row, in the order of the batch's keys, rare ones last, without metadata.
 
-    Values that nobody asked for are the text that came in. Arrays are (nested) lists of numbers with the fewest digits
+    Values that were not read are the text that came in. Arrays are (nested) lists of numbers with the fewest digits
     that give them back, bytes base64, an image `{"format": "png", "base64": ...}`; see `PlainForm`.
     """
     writer = JsonWriter(form)
@@ -160,7 +160,7 @@ def write_json(batch: Batch, form: JsonForm) -> WrittenJson:
         prefixes.append(b"")
         parts.append([between.join(own) if own else None for own in rare])
     if parts and not failed and not any(None in part for part in parts):
-        # Rows that all have the same keys: what stands between their values is the same, too.
+        # All rows have the same keys: the text between their values is the same, too.
         befores = [begin + prefixes[0], *(between + prefix for prefix in prefixes[1:])]
         pieces: list[Any] = [
             piece for before, part in zip(befores, parts, strict=True) for piece in (repeat(before), part)
@@ -190,7 +190,7 @@ class JsonWriter:
         self._text = (_PRETTY if form.pretty else _COMPACT).encode
 
     def prefix(self, key: str, column: Column, failed: dict[int, Exception]) -> bytes | None:
-        """What stands before each value of the key; `None` if it cannot be written: the rows that have it fail."""
+        """The text before each value of the key; `None` if the key cannot be written: the rows that have it fail."""
         try:
             return f"{self._text(key)}:{' ' if self._pretty else ''}".encode()
         except UnicodeEncodeError as error:
@@ -317,7 +317,7 @@ def _one_by_one(payloads: list[Any], options: JsonOptions, failed: dict[int, Wir
 
 
 def _short(options: JsonOptions) -> int:
-    """Bytes below which a payload has neither too many keys nor too many elements, whatever it holds."""
+    """Bytes below which no payload can have too many keys or too many elements."""
     if options.each:
         return 0
     limits = options.limits
@@ -325,7 +325,7 @@ def _short(options: JsonOptions) -> int:
 
 
 def _instead(plain: object) -> str:
-    """What reads such a payload."""
+    """A hint at the codec or option that reads such a payload."""
     if isinstance(plain, list):
         return "; each: true in the codec makes a row of every element"
     if isinstance(plain, (int, float)) and not isinstance(plain, bool):

@@ -1,9 +1,9 @@
 """Values as parsers of JSON, Avro, MessagePack and the like give them, as columns and rows, and back.
 
-What they give is plain: `None`, `bool`, `int`, `float`, `str`, `bytes`, lists and dictionaries. The rules are one for
-all of them: integers within 64 bits are INT64, other numbers DOUBLE, dictionaries nested `Data`, `None` is a key that
-is not there. A list of numbers is an array or a LIST, as it is asked for. Plain data that cannot be a value (a list of
-several types, 2**70, `[1, None]`) is an error when its key is asked for; until then it is passed through as it came.
+Plain values are `None`, `bool`, `int`, `float`, `str`, `bytes`, lists and dictionaries. The rules are the same for all
+formats: integers within 64 bits are INT64, other numbers DOUBLE, dictionaries nested `Data`, `None` is a missing key.
+A list of numbers is an array or a LIST, as it is asked for. Plain data that cannot be a value (a list of several
+types, 2**70, `[1, None]`) is an error when its key is asked for; until then it is passed through as it came.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def read_value(plain: Any, rules: PlainRules = RULES, depth: int = 0) -> Any:
 def note_unreadable(failed: dict[int, WireError], row: int, key: str, why: object) -> None:
     """Add the error of a row whose value of `key` cannot be read.
 
-    Of several such keys the first by name is told, so that the error does not depend on the keys of other rows.
+    Of several such keys the first by name is reported, so that the error does not depend on the keys of other rows.
     """
     known = failed.get(row)
     if known is None or (known.key is not None and key < known.key):
@@ -198,7 +198,7 @@ def put_column(
 
 @dataclass(frozen=True, slots=True)
 class PlainForm:
-    """How values become plain ones: what the form that is written can hold."""
+    """How values become plain ones, by the abilities of the form that is written."""
 
     bytes_as_text: bool = True
     """Bytes as base64, for forms without bytes."""
@@ -209,7 +209,7 @@ class PlainForm:
         """A native value as a plain one.
 
         Arrays become (nested) lists, an image `{format, base64}` (or `{format, bytes}`), a box and a point objects with
-        their numbers, label and probability. NaN and infinities stay floats, and odd values what they came as.
+        their numbers, label and probability. NaN and infinities stay floats, and odd values the plain ones that came.
         """
         if isinstance(value, OddValue):
             return value.plain()
@@ -225,7 +225,7 @@ class PlainForm:
         if kind in (ValueType.BYTES, ValueType.BYTEBUFFER):
             return self._bytes(bytes(value))
         if isinstance(value, Image):
-            # As it came where it is a file; what a step has drawn becomes PNG.
+            # The file that came in, unchanged; pixels that a step has made become PNG.
             content = value.encoded if value.encoded is not None and value.format else value.to_wire()
             name = "base64" if self.bytes_as_text else "bytes"
             return {"format": (value.format or "PNG").lower(), name: self._bytes(content)}
@@ -347,7 +347,7 @@ def _lists(values: list[list[Any]], rules: PlainRules) -> Column | None:
     samples = _packed(values, counts)
     if samples is None:
         return None
-    # Of what a parser of JSON makes, only floats have a fraction.
+    # Of the numbers that a parser of JSON gives, only floats have a fraction.
     fractions = rules.finite and not (np.floor(samples) == samples).any()
     kinds = {float} if fractions else _kinds(values, len(samples))
     if not kinds <= {int, float}:
@@ -388,7 +388,7 @@ def _packed(values: list[list[Any]], counts: list[int]) -> npt.NDArray[Any] | No
 
 
 def _kinds(values: list[list[Any]], count: int) -> set[type]:
-    """The types of what is in these lists."""
+    """The types of the elements of these lists."""
     types = list(map(type, itertools.chain.from_iterable(values)))
     # To count them is twice as quick as to find which there are.
     return {float} if types.count(float) == count else set(types)

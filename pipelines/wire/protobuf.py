@@ -2,7 +2,7 @@
 
 It is Konduit Serving's, field for field. Arrays are little-endian, in C order. Beyond what Konduit writes it carries
 BYTES, BYTEBUFFER, lists of these, of `Data` and of lists, the true element type of arrays in lists, and the metadata
-of nested `Data` (docs/data.md says what Konduit's readers make of that).
+of nested `Data` (docs/data.md describes how Konduit's readers treat these).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from pipelines.wire.nomessage import no_message
 from protos import data_pb2 as pb
 
 FloatLists: TypeAlias = Literal["exact", "double"]
-"""What to make of an array in a list that is labelled FLOAT and has eight bytes for each element, as Konduit Serving
+"""How to treat an array in a list that is labelled FLOAT and has eight bytes for each element, as Konduit Serving
 writes a list of DOUBLE arrays: refuse it (`"exact"`) or read it as DOUBLE."""
 
 UNKNOWN: Final = object()
-"""What `value_of` gives for a type number that this version does not know. Konduit Serving skips such a key, and so do
-we, so that newer peers may send new types."""
+"""The result of `value_of` for a type number that this version does not know. Such a key is skipped, as in Konduit
+Serving, so that newer peers may send new types."""
 
 
 def encode(data: Data) -> bytes:
-    """The message of `data`; equal for equal entries, whatever their order.
+    """The message of `data`; equal for equal entries in any order.
 
     Raises `WireError` for a value that cannot be written, for example an image that cannot be decoded.
     """

@@ -14,7 +14,7 @@ _SURELY: Final = 1e-5
 
 
 def shortest(array: Any) -> Any:
-    """The numbers of a `float16` or `float32` array of any shape as `float64`, each what its shortest digits say.
+    """The numbers of a `float16` or `float32` array of any shape as `float64`, each the value of its shortest digits.
 
     Of two numbers with as few digits it is the nearer one.
     """

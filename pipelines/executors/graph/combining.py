@@ -75,7 +75,7 @@ class CombineJunction(Junction):
             if batch.size != given.size:
                 raise ContractError(
                     f"{self.name}: the combine function was given {given.size} rows and returned {batch.size} without "
-                    "saying which they are; build what is returned with `take`, or pass its `rows`"
+                    "saying which they are; build the returned batch with `take`, or pass its `rows`"
                 )
             return batch.numbered(given.row_numbers, given.origin)
         if not set(batch.rows.tolist()) <= set(given.rows.tolist()):

@@ -78,7 +78,7 @@ class GraphExecutor(OpenPipeline):
         return self._run(batch, None) if batch.size else Result(batch)
 
     def close(self) -> None:
-        """Close all runners, the last first; a second call does nothing. What a runner raises is logged.
+        """Close all runners, the last first; a second call does nothing. Exceptions of runners are logged.
 
         Waits for branches that `First` left running.
         """
@@ -113,7 +113,7 @@ def _check_state(nodes: Mapping[str, Node], works: Mapping[str, OpenStep | Junct
     for step, joint in _stateful_before(nodes, works):
         work = works[joint]
         if isinstance(work, Junction) and work.timeout is not None:
-            raise _misplaced(step, works, f'"{joint}" may go on without it, and what it remembers would be wrong')
+            raise _misplaced(step, works, f'"{joint}" may go on without it, and its state would be wrong')
         runner = works[step]
         keeps_rows = isinstance(runner, OpenStep) and runner.runner.keeps_rows
         aligns = isinstance(nodes[joint].step, GraphStep) and nodes[joint].step.aligns  # type: ignore[union-attr]

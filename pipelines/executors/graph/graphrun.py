@@ -1,4 +1,4 @@
-"""One run of a graph: the rows that each step is given, the rows that come out of it, and what the observer gets."""
+"""One run of a graph: the rows that each step takes and gives, and the `StepRun`s for the observer."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def _either(key: str, a: Column, b: Column, twice: dict[int, Exception]) -> Colu
         )
     if isinstance(a, SparseColumn) and isinstance(b, SparseColumn):
         return a.overlaid(b)
-    # Undecoded values count as present: merging decodes nothing.
+    # Undecoded values count as present: merging does not decode.
     has_a = np.ones(len(a), np.bool_) if a.mask is None else a.mask
     from_a, from_b = np.flatnonzero(has_a), np.flatnonzero(~has_a)
     index = np.concatenate([from_a, from_b])

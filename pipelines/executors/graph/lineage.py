@@ -186,7 +186,7 @@ class Lineage:
 
 
 class Answered:
-    """Rows that an earlier input of a join has emitted already; descendants and ancestors stand for each other."""
+    """Rows that an earlier input of a join has emitted already; a row and its ancestor count as the same row."""
 
     def __init__(self, lineage: Lineage) -> None:
         self._lineage = lineage
@@ -203,8 +203,8 @@ class Answered:
     def covers(self, row: int) -> bool:
         """Whether an input has emitted this row, an ancestor or a descendant of it.
 
-        Rows that one step made of one row are different rows. Rows that two steps each made of one row stand for the
-        same row.
+        Two rows that one step made of one row are different rows. Rows that two steps each made of one row count as
+        the same row.
         """
         chain = self._lineage.chain(row)
         for (_, ancestor), (step, _) in zip(chain, [*chain[1:], ("", -1)], strict=True):

@@ -20,7 +20,7 @@ STEAL_AFTER = 0.001
 
 @dataclass(frozen=True, slots=True)
 class OpenNode:
-    """A step of an open graph: what a runner runs, or a junction."""
+    """A step of an open graph: one with a runner, or a junction."""
 
     name: str
     inputs: tuple[str, ...]

@@ -16,7 +16,7 @@ from pipelines.values import BoundingBox, Image, ValueType
 
 
 class ExtractBoundingBoxRunner(RowRunner):
-    """The parts of an image that lie in boxes; what lies outside of the image is black.
+    """The parts of an image that lie in boxes; parts of a box outside of the image are black.
 
     Fails a row without an image or boxes, and one with a box that has no pixel.
     """

@@ -16,9 +16,9 @@ Found = TypeVar("Found")
 class EventLoop:
     """An event loop of its own in a thread of its own, until it is closed.
 
-    The caller may have a loop that runs already (in a notebook, for example), and what a function keeps open, such as
-    the connections of an HTTP client, belongs to the loop in which it was opened: hence one loop from `open` to
-    `close`, which is not the caller's.
+    The caller may have a loop that runs already (in a notebook, for example), and objects that a function keeps open,
+    such as the connections of an HTTP client, belong to the loop in which they were opened: hence one loop from `open`
+    to `close`, which is not the caller's.
     """
 
     def __init__(self, name: str) -> None:
@@ -27,7 +27,7 @@ class EventLoop:
         self._thread.start()
 
     def wait_for(self, work: Coroutine[Any, Any, Found]) -> Found:
-        """The result of a coroutine that runs in the loop. Raises what it raises."""
+        """The result of a coroutine that runs in the loop, or its exception."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def map(
@@ -37,7 +37,7 @@ class EventLoop:
         return self.wait_for(_all(function, given, concurrency))
 
     def close(self) -> None:
-        """End the loop and its thread; what still runs in it is cancelled."""
+        """End the loop and its thread; tasks that still run in it are cancelled."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
@@ -72,7 +72,7 @@ async def _all(
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     raise
-                failure = StreamerError("what the function waited for was cancelled")
+                failure = StreamerError("a task that the function waited for was cancelled")
                 failure.__cause__ = error
                 found[position] = failure
 

@@ -25,8 +25,8 @@ class FunctionRunner(RowRunner):
     """Calls `f(data, **args) -> Data | None | list[Data]` for each record, or a function marked with
     `pipelines.batched` with the whole batch.
 
-    A `dict` may stand for a `Data`, in what the function returns and, where it is annotated so, in what it is given.
-    It has the metadata of the record then. Of a class an object is made and called (`UserCode`).
+    The function may return a `dict` in place of a `Data`, which gets the metadata of the record; it is given a `dict`
+    if its parameter is annotated so. Of a class an object is made and called (`UserCode`).
 
     A batched function returns as many rows as it was given, in the same order, or else a batch that carries the numbers
     of the rows it came from: made with `take`, `with_columns` or `select` of its argument, or with `rows=`. Rows that
@@ -149,7 +149,7 @@ def _adopted(found: Any, given: Data) -> Data | None | list[Data]:
         return found
     if isinstance(found, list):
         found = [_data(one, given) for one in found]
-    # What is none of these, the caller tells.
+    # The caller reports any other type.
     result: Data | None | list[Data] = _data(found, given)
     return result
 

@@ -15,10 +15,10 @@ from pipelines.steps.code.pipeline import PipelineStep
 
 
 class PipelineRunner(Runner):
-    """Hands batches to the executor of the inner pipeline, which keeps failures to their records.
+    """Runs batches through the executor of the inner pipeline, in which a failing record fails alone.
 
-    One that is stateful if a step of the inner pipeline is. Raises when it opens what loading and opening the inner
-    pipeline raise.
+    It is stateful if a step of the inner pipeline is. Opening it raises the errors of loading and opening the inner
+    pipeline.
     """
 
     # The inner steps have searched for the rows to blame already, and need not be pure.
@@ -31,7 +31,7 @@ class PipelineRunner(Runner):
         executor = _pipeline(step, context).open_in(context)
         runner = object.__new__(_StatefulPipelineRunner if executor.stateful else PipelineRunner)
         runner._executor = executor
-        # What a trigger runs, it runs when it likes, and in a thread of its own.
+        # A trigger runs its pipeline at times of its own, and may do so in a thread of its own.
         runner.inside = executor if isinstance(executor, OpenPipeline) else None
         return runner
 

@@ -40,22 +40,22 @@ NO_EFFECT: Final = (
 
 
 class PythonCodeError(StreamerError):
-    """The user's code raised: where, what, and as `__cause__` the exception itself."""
+    """The user's code raised: names the file, the line and the exception, which is also its `__cause__`."""
 
 
 class PythonRunner(RowRunner):
     """Sets variables, runs the code, and takes the outputs from its variables.
 
     The code runs in one namespace, that of a script (`__name__` is `__main__`), which lasts while the step is open:
-    what the code assigns survives from record to record. A record's values do not: a variable that was set for one is
-    for the next what the import code made it, or gone. An output has to be set for each record: one that is not is what
-    the import code made it, or an error, and not what an earlier record left, which the code itself may read. Two
-    kinds are taken for state and stay as they are: outputs that the import code makes and the code reads, and those
-    that it asks for by a text, `globals()["y"]`.
+    variables that the code assigns keep their values from record to record. Variables that were set from a record's
+    values do not: before the next record they get back the value of the import code, or are deleted. An output has to
+    be set for each record: otherwise it is the value of the import code, or an error, never the value of an earlier
+    record, though the code itself may read that. Two kinds are taken for state and are not reset: outputs that the
+    import code makes and the code reads, and those that it looks up by a text, `globals()["y"]`.
 
-    A value without an entry in `ioInputs` becomes a variable only if the name is free, so that no record replaces what
-    the code, or Python, calls by that name. Values are data; nothing of a record is run. The result has the outputs,
-    and the record's metadata.
+    A value without an entry in `ioInputs` becomes a variable only if the name is free, so that no record replaces a
+    name of the code or of Python. Values are data; nothing of a record is run. The result has the outputs, and the
+    record's metadata.
 
     Raises when it opens: `StreamerError` where code is not allowed, `DefinitionError` if there is no code, its file is
     not there, it is no Python, its import code fails, or the types of an output do not go together. For a record:
@@ -106,7 +106,7 @@ class PythonRunner(RowRunner):
         self._set_inputs(data)
         try:
             exec(self._code, self._namespace)  # noqa: S102 - the step is there to run its author's code
-        except (Exception, SystemExit) as error:  # what ends a script ends no service
+        except (Exception, SystemExit) as error:  # `sys.exit` in the code must not end the service
             raise self._located(error) from error
         values = {name: convert(self._output(name)) for name, convert in self._outputs.items()}
         return Data(values, metadata=data.metadata)
@@ -144,7 +144,7 @@ class PythonRunner(RowRunner):
             and not name.startswith("__")
             and name not in self._taken
             and not keyword.iskeyword(name)
-            # What the code made by other means, `globals()` for example.
+            # A name that the code made by other means, `globals()` for example.
             and name not in self._namespace
         )
 
@@ -201,7 +201,7 @@ class _Compiled:
     read: frozenset[str]
     """Names whose value it reads."""
     asked: frozenset[str]
-    """What it may look for in `globals()`, and names that it deletes."""
+    """Names that it may look up in `globals()`, and names that it deletes."""
 
 
 def _bound(tree: ast.AST) -> Iterable[str]:

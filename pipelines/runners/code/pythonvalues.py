@@ -33,10 +33,10 @@ def variable(value: Any) -> Any:
 
 
 def converter(name: str, io: PythonIO) -> Convert:
-    """What makes the value of the output `name` of its variable.
+    """The function that makes the value of the output `name` of its variable.
 
-    Raises `DefinitionError` for types that do not go together; what it returns raises `WrongTypeError` or `DataError`
-    naming the variable, what is expected and what was found.
+    Raises `DefinitionError` for types that do not go together; the function raises `WrongTypeError` or `DataError`
+    naming the variable, the expected type and the type found.
     """
     convert = _element(_target(name, io), ValueType[io.secondary_type])
 
@@ -44,7 +44,7 @@ def converter(name: str, io: PythonIO) -> Convert:
         try:
             return convert(value)
         except _Mismatch as error:
-            # The declared type is what the user knows; what it stands for is the detail.
+            # The user knows the declared type; the type of value that it means is a detail.
             raise WrongTypeError(f'the output "{name}" must be {error}') from None
         except StreamerError as error:
             raise DataError(f'the output "{name}": {error}') from error
@@ -61,7 +61,7 @@ class _Mismatch(WrongTypeError):
 
 
 def _target(name: str, io: PythonIO) -> ValueType:
-    """The type of value that the output becomes; `NONE`: what its variable is."""
+    """The type of value that the output becomes; `NONE`: that of its variable."""
     if io.python_type is None:
         return ValueType[io.type]
     fixed = _FIXED.get(io.python_type)
@@ -163,7 +163,7 @@ def _double(value: Any) -> float:
 
 
 def _scalar(value: Any) -> Any:
-    # What numpy's reductions give, with `keepdims` or `asarray` around them too.
+    # Results of numpy's reductions, also with `keepdims` or `asarray` around them.
     return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
@@ -282,7 +282,7 @@ _CHOICES: Final[Mapping[str, tuple[ValueType, ...]]] = MappingProxyType(
         "dict": (ValueType.DATA, ValueType.POINT, ValueType.BOUNDING_BOX),
     }
 )
-"""What a variable of this type can become, the first if nothing else is said."""
+"""The types that a variable of this Python type can become; the first is the default."""
 
 _CONVERTERS: Final[Mapping[ValueType, Convert]] = MappingProxyType(
     {

@@ -1,4 +1,4 @@
-"""The user's function of a step: made of what its configuration names, opened, called and closed."""
+"""The user's function of a step: found by its configuration, opened, called and closed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class UserCode:
     `open` and `close` may each be `async`: they run in one event loop then, `loop`.
 
     Raises `DefinitionError` if the function or class does not take `args`, or if objects of the class cannot be called;
-    what the class and `open` raise goes through.
+    exceptions of the class and of `open` go through.
     """
 
     def __init__(self, label: str, function: Callable[..., Any], args: Mapping[str, Any]) -> None:

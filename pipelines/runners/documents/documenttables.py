@@ -33,7 +33,7 @@ def extracted(elements: Iterable[Any], names: Names) -> Tables:
 
     A text that is the name of a table begins it, one that is the name of a field begins that; the texts that follow are
     its value, joined by blanks. Outside any field a text that has a partial name gives that field the rest of the text.
-    What stands before the first table belongs to the table `""`.
+    Texts before the first table belong to the table `""`.
 
     Raises `DataError` if so many of the elements are inside one another that their texts are those of `2 * MAX_TAGS`
     elements.

@@ -1,4 +1,4 @@
-"""What kind of document some bytes are, told by their content, and their text if they are text."""
+"""The kind of a document, found by its content, and the text of one that is text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Literal
 from pipelines.errors import DataError
 
 Kind = Literal["pdf", "html", "xml", "text"]
-"""What can be read."""
+"""The kinds of documents that can be read."""
 
 READABLE: Final = "PDF, HTML, XML and plain text are read"
 
@@ -18,7 +18,7 @@ def kind_of(content: bytes) -> Kind:
     """The kind of a document. `DataError` naming the format if it is one that is not read, and for no bytes at all."""
     if not content.strip():
         raise DataError("the document is empty")
-    # A reader of PDF skips what stands before.
+    # Readers of PDF skip bytes before the header.
     if b"%PDF-" in content[:1024]:
         return "pdf"
     for start, name in _FORMATS:
@@ -33,7 +33,7 @@ def kind_of(content: bytes) -> Kind:
 
 
 def decoded(content: bytes) -> str:
-    """The text of bytes: by a byte order mark, by what it says of itself, as UTF-8, else as Windows-1252."""
+    """The text of bytes: by a byte order mark, by the encoding declared in it, as UTF-8, else as Windows-1252."""
     for mark, encoding in _MARKS:
         if content.startswith(mark):
             return content.decode(encoding, "replace")

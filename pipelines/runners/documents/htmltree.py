@@ -23,9 +23,9 @@ def html_tree(markup: str) -> Any:
     from lxml import etree, html
 
     _check_tags(markup)
-    # Without `huge_tree` what is beyond 256 elements deep, and texts of more than 10 MB, would be left out silently.
+    # Without `huge_tree` elements nested more than 256 deep, and texts of more than 10 MB, would be left out silently.
     parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
-    # The text has been decoded; what it says of its encoding is past.
+    # The text has been decoded; an encoding declared in it no longer holds.
     content = markup.replace("\0", "").encode("utf-8", "replace")
     try:
         root = html.document_fromstring(content, parser=parser, ensure_head_body=True)
@@ -73,7 +73,7 @@ def inside(element: Any) -> int:
 
 
 def inner_html(element: Any) -> str:
-    """What is inside an element, tags included."""
+    """The content of an element, tags included."""
     from html import escape
 
     from lxml import etree

@@ -27,13 +27,13 @@ def pdf_text(content: bytes, *, max_pages: int, max_bytes: int) -> str:
 def pdf_html(content: bytes, *, max_pages: int, max_bytes: int) -> str:
     """The document as HTML, in reading order.
 
-    Each page is a `div` of class `page` with the id `page_0`, `page_1`, ...; each piece of text, what stands in a line
+    Each page is a `div` of class `page` with the id `page_0`, `page_1`, ...; each piece of text, a part of a line
     without a gap, is a `div` of class `p` in it with the id `p0`, `p1`, ...: the elements that PDFBox's PDFDomTree
     makes, without their positions.
 
-    Raises `DataError` for what is no PDF, is encrypted with a password, is damaged, has more than `max_pages` pages, or
-    pages whose drawing instructions are more than `max_bytes` when they are unpacked, those of forms as often as they
-    are drawn. Images and annotations are not looked at.
+    Raises `DataError` if the content is no PDF, is encrypted with a password, is damaged, has more than `max_pages`
+    pages, or pages whose drawing instructions are more than `max_bytes` when they are unpacked, those of forms as often
+    as they are drawn. Images and annotations are ignored.
     """
     pages: list[str] = []
     number = 0
@@ -51,7 +51,7 @@ def _pieces(page: Any) -> list[str]:
     pieces = [piece for line in text.splitlines() for piece in _CELLS.split(line.strip()) if piece]
     if not _has_forms(page):
         return pieces
-    # The layout leaves out what forms draw; the plain text has it, at the end as a rule, and without the gaps.
+    # The layout leaves out the text that forms draw; the plain text has it, usually at the end, and without the gaps.
     known = "".join(text.split())
     return pieces + [line for line in _read(page, "plain").splitlines() if "".join(line.split()) not in known]
 

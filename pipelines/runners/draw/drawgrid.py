@@ -19,7 +19,7 @@ from pipelines.values.pixels import Pixels
 class DrawGridRunner(RowRunner):
     """The image is replaced by a picture with the grid; all other keys stay.
 
-    Raises `DefinitionError` when it is opened with fixed corners that are not four, or with what is no colour. Fails a
+    Raises `DefinitionError` when it is opened with fixed corners that are not four, or with an invalid colour. Fails a
     row without an image or four corners.
     """
 

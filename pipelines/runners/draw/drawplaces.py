@@ -1,4 +1,4 @@
-"""Zones and lines drawn into a picture, with what was counted there."""
+"""Zones and lines drawn into a picture, with their counts."""
 
 from __future__ import annotations
 

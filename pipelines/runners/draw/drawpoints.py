@@ -21,7 +21,7 @@ class DrawPointsRunner(RowRunner):
     """A picture with the points is added to the record.
 
     A label without a colour gets that of no label, where Konduit Serving fails. Raises `DefinitionError` when it is
-    opened without points, without an image or a size, or with what is no colour.
+    opened without points, without an image or a size, or with an invalid colour.
     """
 
     keeps_rows: ClassVar[bool] = True

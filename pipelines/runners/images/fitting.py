@@ -81,7 +81,7 @@ def _shown(image: Image, height: int, width: int, handling: AspectRatio) -> Part
 def fitted(pixels: Pixels, height: int, width: int, handling: AspectRatio) -> Pixels:
     """`pixels` `(h, w, C)` as `(height, width, C)`: themselves if they have that size, else resized (bilinear).
 
-    `CENTER_CROP` and `PAD` first cut off or add (black) what the proportions need. Raises `DataError` for more than
+    `CENTER_CROP` first cuts margins off, `PAD` adds black ones, for equal proportions. Raises `DataError` for more than
     `Image.max_pixels`.
     """
     if pixels.shape[:2] == (height, width):

@@ -21,11 +21,11 @@ CHANNELS = {"RGB": 3, "RGBA": 4, "BGR": 3, "BGRA": 4, "GRAYSCALE": 1}
 
 
 def image_to_ndarray(image: Any, config: ImageToNDArrayConfig | None = None, /, **fields: Any) -> Array:
-    """An image as an array: what the step IMAGE_TO_NDARRAY does, `image_to_ndarray(photo, height=224, width=224)`.
+    """An image as an array, as the step IMAGE_TO_NDARRAY makes it: `image_to_ndarray(photo, height=224, width=224)`.
 
-    `image` is an `Image` or what one is made of (a path, bytes, uint8 pixels in the order BGR). The result is
+    `image` is an `Image` or an object to make one of (a path, bytes, uint8 pixels in the order BGR). The result is
     `[1, C, H, W]` float32 from -1 to 1 unless `config` or `fields`, those of `ImageToNDArrayConfig`, say otherwise.
-    Raises `DataError` for what cannot be decoded.
+    Raises `DataError` for an image that cannot be decoded.
     """
     if config is not None and fields:
         raise TypeError("give a config or its fields, not both")

@@ -1,4 +1,4 @@
-"""Which values of a batch are the images that a step works on: by key, or by what each record has."""
+"""Finds the images of a batch that a step works on: by key, or as the only image of each record."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def image_values(batch: Batch, key: str) -> list[Any]:
     values = column.values()
     if column.type is ValueType.IMAGE:
         return values
-    # An empty list that does not say of what is taken as one of images.
+    # An empty list without an element type is taken as one of images.
     failures: dict[int, Exception] = {
         row: WrongTypeError(
             f'Value has wrong type for key "{key}": requested type IMAGE or a list of them, actual type {_named(value)}'

@@ -26,8 +26,8 @@ Corners = tuple[float, float, float, float]
 class ImageCropRunner(Runner):
     """Cuts a rectangle out of images and the images of lists; all other keys stay.
 
-    Corners are rounded to pixels, halves up; the right and bottom ones lie just outside. What lies outside of the image
-    is black. Raises `StreamerError` when it opens without a rectangle. Fails a row whose rectangle is none, holds no
+    Corners are rounded to pixels, halves up; the right and bottom ones lie just outside. Parts outside of the image are
+    black. Raises `StreamerError` when it opens without a rectangle. Fails a row whose rectangle is invalid, holds no
     pixel or has more than `Image.max_pixels`.
     """
 

@@ -8,7 +8,7 @@ from pipelines.errors import DataError
 
 
 def only_key(found: Sequence[str], what: str, kind: str | None = None, setting: str | None = None) -> str:
-    """The one of `found`, the keys of a record that hold what is looked for.
+    """The only one of `found`, the keys of a record that hold a value of the wanted type.
 
     Raises `DataError` if there are none or several, in Konduit Serving's words: `what` field name was not provided,
     and no, or several, `kind` fields exist. `setting` is the key of the configuration that would say which.

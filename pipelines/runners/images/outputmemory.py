@@ -1,4 +1,4 @@
-"""Memory of large arrays that is used again once nobody holds an array in it.
+"""Memory of large arrays that is used again once no array in it is referenced.
 
 The C library gives memory of 32 MiB and more back to the system at once, and the system clears every page of it for the
 next array: at 640 x 640 that takes longer than filling the array.
@@ -52,7 +52,7 @@ class OutputMemory:
 
 
 class _Lease:
-    """What an array in `memory` refers to as the owner of its bytes (numpy's array interface), as do its views."""
+    """Owner of the bytes of an array in `memory` and of its views, by numpy's array interface."""
 
     def __init__(self, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.memory = memory

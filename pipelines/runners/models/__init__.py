@@ -1,1 +1,1 @@
-"""Runners of models, and of what classifiers and regressions give."""
+"""Runners of models, and of the outputs of classifiers and regressions."""

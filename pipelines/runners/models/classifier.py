@@ -61,7 +61,7 @@ class ClassifierOutputRunner(Runner):
             return self._classified(part, index)
 
         result = Result(batch.with_columns(put_together(parts, batch.size, classify)))
-        # Not before all went well: what fails in part is run again in parts.
+        # Counted only when no part failed: otherwise parts of the batch are run again, and would be counted twice.
         for index, labels in classified:
             self._count(index, labels)
         return result

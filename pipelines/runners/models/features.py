@@ -34,7 +34,7 @@ NO_NUMBERS: Final[Mapping[ValueType, str]] = {
     ValueType.POINT: "a point",
     ValueType.BOUNDING_BOX: "a bounding box",
 }
-"""Types of values that hold no numbers, and what errors call them."""
+"""Types of values that hold no numbers, and their names in errors."""
 CATEGORIES: Final = (str, bool, int, float)
 """Types of values that can be a category."""
 
@@ -235,7 +235,7 @@ def _column(feature: Feature, batch: Batch) -> Column | None:
 
 
 def _hint(value: object) -> str:
-    """What to do about a value that is no number."""
+    """The hint of the error about a value that is no number."""
     if not isinstance(value, str):
         return ""
     try:

@@ -70,7 +70,7 @@ class KerasModel:
             self._model = _of_keras_2(self.path, error, allowed=context.allow_code)
         if not getattr(self._model, "inputs", None):
             raise StreamerError(
-                f"the model {self.path} does not say what it takes; save one that was built, as keras.Sequential with "
+                f"the model {self.path} does not declare its inputs; save one that was built, as keras.Sequential with "
                 "an Input or keras.Model(inputs, outputs)"
             )
         structure = getattr(self._model, "input", None)
@@ -85,7 +85,7 @@ class KerasModel:
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs for these inputs, both in the order of `inputs` and `outputs`.
 
-        Raises `StreamerError` with what Keras says, without its tracebacks and colours.
+        Raises `StreamerError` with the message of Keras, without its tracebacks and colours.
         """
         given: Any = arrays[0] if len(arrays) == 1 else list(arrays)
         if self._by_key:
@@ -116,7 +116,7 @@ class KerasModel:
 
     def _port(self, tensor: Any, name: str) -> Port:
         element = getattr(tensor.dtype, "name", tensor.dtype)
-        # Keras casts what it is given; numpy has no bfloat16 of its own.
+        # Keras casts its inputs; numpy has no bfloat16 of its own.
         dtype = np.dtype({"string": "object", "bfloat16": "float32"}.get(element, element))
         return Port(name, dtype, tuple(tensor.shape) or None)
 
@@ -129,13 +129,13 @@ def _of_keras_2(path: Path, error: Exception, *, allowed: bool) -> Any:
     refusal = _refusal(path, error)
     if not allowed:
         raise StreamerError(
-            f"{refusal}; tf-keras may read what Keras 2 wrote, but is not used where code is not allowed: convert the "
+            f"{refusal}; tf-keras may read models of Keras 2, but is not used where code is not allowed: convert the "
             "model to ONNX or .keras"
         ) from error
     try:
         import tf_keras
     except ImportError:
-        missing = MissingPackageError("tf-keras", "tensorflow", "what Keras 2 wrote")
+        missing = MissingPackageError("tf-keras", "tensorflow", "a model of Keras 2")
         raise StreamerError(f"{refusal}; {missing}") from error
     try:
         return tf_keras.models.load_model(path, compile=False)
@@ -196,7 +196,7 @@ def _keys(
                 )
         return [given.get(name, name) for name in names]
     if set(given) == set(names):
-        # All of the model's own names: there is no doubt which is which, whatever their order.
+        # All of the model's own names, in any order: they are matched by name.
         return names
     if len(given) != len(names):
         raise StreamerError(

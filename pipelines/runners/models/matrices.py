@@ -54,7 +54,7 @@ def matrices(column: Column, key: str) -> list[Matrix]:
 def put_together(
     parts: list[Matrix], size: int, columns_of: Callable[[Matrix], dict[str, Column]]
 ) -> dict[str, Column]:
-    """What `columns_of` says of each part, as columns of `size` rows."""
+    """The columns that `columns_of` makes of each part, put together as columns of `size` rows."""
     if len(parts) == 1 and parts[0].positions is None:
         return columns_of(parts[0])
     values: dict[str, list[Any]] = {}

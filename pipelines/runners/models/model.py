@@ -1,4 +1,4 @@
-"""What a model is to a runner, whichever library runs it: named inputs and outputs, and a call."""
+"""The interface of a model for its runner, the same for all libraries: named inputs and outputs, and a call."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Model(Protocol):
 
     @property
     def inputs(self) -> Sequence[Port]:
-        """What it takes."""
+        """Its inputs, in the order of `run`."""
 
     @property
     def outputs(self) -> Sequence[Port]:
-        """What is fetched."""
+        """The outputs to fetch, in the order of `run`."""
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
-        """The outputs for these inputs, in the order of `outputs` and `inputs`. Raises what the library raises."""
+        """The outputs for these inputs, in the order of `outputs` and `inputs`. The library's exceptions go through."""
 
     def close(self) -> None:
         """Free the model."""

@@ -145,7 +145,7 @@ class ModelInputs:
 
 
 def _unfilled(one: ModelInput, error: Exception) -> Exception:
-    """The same error, with what the input takes."""
+    """The same error, with the type and shape of the input."""
     return type(error)(f'{error}; the model\'s input "{one.port.name}" takes {one.port}')
 
 

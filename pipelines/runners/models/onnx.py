@@ -67,7 +67,7 @@ def input_keys(step: Onnx, model: OnnxModel) -> list[str]:
 
 
 def stacks_of(step: Onnx, model: OnnxModel) -> dict[str, FeatureStack]:
-    """What is stacked for an input, by the input's name.
+    """The values that are stacked for an input, by the input's name.
 
     Raises `StreamerError` for an input that takes no numbers, or fewer than the values that are named for it.
     """

@@ -26,7 +26,7 @@ SHORT_NAMES = {
     "directml": "DmlExecutionProvider",
     "migraphx": "MIGraphXExecutionProvider",
 }
-"""What `providers` may say instead of onnxruntime's names."""
+"""Short names of providers for the field `providers`, and onnxruntime's names."""
 
 _ELEMENTS: dict[str, np.dtype[Any]] = {
     "tensor(float)": np.dtype(np.float32),
@@ -60,7 +60,7 @@ class OnnxModel:
             context.progress(f"loading {self.path.name}")
         self.session: Any = _session(self.path, step)
         self.providers: list[str] = self.session.get_providers()
-        """What runs it, the first of them what it can."""
+        """The execution providers in use: each runs the operators that those before it cannot."""
         self.passed_over = [name for name in _asked(step).values() if name not in self.providers]
         """Providers that it was to run on and that are not there, or did not start."""
         self.inputs = [self._port(node) for node in self.session.get_inputs()]
@@ -70,7 +70,7 @@ class OnnxModel:
         self._output_names = [port.name for port in self.outputs]
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
-        """The outputs for these inputs, both in the order of `inputs` and `outputs`. Raises what onnxruntime raises."""
+        """The outputs for these inputs, in the order of `outputs` and `inputs`. onnxruntime's exceptions go through."""
         feed = {port.name: array for port, array in zip(self.inputs, arrays, strict=True)}
         outputs: list[Array] = self.session.run(self._output_names, feed)
         return outputs
@@ -150,7 +150,7 @@ def _providers(
                 if name == given and name not in SHORT_NAMES.values():
                     guess = guess or nearest(given.lower(), SHORT_NAMES) or nearest(given, available)
             elif name not in [one for one, _ in found]:
-                # Twice where a variable says what is the last resort anyway: `["${PROVIDER:-cpu}", cpu]`.
+                # The same one may be named twice, where a variable names the last one: `["${PROVIDER:-cpu}", cpu]`.
                 found.append((name, options))
     if not found:
         raise StreamerError(
@@ -163,7 +163,7 @@ def _providers(
 
 
 def _asked(step: Onnx) -> dict[str, str]:
-    """The providers that the step names, and what onnxruntime calls them."""
+    """The providers that the step names, by their names there, with onnxruntime's names."""
     entries = step.providers or ()
     names = [name for entry in entries for name in ([entry] if isinstance(entry, str) else entry)]
     return {name: SHORT_NAMES.get(name.lower(), name) for name in names}

@@ -69,7 +69,7 @@ class TensorFlowModel:
         self._call: Any = self._session.make_callable(list(fetches.values()), feed_list=list(feeds.values()))
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
-        """The outputs for these inputs, both in the order of `inputs` and `outputs`. Raises what TensorFlow raises."""
+        """The outputs for these inputs, in the order of `outputs` and `inputs`. TensorFlow's exceptions go through."""
         return [_native(output) for output in self._call(*arrays)]
 
     def close(self) -> None:
@@ -145,8 +145,8 @@ class TensorFlowModel:
         except (KeyError, ValueError):
             there = ", ".join(known) or "none by itself"
             raise StreamerError(
-                f'{self.path}: the model has no {what} "{name}"{nearest(name, known)}; it has {there}, and what else '
-                "its graph holds"
+                f'{self.path}: the model has no {what} "{name}"{nearest(name, known)}; it has {there}, and the other '
+                "tensors of its graph"
             ) from None
 
     def _port(self, name: str, tensor: Any) -> Port:
@@ -154,7 +154,7 @@ class TensorFlowModel:
         if element in ("resource", "variant") or element.startswith("q"):
             raise StreamerError(f'{self.path}: "{name}" is a {element}, which cannot be put into a record')
         dtype = np.dtype(np.object_ if element == "string" else tensor.dtype.as_numpy_dtype)
-        # A scalar has no batch axis, as what has no known rank.
+        # Neither a scalar nor a tensor of unknown rank has a batch axis.
         return Port(name, dtype, tuple(tensor.shape.as_list()) if tensor.shape.rank else None)
 
 

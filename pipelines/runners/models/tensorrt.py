@@ -15,7 +15,7 @@ PROVIDER = "TensorrtExecutionProvider"
 
 
 class TensorRtRunner(OnnxRunner):
-    """`OnnxRunner` with the providers TensorRT, CUDA and CPU: each runs what the one before it cannot.
+    """`OnnxRunner` with the providers TensorRT, CUDA and CPU: each runs the operators that the one before it cannot.
 
     If TensorRT is not there, or does not start, that is one warning, or a `StreamerError` if the step is `strict`.
     """
@@ -38,7 +38,7 @@ class TensorRtRunner(OnnxRunner):
 
 
 def onnx_step(step: TensorRt) -> Onnx:
-    """The ONNX step that does what this one says. Raises `StreamerError` if its dimensions do not fit together."""
+    """The equivalent ONNX step. Raises `StreamerError` if the dimensions do not fit together."""
     return Onnx(
         step.model_uri,
         name=step.name,

@@ -20,8 +20,8 @@ DEFAULT_KEY = "default"
 class TvmRunner(RowRunner):
     """Calls the model's function with the arrays of each record; the result holds the function's outputs only.
 
-    A compiled model does not say what its arrays are like, so records run one by one, with the shapes and types they
-    have; TVM refuses those that do not fit. A model with one parameter also takes the only array of a record that
+    A compiled model does not declare the shapes and types of its arrays, so records run one by one, with those that
+    they have; TVM refuses arrays that do not fit. A model with one parameter also takes the only array of a record that
     lacks its key.
 
     Raises `MissingPackageError` without TVM, and `StreamerError` if the model cannot be loaded; with `lazyInit` the

@@ -1,1 +1,1 @@
-"""Runners for the frames of cameras: what moves, what it is called, where it goes, and what is not to be seen."""
+"""Runners for the frames of cameras: motion, tracking, zones and lines, and blurring."""

@@ -26,7 +26,7 @@ class BoxFilters:
     """
 
     def __init__(self) -> None:
-        # Place and speed, and their covariance: two variances and what they have in common between them; `(5, N, 4)`.
+        # Place and speed, and their covariance: the two variances and the covariance between; `(5, N, 4)`.
         self._state = np.zeros((5, 0, 4))
 
     def __len__(self) -> int:
@@ -93,5 +93,5 @@ def _centers(corners: Doubles) -> Doubles:
 
 
 def _scale(place: Doubles) -> Doubles:
-    """Width, height, width, height: what the noise of each number is in proportion to."""
+    """Width, height, width, height: the noise of each number is proportional to them."""
     return np.maximum(place[:, [2, 3, 2, 3]], SMALLEST)

@@ -1,4 +1,4 @@
-"""Seconds between the frames of one camera, by their timestamps, whatever its clock does."""
+"""Seconds between the frames of one camera, by their timestamps, also where its clock jumps."""
 
 from __future__ import annotations
 

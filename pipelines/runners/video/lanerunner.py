@@ -1,4 +1,4 @@
-"""A step that keeps what it knows of each stream of records, by lane, and gives each record its result at once."""
+"""A runner that keeps state for each stream of records, by lane, and gives each record its result at once."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ MOST_CAMERAS: Final = 10_000
 Camera: TypeAlias = tuple[Hashable, str, bytes | None]
 """Lane, topic and, if cameras are told by it, key."""
 NO_RECORD: Final = RecordContext("", "")
-"""What rows that came from no bus have for a record: they are one stream."""
+"""The record context of rows that came from no bus: they are one stream."""
 
 
 class LaneRunner(RowRunner, StatefulRunner, Generic[State]):
     """Rows one by one, each with the state of its camera. A row that fails leaves the state as it was.
 
     A camera is a topic of a lane, or a key of such a topic if several cameras share it. Its state is made with its
-    first row and discarded when the lane ends: a camera that connects again begins anew. Of more than `MOST_CAMERAS`
-    those that were silent longest are forgotten, since topics and keys may come from strangers. Nothing is held, and
-    nothing of a lane outlives the process; `saved` is what does.
+    first row and discarded when the lane ends: a camera that connects again begins anew. Beyond `MOST_CAMERAS` the
+    state of the camera that was silent longest is discarded, since topics and keys may come from untrusted clients. No
+    rows are held. Only the state in `saved` outlives the process.
     """
 
     pure: ClassVar[bool] = False
@@ -50,18 +50,18 @@ class LaneRunner(RowRunner, StatefulRunner, Generic[State]):
 
     @abstractmethod
     def checked(self, data: Data) -> Any:
-        """What is needed of a record. Raises for one that cannot be used, before the lane's state changes."""
+        """The values that `step` needs of a record. Raises if they cannot be used, before the lane's state changes."""
 
     @abstractmethod
     def step(self, data: Data, found: Any, state: State, now: float) -> Data | None:
         """The result of a record of which `checked` gave `found`, `now` seconds after the first of its camera."""
 
     def saved(self) -> dict[str, Any]:
-        """What outlives the process, as JSON."""
+        """State that outlives the process, as JSON."""
         return {}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Take over what `saved` gave."""
+        """Take over the state that `saved` gave."""
 
     def ended(self, state: State) -> None:
         """The connection of the camera with this state has ended."""

@@ -20,7 +20,7 @@ from pipelines.values.pixels import Pixels
 
 
 class Scene:
-    """What one camera usually sees, `(height, width)` gray, and when something moved last."""
+    """The background of one camera, `(height, width)` gray, and the time of the last motion."""
 
     def __init__(self) -> None:
         self.usual: npt.NDArray[np.float32] | None = None
@@ -30,7 +30,7 @@ class Scene:
 
 
 class MotionRunner(LaneRunner[Scene]):
-    """Drops the frames of a camera in which nothing moves, or gives boxes of what moves.
+    """Drops the frames of a camera in which nothing moves, or gives boxes of the areas that move.
 
     Fails a row without an image. A picture of another size than before begins anew, as does the first.
     """
@@ -69,7 +69,7 @@ class MotionRunner(LaneRunner[Scene]):
         step = self._step
         if moves:
             state.moved = now
-        # Timestamps are in milliseconds: what is less than that is rounding.
+        # Timestamps are in milliseconds: a smaller difference is rounding.
         passes = (
             state.seen == state.passed == now
             or (state.moved is not None and round(now - state.moved, 6) <= step.hold)

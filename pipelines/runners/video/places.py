@@ -44,7 +44,7 @@ class Gate:
     def side(self, point: Point) -> float:
         """How far to the right of the line, seen from its start, a point is; below zero how far to the left.
 
-        The picture's y goes down. What is beyond the ends of the line has sides too.
+        The picture's y goes down. The line counts as endless: points beyond its ends have a side, too.
         """
         return self._cross(point) / self._length
 

@@ -20,7 +20,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class TrackerSettings:
-    """What decides which box goes on with which track."""
+    """Settings for the matching of boxes to tracks."""
 
     two_stages: bool
     """Whether boxes of a high score choose their tracks before those of a low one do (ByteTrack)."""
@@ -53,7 +53,7 @@ class Tracker:
     """
 
     SECOND_OVERLAP = 0.5
-    """What boxes of a low score overlap at least: they are let in for tracks that are where they were expected."""
+    """Least overlap of a box of a low score with a track: it may only continue one near its expected place."""
 
     def __init__(self, settings: TrackerSettings, ids: Iterator[int]) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""What the tracks of one camera do at its zones and lines: events, each once."""
+"""Events of one camera's tracks at its zones and lines, each given once."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Crossing:
 
 @dataclass(slots=True)
 class Visitor:
-    """What is known of a track."""
+    """The state of one track."""
 
     label: str | None
     point: Point
@@ -78,7 +78,7 @@ class Visitor:
 
 @dataclass(slots=True)
 class Totals:
-    """What has happened at the places of a camera, whatever became of its connections."""
+    """The counts and waiting events of a camera's zones and lines, kept over all its connections."""
 
     counts: dict[str, Counter[str]]
     waiting: list[Event] = field(default_factory=list)

@@ -20,7 +20,7 @@ from pipelines.values import TypedList, ValueType
 
 _log = logging.getLogger(__name__)
 _FRACTION: Final = 2.0
-"""What goes further than this is no fraction of a picture, though boxes may hang over its edge."""
+"""Coordinates beyond this are no fractions of a picture; boxes may hang over its edge a little."""
 
 
 class ZonesRunner(LaneRunner[Visits]):

@@ -20,7 +20,7 @@ def _kept(value: Any) -> Any:
 
 
 class HasFunction(Config):
-    """Base of what runs a function of the user, given as itself or by its name.
+    """Base of configuration that names a function of the user: the function itself, or its name.
 
     Equal to another if all other fields and the function, or its name, are.
     """
@@ -29,7 +29,7 @@ class HasFunction(Config):
     """`module:name`, with dots in either part, or a callable."""
 
     def __init__(self, function: str | Callable[..., Any] | None = None, /, **fields: Any) -> None:
-        # Only a function that is given may stand beside the keywords, else it would hide their spelling of it.
+        # Passed only if given: `None` would hide a `function=` among the keywords.
         positional: dict[str, Any] = {} if function is None else {"function": function}
         super().__init__(**positional, **fields)
 
@@ -45,7 +45,7 @@ class HasFunction(Config):
 
     @property
     def label(self) -> str:
-        """What to call the function in messages."""
+        """The function's name in messages."""
         return self.reference or str(getattr(self.function, "__qualname__", type(self.function).__name__))
 
     def resolved(self, *, allowed: bool) -> Callable[..., Any]:

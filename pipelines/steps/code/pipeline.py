@@ -23,9 +23,9 @@ def _pipeline_or_path(value: Any) -> Any:
 
 
 class PipelineStep(Step):
-    """Run another pipeline: `PipelineStep(graph)`, `PipelineStep("other.yaml")`. Among steps it may stand as it is.
+    """Run another pipeline: `PipelineStep(graph)`, `PipelineStep("other.yaml")`. In a list of steps, `graph` will do.
 
-    In files `{"@type": "PIPELINE", "pipeline": "other.yaml"}`, or the definition itself. Its steps go by the names
+    In files `{"@type": "PIPELINE", "pipeline": "other.yaml"}`, or the definition itself. Its steps have the names
     `outer/inner`.
     """
 
@@ -41,7 +41,7 @@ class PipelineStep(Step):
     """A path, relative to the definition's folder, or the definition."""
 
     def __init__(self, pipeline: Any = None, /, **fields: Any) -> None:
-        # Only a pipeline that is given may stand beside the keywords, else it would hide their spelling of it.
+        # Passed only if given: `None` would hide a `pipeline=` among the keywords.
         positional: dict[str, Any] = {} if pipeline is None else {"pipeline": pipeline}
         super().__init__(**positional, **fields)
 

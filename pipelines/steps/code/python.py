@@ -29,25 +29,25 @@ TypeName = Literal[
 
 
 class PythonIO(Config):
-    """A variable of the code; its name is the key under which this stands."""
+    """A variable of the code; its name is this entry's key."""
 
     name: str | None = None
     """Konduit's; the key counts."""
     python_type: PythonType | None = None
-    """What an output's variable must be; none: whatever a record can hold. An input is what the record brings."""
+    """Type that an output's variable must have; none: any that a record can hold. An input has its value's type."""
     secondary_type: TypeName = "NONE"
-    """What the elements of an output list are; `NONE`: what they are in Python."""
+    """Type of the elements of an output list; `NONE`: their type in Python."""
     type: TypeName = "NONE"
-    """What becomes of an output of `bytes` (`IMAGE`, `BYTES`, `BYTEBUFFER`, `STRING`; `NONE` is `BYTES`) or `dict`
-    (`POINT`, `BOUNDING_BOX`, `DATA`; `NONE` is `DATA`)."""
+    """Type that an output of `bytes` (`IMAGE`, `BYTES`, `BYTEBUFFER`, `STRING`; `NONE` is `BYTES`) or `dict` (`POINT`,
+    `BOUNDING_BOX`, `DATA`; `NONE` is `DATA`) is converted to."""
 
 
 class PythonConfig(Config):
     """The code of a PYTHON step and its variables.
 
-    Paths are relative to the definition's folder. Konduit Serving embeds an interpreter and has to be told which; here
-    the code runs in the interpreter of the service, with the packages installed there. The fields about that, and those
-    that Konduit itself ignores, are kept when a definition is written and have no effect.
+    Paths are relative to the definition's folder. Konduit Serving embeds an interpreter, which fields select; here the
+    code runs in the interpreter of the service, with the packages installed there. These fields, and those that Konduit
+    itself ignores, are kept when a definition is written and have no effect.
     """
 
     python_config_type: Literal["JAVACPP", "PYTHON", "CONDA", "VENV", "CUSTOM"] | None = None

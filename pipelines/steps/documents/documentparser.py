@@ -33,7 +33,7 @@ class DocumentParser(Step):
     """`pdfbox`: a PDF as HTML, with a `div` of class `p` for each piece of text; anything else (`tika`): the plain text
     of a document. None: `tika` for all."""
     table_row_extractor_types: tuple[str, ...] | None = None
-    """If given, the results are the fields of tables; what it says makes no difference, as in Konduit."""
+    """If given, the results are the fields of tables; its values have no effect, as in Konduit."""
     selectors: tuple[str, ...] | None = None
     """CSS selectors of the elements that hold names and values; required for tables."""
     field_names: tuple[tuple[str, ...], ...] | None = None

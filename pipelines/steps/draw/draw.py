@@ -109,7 +109,7 @@ class DrawHeatmap(Step):
     radius: Annotated[Int, Field(gt=0)] | None = None
     """Standard deviation of a point's spot, in pixels; none: 15."""
     fading_factor: Annotated[float, Field(ge=0, le=1)] | None = None
-    """What is left of the earlier points at each record: 0 forgets all, 1 nothing; none: 0.9."""
+    """Factor by which earlier points fade at each record: 0 removes them, 1 keeps them in full; none: 0.9."""
     image: str | None = None
     """Key of the image to draw over; none: a picture of `width` and `height`."""
     opacity: Annotated[float, Field(ge=0)] | None = None

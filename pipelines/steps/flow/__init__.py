@@ -1,1 +1,1 @@
-"""What parts and joins the branches of a graph, and what triggers a pipeline."""
+"""Steps that split and join the branches of a graph, and the triggers of asynchronous pipelines."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CombineFunction(Typed):
-    """Base of what a COMBINE does; a plug-in may bring more (group `streamer.combine_functions`)."""
+    """Base of the functions of COMBINE steps; a plug-in may bring more (group `streamer.combine_functions`)."""
 
     kind: ClassVar[str] = "combine function"
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
@@ -36,11 +36,11 @@ class CombineFunction(Typed):
 
     @abstractmethod
     def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
-        """What does the work of a COMBINE of this name with inputs of these names."""
+        """The junction of a COMBINE of this name with inputs of these names."""
 
 
 class AlignedCombine(CombineFunction):
-    """Base of what looks at the inputs' records that belong together: what most plug-ins derive from."""
+    """Base of functions of the inputs' records that belong together; most plug-ins derive from it."""
 
     open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.combining:CombineJunction.of")
 
@@ -54,7 +54,7 @@ class AlignedCombine(CombineFunction):
 
 
 class Ensemble(AlignedCombine):
-    """The weighted average of what several models say: `sum(weight * value) / sum(weights)`.
+    """The weighted average of several models' results: `sum(weight * value) / sum(weights)`.
 
     The result is the first input's record with these values replaced. Arrays must have equal shapes.
     """
@@ -95,8 +95,8 @@ class ArgMax(AlignedCombine):
 class First(CombineFunction):
     """For each record the first input, in their order, that has it: without a failure, and within a time limit.
 
-    The inputs after the first are what to fall back on. An input that is late is left running, and its result is
-    thrown away; if all are late, the one that comes first counts.
+    The inputs after the first are fallbacks. An input that is late is left running, and its result is discarded; if
+    all are late, the first to finish counts.
     """
 
     type_name: ClassVar[str] = "FIRST"
@@ -134,7 +134,7 @@ class Combine(GraphStep):
     parts: ClassVar[Mapping[str, str]] = {"combine_fn": CombineFunction.kind}
 
     combine_fn: CombineFunction
-    """What to do."""
+    """Makes one record of those of the inputs."""
 
     @property
     def aligns(self) -> bool:
@@ -146,5 +146,5 @@ class Combine(GraphStep):
         self.combine_fn.check_inputs(count)
 
     def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
-        """What combines."""
+        """The junction of its function."""
         return self.combine_fn.open(name, inputs, context)

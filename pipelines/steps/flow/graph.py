@@ -1,4 +1,4 @@
-"""The steps that only graphs have: what joins branches. What parts them is in `pipelines.steps.flow.switch`."""
+"""The steps that only graphs have: those that join branches. SWITCH is in `pipelines.steps.flow.switch`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GraphStep(Typed):
 
     @abstractmethod
     def open(self, name: str, inputs: tuple[str, ...], context: OpenContext) -> Junction:
-        """What does the work, under this name and with inputs of these names."""
+        """The junction of this step, with this name and inputs of these names."""
 
 
 class Merge(GraphStep):

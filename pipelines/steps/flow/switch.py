@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SwitchFunction(Typed):
-    """Base of what a SWITCH decides by; a plug-in may bring more (group `streamer.switch_functions`)."""
+    """Base of the functions of SWITCH steps; a plug-in may bring more (group `streamer.switch_functions`)."""
 
     kind: ClassVar[str] = "switch function"
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
@@ -34,9 +34,9 @@ class SwitchFunction(Typed):
 
     @abstractmethod
     def open(self, context: OpenContext) -> Router:
-        """What decides: a function from a `Batch` of N rows to their branch numbers, `int64 (N,)`.
+        """The function from a `Batch` of N rows to their branch numbers, `int64 (N,)`.
 
-        The function may raise `RowsFailed`; other rows are asked again then. A number that is no branch fails its row.
+        It may raise `RowsFailed`; it is called again for the other rows then. A number without a branch fails its row.
         """
 
 
@@ -103,7 +103,7 @@ class Switch(GraphStep):
     parts: ClassVar[Mapping[str, str]] = {"switch_fn": SwitchFunction.kind}
 
     switch_fn: SwitchFunction
-    """What decides."""
+    """Gives each record the number of its branch."""
 
     open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.graph.switching:SwitchJunction.of")
 

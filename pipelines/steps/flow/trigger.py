@@ -27,7 +27,7 @@ class Trigger(Typed):
 
     @abstractmethod
     def open(self, clock: Clock) -> OpenTrigger:
-        """What runs the pipeline when it is time."""
+        """The open trigger, which runs the pipeline at its times."""
 
 
 def _as_data(value: Any) -> Any:
@@ -70,8 +70,8 @@ class SimpleLoopTrigger(LoopTrigger):
     data: _Input = None
     """The input of every run; none: an empty record."""
     on_error: _OnError = "stop"
-    """What a run that fails does: end the loop, so that everybody who asks is told; or be logged, and the loop goes on
-    with the result before."""
+    """After a failed run: `stop` ends the loop, and every later query raises its error; `continue` logs it, and
+    the earlier result stays until the next run."""
 
     open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.trigger:Loop.periodic")
 
@@ -91,14 +91,14 @@ class TimeLoopTrigger(LoopTrigger):
     data: _Input = None
     """The input of every run; none: an empty record."""
     on_error: _OnError = "stop"
-    """What a run that fails does: end the loop, so that everybody who asks is told; or be logged, and the loop goes on
-    with the result before."""
+    """After a failed run: `stop` ends the loop, and every later query raises its error; `continue` logs it, and
+    the earlier result stays until the next run."""
 
     open: ClassVar[Callable[..., Any]] = opened_by("pipelines.executors.trigger:Loop.clock_aligned")
 
 
 class CachingTrigger(Trigger):
-    """Run when somebody asks, but at most once in `frequencyMs`; in between everybody gets the last result.
+    """Run when a result is requested, but at most once in `frequencyMs`; requests in between get the last result.
 
     Ours, after Konduit's design record ADR 0010, never built.
     """

@@ -30,7 +30,7 @@ class FrameCapture(Step):
     output_key: Key = "image"
     """Key of the frame, the only one of the result."""
     skip_frames: Annotated[Annotated[Int, Field(ge=0)] | None, EXTENSION] = None
-    """How many frames to drop after each; Konduit reads this key and does nothing with it."""
+    """How many frames to drop after each; Konduit reads this key and ignores it."""
 
     @property
     def data_files(self) -> tuple[str, ...]:

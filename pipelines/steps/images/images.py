@@ -34,7 +34,7 @@ class ImageResize(Step):
 class ImageCrop(Step):
     """A rectangle is cut out of an image, or out of each of a list; what lies outside of the image is black.
 
-    The rectangle is `crop_box`, else `crop_points`, else what the record has under `crop_name`.
+    The rectangle is `crop_box`, else `crop_points`, else the record's value under `crop_name`.
     """
 
     type_name: ClassVar[str] = "IMAGE_CROP"

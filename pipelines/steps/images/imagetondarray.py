@@ -10,11 +10,11 @@ from pipelines.steps.base import RunBy, Step
 from pipelines.steps.config import Config, Int, Key, Spelling
 
 AspectRatio = Literal["CENTER_CROP", "PAD", "STRETCH"]
-"""What to do with an image whose sides have another ratio than the output's."""
+"""How an image whose sides have another ratio than the output's is made to fit."""
 
 
 class ImageNormalization(Config):
-    """What becomes of a channel's value v, 0 to 255, in float32 arithmetic; max is `max_value` or 255.
+    """How a channel's value v, 0 to 255, is normalised, in float32 arithmetic; max is `max_value` or 255.
 
     | `type` | result |
     | --- | --- |
@@ -42,7 +42,7 @@ class ImageNormalization(Config):
     max_value: Annotated[float, Field(gt=0)] | None = None
     """The largest value that a channel can have; none: 255."""
     mean_rgb: tuple[float, float, float] | None = None
-    """Mean of red, green and blue, whatever the order of the output's channels."""
+    """Mean of red, green and blue, in this order also where the output's channels have another."""
     std_rgb: tuple[float, float, float] | None = None
     """Standard deviation of red, green and blue."""
 
@@ -53,7 +53,7 @@ class ImageNormalization(Config):
         if self.type == "STANDARDIZE" and self.std_rgb is None:
             raise ValueError('STANDARDIZE needs "stdRgb", three numbers')
         if self.std_rgb is not None and 0.0 in self.std_rgb:
-            raise ValueError('"stdRgb" has a 0, which nothing can be divided by')
+            raise ValueError('"stdRgb" has a 0; values are divided by it')
         return self
 
 
@@ -100,7 +100,7 @@ class ImageToNDArrayConfig(Config):
     channel_layout: Literal["RGB", "RGBA", "BGR", "BGRA", "GRAYSCALE"] = "RGB"
     """Channels and their order. Gray is 0.299 red + 0.587 green + 0.114 blue; alpha is 255."""
     normalization: Annotated[ImageNormalization | None, BeforeValidator(_unchanged_if_none)] = ImageNormalization()
-    """What is done to the channels' values."""
+    """How the channels' values are normalised."""
     list_handling: Literal["NONE", "BATCH", "LIST_OUT", "FIRST"] = "NONE"
     """A list of images is an error, one array with all, a list of arrays, or the array of the first."""
 

@@ -1,1 +1,1 @@
-"""Steps that run a model, or read what one gave."""
+"""Steps that run a model, or interpret its output."""

@@ -12,22 +12,22 @@ from pipelines.steps.config import Config, Form, Key
 
 
 class Feature(Config):
-    """One value of the record, and what becomes of it: `{field: hour, default: 0}`."""
+    """One value of the record, and how it is encoded: `{field: hour, default: 0}`."""
 
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
     field: Key
     """Key of the value: a number, a bool (1 or 0), an array or a list of numbers; with `oneHot` also text."""
     default: float | None = None
-    """What a record without the value has there; none: such a record fails. With `oneHot` it stands for all places."""
+    """Used for a record without the value; none: such a record fails. With `oneHot` it fills all places."""
     one_hot: Annotated[tuple[str | bool | int, ...], Field(min_length=1)] | None = None
     """Known categories, in order: 1 at the place of the value, 0 elsewhere."""
     unknown: Literal["fail", "zeros"] = "fail"
-    """What a category that is not among them does: fail its record, or be 0 everywhere."""
+    """An unknown category fails its record (`fail`), or is encoded as 0 in all places (`zeros`)."""
     offset: float = 0.0
     """Subtracted from the value: the mean, for instance."""
     scale: float = 1.0
-    """What (value - offset) is multiplied by: 1 / standard deviation, for instance. As ONNX's operator Scaler does."""
+    """Multiplies (value - offset): 1 / standard deviation, for instance. As ONNX's operator Scaler does."""
 
     @model_validator(mode="after")
     def _check_categories(self) -> Feature:

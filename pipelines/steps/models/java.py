@@ -1,6 +1,6 @@
 """DEEPLEARNING4J, SAMEDIFF and SAMEDIFF_TRAINING: models that only Java's libraries read.
 
-Definitions with them load and are written; opening them says what to do instead.
+Definitions with them can be read and written; opening them is an error that says what to do instead.
 """
 
 from __future__ import annotations

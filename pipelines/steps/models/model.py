@@ -1,4 +1,4 @@
-"""What the steps that run a model have in common."""
+"""Fields and helpers of all steps that run a model."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ MaxBatch = Annotated[Annotated[Int, Field(ge=1)] | None, EXTENSION]
 def placed(model_uri: Place, fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a step whose model may be its one positional argument, `Onnx("model.onnx")`.
 
-    Only a path that is given may stand beside the keywords, else it would hide their spelling of it.
+    It is passed only if given: `None` would hide a `modelUri` among the keywords.
     """
     return fields if model_uri is None else {**fields, "model_uri": model_uri}

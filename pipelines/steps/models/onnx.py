@@ -36,7 +36,7 @@ _CODE_OPTION: Final = re.compile(
     r"(^|[._])(libs?|library|libraries|plugins?|backend_path|op_packages|so_folder|external_\w+|user_compute_stream)([._]|$)",
     re.IGNORECASE,
 )
-# What may be a path: of a library, or of an engine or another compiled model, which is machine code as well.
+# A text that may be a path: of a library, or of an engine or another compiled model, which is machine code as well.
 _FILE: Final = re.compile(r"[/\\.]")
 
 
@@ -79,7 +79,7 @@ class Onnx(Step):
     loader_class: Annotated[str | None, Spelling(yaml="loader_class")] = None
     """Konduit's; kept when a definition is written, otherwise unused."""
     inputs: Annotated[dict[str, str | FeatureList] | None, EXTENSION] = None
-    """`{model's input: key of the data}`, or what is stacked into the input as by FEATURES:
+    """`{model's input: key of the data}`, or the values that are stacked into the input as by FEATURES:
     `{X: [temp, {field: hour, default: 0}]}`, of the input's own element type."""
     providers: Annotated[tuple[str | dict[str, dict[str, Any]], ...] | None, EXTENSION] = None
     """Execution providers, the preferred first, each a name or `{name: options}`; none: onnxruntime's CPU provider."""

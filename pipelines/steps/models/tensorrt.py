@@ -59,7 +59,7 @@ class TensorRt(Step):
     optimal_dimensions: Dimensions = None
     """The shape of each input that the engine is built for."""
     output_dimensions: Dimensions = None
-    """Konduit's; kept when a definition is written, otherwise unused: the model itself says what it gives."""
+    """Konduit's; kept when a definition is written, otherwise unused: the model itself declares its outputs."""
     strict: Annotated[bool, EXTENSION] = False
     """Whether it is an error, not a warning, if TensorRT is not there."""
     provider_options: Annotated[dict[str, Any], EXTENSION] = Field(default_factory=dict)

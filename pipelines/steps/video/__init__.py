@@ -1,1 +1,1 @@
-"""Steps for the frames of cameras, which keep what they know of each camera."""
+"""Steps for the frames of cameras; they keep state for each camera."""

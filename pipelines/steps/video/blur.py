@@ -27,7 +27,7 @@ class Blur(Step):
     output_name: Key | None = None
     """Key of the picture; none: that of the image, which it replaces."""
     method: Literal["GAUSSIAN", "PIXELATE", "FILL"] = "GAUSSIAN"
-    """Blurred, in large squares, or in one colour. Only `FILL` leaves nothing that could be guessed from."""
+    """Blurred, in large squares, or in one colour. Only `FILL` leaves no detail that could be guessed."""
     strength: Annotated[float, Field(gt=0, le=1)] = 0.3
     """Radius of the blur, or side of a square, as a fraction of the longer side of the box."""
     color: str | None = None

@@ -1,4 +1,4 @@
-"""MOTION: frames in which nothing moves are dropped, or where something moves is told."""
+"""MOTION: drops frames without motion, or adds boxes of the areas that move."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pipelines.steps.video.track import FrameRate, Seconds
 class Motion(Step):
     """Frames of a camera without motion are dropped, so that no model runs for them; or boxes tell where motion is.
 
-    What a camera usually sees is learnt, and forgotten with `memory`: an object that stays becomes part of it.
+    Motion is a difference to the background, a moving average of the camera's frames over `memory` seconds: an
+    object that stays becomes part of it.
     """
 
     type_name: ClassVar[str] = "MOTION"
@@ -28,15 +29,15 @@ class Motion(Step):
     gate: bool = True
     """Whether frames without motion are dropped. The first frame of a camera always passes."""
     output_name: Key | None = None
-    """Key of the boxes of what moves, fractions of the image; none: there are none."""
+    """Key of the boxes of areas that move, as fractions of the image; none: no boxes."""
     threshold: Annotated[Int, Field(ge=1, le=255)] = 25
-    """How much brighter or darker than usual a pixel has to be, of 255."""
+    """How much brighter or darker than the background a pixel has to be, of 255."""
     min_area: Annotated[float, Field(ge=0, le=1)] = 0.002
     """How much of the picture has to move, and the smallest area that gets a box, as a fraction of it."""
     hold: Seconds = 2.0
     """Seconds for which frames still pass after the last motion."""
     memory: Annotated[float, Field(gt=0)] = 5.0
-    """Seconds in which what is usual follows what is seen, the time constant of a moving average."""
+    """Time constant of the moving average that is the background, in seconds."""
     every: Annotated[float, Field(gt=0)] | None = None
     """Seconds after which a frame passes without motion; none: never."""
     width: Annotated[Int, Field(ge=16, le=4096)] = 320

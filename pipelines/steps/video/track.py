@@ -17,7 +17,7 @@ FrameRate = Annotated[float, Field(gt=0, le=1000)]
 class Track(Step):
     """Boxes of one object in the frames of a camera get one id: `Track(bbox_name="faces", max_age=2.0)`.
 
-    By SORT or ByteTrack, with the time between frames that their timestamps tell: frames may be dropped. An id is never
+    By SORT or ByteTrack; the time between frames is that of their timestamps, so frames may be dropped. An id is never
     used again, also not for another camera or after it connected anew.
     """
 
@@ -32,7 +32,7 @@ class Track(Step):
     output_name: Key = "ids"
     """Key of the ids, integers from 1, one for each box in their order; 0 for a box without a confirmed track."""
     algorithm: Literal["BYTE_TRACK", "SORT"] = "BYTE_TRACK"
-    """With `BYTE_TRACK` boxes of a high score choose their tracks first, and those of a low one, of an object half hidden, among what is left; with `SORT` all choose at once."""  # noqa: E501
+    """With `BYTE_TRACK` boxes of a high score are matched to tracks first, and those of a low score, of an object half hidden, to the tracks that are left; with `SORT` all are matched at once."""  # noqa: E501
     high_threshold: Fraction = 0.5
     """Score from which a box may begin a track. A box without a probability has the score 1."""
     low_threshold: Fraction = 0.1

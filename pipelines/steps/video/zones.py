@@ -16,7 +16,7 @@ PlacePair = tuple[Coordinate, Coordinate]
 
 
 class Place(Config):
-    """What zones and lines have in common."""
+    """Fields of both zones and lines."""
 
     yaml_case: ClassVar[Literal["snake", "camel"]] = "camel"
 
@@ -79,7 +79,7 @@ class Zones(Step):
     ids_name: Key = "ids"
     """Key of their ids, as `TRACK` gives them."""
     anchor: Literal["BOTTOM_CENTER", "CENTER", "TOP_CENTER"] = "BOTTOM_CENTER"
-    """The point of a box that counts: below in the middle is where something stands."""
+    """The point of a box that counts: `BOTTOM_CENTER` is where a person or car touches the ground."""
     margin: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.01
     """How far past an edge the point has to be, in the unit of the boxes."""
     lost_after: Seconds = 2.0

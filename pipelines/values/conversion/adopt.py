@@ -13,11 +13,11 @@ from pipelines.values.image import Image
 
 
 def adopt(value: object) -> Any:
-    """What a `Data` keeps of an object that is none of its own values; `None` if it is nothing to it.
+    """The value that a `Data` keeps for an object of another library; `None` if there is no form for it.
 
-    An object with a method `as_data_value()` says so itself. One of a class that is a form of arrays becomes a numpy
-    array, over the same memory where that is possible; one of a class that is a form of images an `Image` that holds
-    it. Objects with DLPack are arrays too. Raises `DataError` for one that cannot be converted.
+    It is the result of the method `as_data_value()`, if the object has one. An object of a class that is a form of
+    arrays becomes a numpy array, over the same memory where that is possible; one of a class that is a form of images
+    an `Image` that holds it. Objects with DLPack are arrays too. Raises `DataError` for one that cannot be converted.
     """
     own = getattr(type(value), "as_data_value", None)
     if own is not None:

@@ -34,7 +34,7 @@ def from_arrow_array(value: Any) -> Array:
     except pyarrow.ArrowInvalid:
         raise WrongTypeError(f"an Arrow array of {value.type} is no array of numbers") from None
     array_type(flat.dtype)
-    # Arrow arrays do not change, and what was copied would not change them.
+    # Arrow arrays do not change, and writing to a copy would not change them.
     flat.flags.writeable = False
     return flat.reshape(lengths)
 
@@ -49,7 +49,7 @@ def from_arrow_tensor(value: Any) -> Array:
 def arrow_array(array: Array) -> Any:
     """An Arrow array: of one dimension plain, of more a fixed-shape tensor array whose rows are the first axis.
 
-    Its memory is the array's, but for booleans, and what is not in C order or the machine's byte order.
+    Its memory is the array's; copied are booleans, and arrays in another than C order or the machine's byte order.
     """
     pyarrow = _pyarrow()
     plain = in_order(_checked(array), sys.byteorder)
@@ -63,7 +63,7 @@ def arrow_array(array: Array) -> Any:
 
 
 def arrow_tensor(array: Array) -> Any:
-    """An Arrow tensor over the array's memory, whatever its strides."""
+    """An Arrow tensor over the array's memory, with any strides."""
     pyarrow = _pyarrow()
     if array.dtype == np.bool_:
         raise WrongTypeError("an Arrow tensor has no booleans; ask for uint8")

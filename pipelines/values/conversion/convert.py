@@ -1,4 +1,4 @@
-"""Conversion between the forms that an array or an image can have: which there are, and how one becomes another.
+"""Conversion between the forms that an array or an image can have.
 
 A *form* is one way to hold the same thing: a numpy array, a nested list, a torch tensor; a PNG file, a Pillow image. A
 `Factory` declares a form and knows its objects, a `Converter` makes one form of another. Objects are known by the name
@@ -27,7 +27,7 @@ CONVERTER_GROUP = "streamer.converters"
 Kind: TypeAlias = Literal["array", "image"]
 F = TypeVar("F", bound=Format)
 
-# How many ways from a form to a target are remembered.
+# How many ways from a form to a target are cached.
 _PLANS = 256
 
 
@@ -41,22 +41,22 @@ class Factory:
     classes: tuple[str, ...] = ()
     """Full names of its classes, `"torch.Tensor"`; subclasses belong too. The first is what converters make."""
     accepts: Callable[[Any], bool] | None = None
-    """Tells its objects by something else, a protocol or their content, if no class of any form fits."""
+    """Recognises its objects by a protocol or their content, if no class of any form fits."""
     aliases: tuple[str, ...] = ()
     """Other names that users may ask for it by."""
     requires: Requires = ()
-    """The packages that must be installed: import names, or what `pipelines.all_of` and `any_of` make of them."""
+    """The packages that must be installed: import names, or combinations by `pipelines.all_of` and `any_of`."""
     measure: Callable[[Any], tuple[int, ...]] | None = None
     """The shape of an object without a conversion; for images height, width and 1 or 3 channels."""
 
     @property
     def available(self) -> bool:
-        """Whether what it requires is installed."""
+        """Whether the packages that it requires are installed."""
         return self.lacking is None
 
     @property
     def lacking(self) -> Requirement | None:
-        """What of that has still to be installed."""
+        """The part of them that is not installed; `None` if all are."""
         return required(self.requires).lacking()
 
 
@@ -87,8 +87,8 @@ class FactoryRegistry:
         self._of_class: dict[type[Any], Factory | None] = {}
 
     def add(self, factory: Factory, origin: str = OURS) -> str | None:
-        """Make a form known. Where another one has its name, an alias or a class, each use of that is a
-        `RegistryError`; what it will say is returned.
+        """Add a form. If another one has its name, an alias or a class, each use of that is a `RegistryError`, whose
+        message is returned.
         """
         names = (factory.form, *factory.aliases, *factory.classes)
         for name in names:
@@ -150,8 +150,8 @@ class ConverterRegistry:
         self._converters: dict[tuple[str, str], list[tuple[str, Converter]]] = {}
 
     def add(self, converter: Converter, origin: str = OURS) -> str | None:
-        """Make a converter known. A second one between the same forms makes each use of them a `RegistryError`;
-        what it will say is returned.
+        """Add a converter. A second one between the same forms makes each use of them a `RegistryError`, whose message
+        is returned.
         """
         known = self._converters.setdefault((converter.source, converter.target), [])
         if all(other is not converter for _, other in known):
@@ -204,7 +204,7 @@ class Conversions(Generic[F]):
         self.kind = kind
         self.canonical = canonical
         self.problems: list[str] = []
-        """What could not be used, one line each: plug-ins that fail to import, converters that exist twice."""
+        """Problems of registration, one line each: plug-ins that fail to import, converters that exist twice."""
         self._format = format_class
         self._factories = FactoryRegistry(kind)
         self._converters = ConverterRegistry(kind)
@@ -232,7 +232,7 @@ class Conversions(Generic[F]):
                 self.problems.append(clash)
 
     def wanted(self, target: object) -> F:
-        """What `target` asks for: a format, a text that describes one, or a class. Raises `DataError`."""
+        """The format of `target`: a format itself, a text that describes one, or a class. Raises `DataError`."""
         if isinstance(target, type):
             factory = self.factories.made_of_class(target) or self.factories.named(_full_name(target))
             return self._format(factory.form)
@@ -264,7 +264,7 @@ class Conversions(Generic[F]):
         return route
 
     def convert(self, value: Any, source: str, target: object) -> Any:
-        """`value`, which has the form `source`, as what `target` asks for (see `wanted`). Raises `DataError`."""
+        """`value`, which has the form `source`, in the format of `target` (see `wanted`). Raises `DataError`."""
         wanted, route = self._plan(source, target)
         for converter in route[:-1]:
             value = converter.convert(value, self._format(converter.target))
@@ -286,7 +286,7 @@ class Conversions(Generic[F]):
         try:
             plan = self._plans.get((source, target))
         except TypeError:
-            # What cannot be looked up asks for nothing either; `wanted` says so.
+            # An unhashable target is no target: `wanted` raises the error.
             plan = None
         if plan is None:
             wanted = self.wanted(target)
@@ -323,7 +323,7 @@ class Conversions(Generic[F]):
 
 @cache
 def found_plugins() -> tuple[list[tuple[str, Factory | Converter]], list[str]]:
-    """What plug-ins bring, with where it comes from, and what could not be used; looked for once."""
+    """The forms and converters of plug-ins, each with its distribution, and the problems found; looked for once."""
     found: list[tuple[str, Factory | Converter]] = []
     problems: list[str] = []
     for group, wanted in ((FORMAT_GROUP, Factory), (CONVERTER_GROUP, Converter)):

@@ -1,4 +1,4 @@
-"""Formats: what a value is to be converted to, in more detail than a class says.
+"""Formats: the target of a conversion, in more detail than a class.
 
 `ArrayFormat.parse("float32, C order, little-endian")`, `ImageFormat.parse("JPEG quality 80")`.
 """
@@ -19,7 +19,7 @@ Order: TypeAlias = Literal["C", "F"]
 """Which axis of an array varies fastest in memory: the last (C) or the first (F)."""
 
 Channels: TypeAlias = Literal["BGR", "RGB", "BGRA", "RGBA", "GRAY"]
-"""What the last axis of an array of pixels holds, in order."""
+"""The channels on the last axis of an array of pixels, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ArrayFormat(Format):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Words in any order: a form (numpy if there is none), an element type as numpy names it, `C order` or
-        `Fortran order`, `little-endian` or `big-endian`. Raises `DataError` for a word that says something twice.
+        `Fortran order`, `little-endian` or `big-endian`. Raises `DataError` if two words set the same detail.
         """
         found: dict[str, Any] = {}
         for word in _words(text):
@@ -99,7 +99,7 @@ class ImageFormat(Format):
     def parse(cls, text: str) -> Self:
         """Words in any order: a form (numpy if there is none), `quality 80`, `compression 9`, `RGB` and the like.
 
-        Raises `DataError` for a word that says something twice, and for a number out of range.
+        Raises `DataError` if two words set the same detail, and for a number out of range.
         """
         found: dict[str, Any] = {}
         words = iter(_words(text))

@@ -91,7 +91,7 @@ class NDArray(Generic[Held]):
         return True
 
     def as_data_value(self) -> Array:
-        """What a `Data` keeps of it: the numpy array."""
+        """The value that a `Data` keeps: the numpy array."""
         return self._array()
 
     def __eq__(self, other: object) -> bool:

@@ -15,7 +15,7 @@ from pipelines.values.pixels import Pixels, as_pixels, check_size, encode
 
 _GRAY = frozenset({"1", "L"})
 _COLOR = frozenset({"RGB", "RGBA", "RGBX", "RGBa", "P", "PA", "LA", "La", "CMYK", "YCbCr", "HSV", "LAB"})
-# What a PNG file holds as it is, alpha and sixteen bits too.
+# Modes that a PNG file holds unchanged, alpha and sixteen bits too.
 _IN_PNG = frozenset({"RGBA", "LA", "P", "I;16"})
 
 
@@ -74,7 +74,7 @@ def read_pillow(encoded: bytes, header: Header, max_pixels: int) -> Any:
     try:
         image = pillow.open(io.BytesIO(encoded), formats=[name])
         image.load()
-    # Pillow raises what its decoders raise.
+    # Pillow lets the exceptions of its decoders through.
     except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:
         raise DataError(f"the {name} image cannot be decoded: {error}") from None
     return image

@@ -36,7 +36,7 @@ def from_torch(tensor: Any) -> Array:
 
 
 def torch_tensor(array: Array) -> Any:
-    """A tensor over the array's memory, of what PyTorch cannot hold a copy.
+    """A tensor over the array's memory, or a copy if PyTorch cannot hold such an array.
 
     Copied are read-only arrays (a tensor cannot be read-only), negative strides and another byte order.
     """

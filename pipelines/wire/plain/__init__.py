@@ -17,7 +17,7 @@ Reading is fast where many messages can share the work:
   their keys. Nothing is parsed for that, and nothing is copied: an entry is a place in the buffer (`windows`). A few
   messages cost less in a loop.
 - `decode` puts the entries of each key into a column. Entries one after the other are a message again, so protobuf
-  checks a whole column in one call. A column that nobody wants stays as it is, and is written out again untouched.
+  checks a whole column in one call. A column that is not wanted stays as it is, and is written out again untouched.
 - `values` decodes the columns that are wanted. Arrays of one dtype and shape differ in their own bytes only, at the end
   of their entries (`arrays`): these are taken out of the buffer as one array of all rows, also if their first axes
   differ. Other values are read one at a time.
@@ -26,6 +26,7 @@ Writing (`encode`) goes the other way: each column gives its entries, and a mess
 entries of an array column are one prefix for all rows and the memory of the array. Undecoded entries that
 stood side by side in the messages that came in are copied as one.
 
-Everything unusual is left to protobuf: a message that is cut into entries in no such simple way (a key twice, fields
-that this version does not know, a value before its key) is parsed and serialised by protobuf, and read in that form.
+Everything unusual is left to protobuf: a message that cannot be cut into entries in this simple way (a key twice,
+fields that this version does not know, a value before its key) is parsed and serialised by protobuf, and read in that
+form.
 """

@@ -24,12 +24,12 @@ from pipelines.wire.protobuf import SCALAR_FIELDS, encode, encode_entry
 from protos import data_pb2 as pb
 
 _SHORT: Final = 1024
-"""Bytes of an array that are rather copied once more than handled by themselves."""
+"""Arrays of up to this many bytes are copied once more, which costs less than handling them one by one."""
 Failures: TypeAlias = dict[int, Exception]
-"""Row to the error of its value. What writes a column adds those of the rows that it cannot write."""
+"""Row to the error of its value. The writer of a column adds the errors of rows that it cannot write."""
 
 LONGEST_KEY: Final = 256
-"""Characters of a key for whose arrays the bytes in front are remembered: keys may come from strangers."""
+"""Longest key for whose arrays the bytes in front are cached: keys may come from untrusted clients."""
 
 
 def encode_batch(batch: Batch) -> WrittenColumns:

@@ -24,7 +24,7 @@ _ENTRY, _METADATA_ENTRY, _KEY = 0x0A, 0x12, 0x0A
 _PADDING = bytes(8)
 """Behind the last message, so that reading a tag and a length never ends outside the buffer."""
 FEW: Final = 64
-"""What is done for so few messages or entries costs less in a loop than in calls of numpy."""
+"""Below this number of messages or entries a loop costs less than calls of numpy."""
 _GUESSES: Final = 8
 """How many keys are looked for at one place of the messages before their entries are sorted in a loop."""
 
@@ -82,7 +82,7 @@ def cut(messages: Sequence[bytes]) -> Cut:
 
 
 class _Found(NamedTuple):
-    """What has been found in the joined messages."""
+    """The entries found so far in the joined messages."""
 
     joined: bytes
     places: dict[bytes, list[tuple[Ints, Ints, Ints]]]
@@ -125,7 +125,7 @@ class _Found(NamedTuple):
         self.one_by_one(rows.tolist(), at.tolist(), ends.tolist())
 
     def _sort(self, rows: Ints, starts: Ints, keys: Ints, stops: Ints) -> None:
-        """Tell entries at one place of their messages apart by their keys, which begin at `keys`.
+        """Sort entries at one place of their messages by their keys, which begin at `keys`.
 
         As a rule all have the same key: the first one's is looked for in all at once, then that of the first of the
         rest, ...
@@ -145,7 +145,7 @@ class _Found(NamedTuple):
             self.single[_raw_key(self.joined, key, stop)].append((start, row, stop))
 
     def one_by_one(self, rows: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> None:
-        """Cut what is left of these messages, from `starts` to `ends`."""
+        """Cut the rest of these messages, from `starts` to `ends`."""
         joined, single = self.joined, self.single
         for row, start, end in zip(rows, starts, ends, strict=True):
             at = start
@@ -192,7 +192,7 @@ def _raw_key(joined: bytes, start: int, stop: int) -> bytes:
 
 
 def _length(joined: bytes, at: int) -> tuple[int, int, int]:
-    """The length that stands at this place, and where what is so long begins and ends."""
+    """The length at this place, and where the bytes of this length begin and end."""
     size = joined[at]
     if size < 0x80:
         return size, at + 1, at + 1 + size

@@ -175,7 +175,7 @@ def test_a_byte_order_mark_is_skipped() -> None:
         ("a: &b [1, *b]", "a.yaml:1: a[1]: *b stands for nothing"),
         ("a: !!python/object/apply:os.system [ls]", "a.yaml:1: a: the tag tag:yaml.org,2002:python/object/apply"),
         ("- !<ONNX> {}", "a.yaml:1: [0]: the tag ONNX is not read"),
-        ("a: !!int x", "a.yaml:1: a: 'x' is not what its tag"),
+        ("a: !!int x", "a.yaml:1: a: 'x' is not of the type of its tag"),
         ("? [a]\n: 1", "a.yaml:1: a key must be a single word or text"),
         ("a:\n  <<: 5", "a.yaml:2: a.<<: only mappings can be merged in"),
         ("", "a.yaml: is empty"),

@@ -119,8 +119,8 @@ LOG = step("log", "LOGGING", "input")
             "5: steps.r.@input: the input of a",
         ),
         (SWITCH.replace("ANY", "MERGE"), '7: steps.end.@input: "r" and the inputs before it are on different branches'),
-        (SWITCH.replace("[log, r]", "[log]"), '5: steps.r: nothing reads its output, and the outputStep is "end"; a'),
-        (SWITCH.replace("outputStep: end", "outputStep: log"), "7: steps.end: nothing reads its output, and the"),
+        (SWITCH.replace("[log, r]", "[log]"), '5: steps.r: no step reads its output, and the outputStep is "end"; a'),
+        (SWITCH.replace("outputStep: end", "outputStep: log"), "7: steps.end: no step reads its output, and the"),
         (
             SWITCH.replace("outputStep: end", "outputStep: ende"),
             '1: outputStep: there is no step "ende"; did you mean "e',
